@@ -1,0 +1,1 @@
+"""What is kept: ops, searches, kernels; their migrations; import and export formats."""

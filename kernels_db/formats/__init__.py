@@ -1,0 +1,1 @@
+"""Importers and other file formats, one module each."""

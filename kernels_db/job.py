@@ -1,0 +1,146 @@
+"""The resolved job and the verdict: the JSON documents that cross the judge's door. Standard library only.
+
+A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the judge knows nothing of axes, YAML or
+tables. `kernels_db.resolve` writes jobs; `workers.judge` reads them and writes verdicts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+Level = Literal["baseline", "screen", "verify"]
+"""baseline: no candidate; check the reference and measure the baselines. screen: gates 1 to 3 on the bench workloads with a short
+timing. verify: every workload, several seeds, full timing."""
+
+VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
+Gate = Literal["reference", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
+"""`reference` and `memory` are the baseline level's: the user's reference is at fault, or a workload does not fit."""
+
+
+class ResolvedInput(TypedDict):
+    """One input of `run`, in order. A scalar has `shape` None and carries `value`."""
+
+    name: str
+    shape: list[int] | None
+    strides: list[int] | None  # in elements; None means contiguous
+    dtype: str  # torch's name: float32, bfloat16, int64, bool ...
+    dist: dict[str, Any]  # {"kind": "normal", "mean": 0, "std": 1} ...
+    value: float | int | bool | None
+    mutated: bool  # written in place: checked as an output, refilled before every call
+
+
+class ResolvedOutput(TypedDict):
+    """One output buffer, passed to `run` after the inputs; for the reference, one returned tensor."""
+
+    name: str
+    shape: list[int]
+    dtype: str
+    tolerance: dict[str, float] | None  # {"rtol", "atol"} where the op sets its own; None: derived from float64
+
+
+class ResolvedWorkload(TypedDict):
+    """One workload with every axis bound. `min_bytes` and `flops` feed the physical limit."""
+
+    id: str
+    role: Literal["bench", "test", "holdout"]
+    axes: dict[str, int]
+    inputs: list[ResolvedInput]
+    outputs: list[ResolvedOutput]
+    min_bytes: int
+    flops: int | None
+
+
+class JobOp(TypedDict):
+    """The op's part of a job. `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one tensor or a tuple),
+    or None where every result is a mutated input. `baselines` are those of the objective: eager, compile, max_autotune."""
+
+    name: str
+    digest: str
+    reference: str
+    math: Literal["ieee", "tf32"]
+    library_calls: list[str]
+    baselines: list[str]
+
+
+class JobCandidate(TypedDict):
+    language: Literal["cpp", "triton", "cuda"]
+    source: str
+
+
+class JobLimits(TypedDict):
+    """compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all of a job's buffers
+    and processes (None: 80 % of what is available when the job starts)."""
+
+    compile_s: float
+    call_s: float
+    time_s: float
+    memory_bytes: int | None
+
+
+class Job(TypedDict):
+    """One line into `python -m workers.judge`."""
+
+    id: str
+    level: Level
+    op: JobOp
+    target: str
+    workloads: list[ResolvedWorkload]
+    candidate: JobCandidate | None
+    limits: JobLimits
+    seed: NotRequired[int]  # tests only; otherwise the referee draws a secret one
+
+
+class Failure(TypedDict):
+    """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field, expected, found."""
+
+    kind: str  # gate, compile, crash, timeout, memory, wrong_value, non_finite, input_modified, not_written, shape, dtype, raises, nondeterministic ...
+    message: str
+    workload: NotRequired[str]
+    field: NotRequired[str]
+    tensor: NotRequired[str]
+    index: NotRequired[list[int]]
+    expected: NotRequired[Any]
+    found: NotRequired[Any]
+    limit: NotRequired[float]
+    wrong_elements: NotRequired[int]
+    elements: NotRequired[int]
+    log: NotRequired[str]
+
+
+class WorkloadVerdict(TypedDict):
+    """`time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of each speed-up ratio.
+    `error` values are relative L2 errors against the float64 reference. At baseline level there is no candidate entry."""
+
+    id: str
+    role: str
+    error: dict[str, float | None]  # candidate, eager, limit
+    time_us: dict[str, float]
+    speedup: dict[str, float]
+    ci95: dict[str, list[float]]
+    limit_us: float | None
+    limit_by: Literal["bytes", "operations"] | None
+    limit_fraction: float | None  # physical limit / candidate's time (eager's at baseline level)
+    samples: dict[str, list[float]]  # per-block medians in microseconds, by contender
+
+
+class Verdict(TypedDict):
+    """One line out of `python -m workers.judge`. `score`: geometric mean over bench workloads of the speed-up over the fastest baseline."""
+
+    id: str
+    level: Level
+    verdict: VerdictWord
+    gate: Gate
+    reason: str
+    op: str
+    target: str
+    language: str | None
+    workloads: list[WorkloadVerdict]
+    failure: Failure | None
+    compile: dict[str, Any] | None  # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
+    score: float | None
+    score_ci95: list[float] | None
+    sandbox: dict[str, Any]  # {"level": "process", "layers": [...]}
+    device: dict[str, Any]  # name, cores, measured peaks {"bandwidth_gbs": {bytes: GB/s}, "gflops": ...}
+    versions: dict[str, str]
+    fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
+    seconds: dict[str, float]  # per gate, wall clock

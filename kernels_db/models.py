@@ -1,0 +1,300 @@
+"""Every table of Warpsmith, in SQLAlchemy 2.0 style; SQLite and PostgreSQL share the one definition.
+
+Rows are created and changed only through `kernels_db.store` (plain records) and `workers.steps` (a search's state).
+Times are UTC epoch seconds as floats: they compare alike on both databases and survive JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Document = JSON().with_variant(JSONB(), "postgresql")
+"""A JSON document; binary JSON on PostgreSQL."""
+
+
+class Base(DeclarativeBase):
+    # Named constraints, so that Alembic can drop them on either database.
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class OpRow(Base):
+    """An op spec as submitted; the same spec is stored once (`digest`)."""
+
+    __tablename__ = "ops"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128), index=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    spec: Mapped[dict[str, Any]] = mapped_column(Document)
+    created_at: Mapped[float]
+
+
+class WorkloadRow(Base):
+    """One binding of an op's axes for a device type (`cpu` or `cuda`)."""
+
+    __tablename__ = "workloads"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    op_id: Mapped[str] = mapped_column(ForeignKey("ops.id"))
+    device: Mapped[str] = mapped_column(String(16))
+    name: Mapped[str] = mapped_column(String(128))
+    role: Mapped[str] = mapped_column(String(16))
+    axes: Mapped[dict[str, Any]] = mapped_column(Document)
+    __table_args__ = (UniqueConstraint("op_id", "device", "name"),)
+
+
+class PoolRow(Base):
+    """A recorded pool of model replies, from which searches replay."""
+
+    __tablename__ = "pools"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    header: Mapped[dict[str, Any]] = mapped_column(Document)
+    replies: Mapped[int]
+    created_at: Mapped[float]
+
+
+class PoolReplyRow(Base):
+    """One recorded reply; `ordinal` counts the replies to the same request (re-asks)."""
+
+    __tablename__ = "pool_replies"
+    pool_id: Mapped[str] = mapped_column(ForeignKey("pools.id"), primary_key=True)
+    request: Mapped[str] = mapped_column(String(64), primary_key=True)
+    ordinal: Mapped[int] = mapped_column(primary_key=True)
+    reply: Mapped[dict[str, Any]] = mapped_column(Document)
+
+
+class SearchRow(Base):
+    """One run of the tree search. The counters are kept in the transaction that spends, so a budget survives any restart."""
+
+    __tablename__ = "searches"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    op_id: Mapped[str] = mapped_column(ForeignKey("ops.id"), index=True)
+    target: Mapped[str] = mapped_column(String(64))
+    language: Mapped[str] = mapped_column(String(16))
+    policy: Mapped[dict[str, Any]] = mapped_column(Document)
+    budget: Mapped[dict[str, Any]] = mapped_column(Document)
+    model: Mapped[dict[str, Any]] = mapped_column(Document)
+    state: Mapped[str] = mapped_column(String(16), index=True)  # queued running paused finished failed cancelled
+    reason: Mapped[str | None] = mapped_column(Text)
+    problem: Mapped[dict[str, Any] | None] = mapped_column(Document)  # {field, found, expected} of a failed search
+    best_node_id: Mapped[str | None] = mapped_column(String(32))
+    next_seq: Mapped[int] = mapped_column(default=1)
+    candidates: Mapped[int] = mapped_column(default=0)
+    model_calls: Mapped[int] = mapped_column(default=0)
+    tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    cost_usd: Mapped[float] = mapped_column(default=0.0)
+    active_s: Mapped[float] = mapped_column(default=0.0)  # running time so far, pauses left out
+    running_since: Mapped[float | None]
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+    __table_args__ = (Index(None, "created_at", "id"),)
+
+
+class NodeRow(Base):
+    """One step of the tree. The root (`seq` 0) is the reference with its baselines; its verdict is the baselines'.
+
+    What the policy reads stands in columns here, so that `advance` reads this table alone.
+    """
+
+    __tablename__ = "nodes"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
+    seq: Mapped[int]
+    parent_id: Mapped[str | None] = mapped_column(String(32))
+    round: Mapped[int]
+    technique: Mapped[str | None] = mapped_column(String(64))
+    idea: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    variant: Mapped[int] = mapped_column(default=0)
+    state: Mapped[str] = mapped_column(String(16))  # planned coding coded judging judged closed
+    reason: Mapped[str | None] = mapped_column(Text)  # why it was closed, or the verdict's reason
+    language: Mapped[str | None] = mapped_column(String(16))
+    source: Mapped[str | None] = mapped_column(Text)
+    source_digest: Mapped[str | None] = mapped_column(String(64))  # of the normalised source
+    repairs: Mapped[int] = mapped_column(default=0)
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    gate: Mapped[str | None] = mapped_column(String(16))
+    score: Mapped[float | None]
+    ci_low: Mapped[float | None]
+    ci_high: Mapped[float | None]
+    limit_fraction: Mapped[float | None]
+    ideation: Mapped[str] = mapped_column(String(16), default="none")  # none open done
+    verification: Mapped[str] = mapped_column(String(16), default="none")  # none open passed failed
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+    __table_args__ = (
+        UniqueConstraint("search_id", "seq"),
+        Index(None, "search_id", "source_digest"),
+    )
+
+
+class AttemptRow(Base):
+    """One execution of one step for a node, held under a lease. (`node_id`, `kind`, `ordinal`) makes creation idempotent."""
+
+    __tablename__ = "attempts"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"))
+    kind: Mapped[str] = mapped_column(String(16))  # ideate code judge verify
+    ordinal: Mapped[int]
+    params: Mapped[dict[str, Any]] = mapped_column(Document)
+    state: Mapped[str] = mapped_column(String(16))  # pending running waiting succeeded failed cancelled
+    owner: Mapped[str | None] = mapped_column(String(128))
+    lease_expires_at: Mapped[float | None]
+    tries: Mapped[int] = mapped_column(default=0)  # times it was claimed
+    deferrals: Mapped[int] = mapped_column(default=0)  # times it was put off because the model was unavailable
+    not_before: Mapped[float] = mapped_column(default=0.0)
+    sent_at: Mapped[float | None]  # when its message last went to the broker
+    error: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[float]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+    __table_args__ = (
+        UniqueConstraint("node_id", "kind", "ordinal"),
+        Index(None, "search_id", "state"),
+        Index(None, "state", "lease_expires_at"),
+    )
+
+
+class ModelCallRow(Base):
+    """One call to a model, failures included. `request` is the identity that a pool replays by."""
+
+    __tablename__ = "model_calls"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), index=True)
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"))
+    kind: Mapped[str] = mapped_column(String(16))  # ideate code repair
+    request: Mapped[str] = mapped_column(String(64))
+    ordinal: Mapped[int] = mapped_column(default=0)  # re-asks of the same request count up
+    provider: Mapped[str] = mapped_column(String(16))
+    model: Mapped[str | None] = mapped_column(String(128))
+    messages: Mapped[list[dict[str, str]]] = mapped_column(Document)
+    reply: Mapped[str | None] = mapped_column(Text)
+    finish_reason: Mapped[str | None] = mapped_column(String(32))
+    error: Mapped[str | None] = mapped_column(Text)  # transport error, or why the reply could not be read
+    prompt_tokens: Mapped[int | None]
+    completion_tokens: Mapped[int | None]
+    cost_usd: Mapped[float | None]
+    latency_s: Mapped[float | None]
+    created_at: Mapped[float]
+
+
+class AskRow(Base):
+    """A model request of agent mode that waits for somebody's answer; the attempt waits with it."""
+
+    __tablename__ = "asks"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), index=True)
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"))
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"))
+    kind: Mapped[str] = mapped_column(String(16))
+    request: Mapped[str] = mapped_column(String(64))
+    ordinal: Mapped[int] = mapped_column(default=0)
+    messages: Mapped[list[dict[str, str]]] = mapped_column(Document)
+    state: Mapped[str] = mapped_column(String(16))  # open answered withdrawn
+    reply: Mapped[str | None] = mapped_column(Text)
+    answered_by: Mapped[str | None] = mapped_column(String(128))
+    created_at: Mapped[float]
+    answered_at: Mapped[float | None]
+    __table_args__ = (UniqueConstraint("attempt_id", "request", "ordinal"),)
+
+
+class VerdictRow(Base):
+    """What the judge said, whole; append-only."""
+
+    __tablename__ = "verdicts"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), unique=True)
+    level: Mapped[str] = mapped_column(String(16))  # baseline screen verify
+    verdict: Mapped[str] = mapped_column(String(16))
+    gate: Mapped[str] = mapped_column(String(16))
+    source: Mapped[str | None] = mapped_column(Text)  # the candidate as judged: repairs replace the node's
+    document: Mapped[dict[str, Any]] = mapped_column(Document)
+    created_at: Mapped[float]
+
+
+class KernelRow(Base):
+    """A verified winner for (op, target), with its envelope and evidence."""
+
+    __tablename__ = "kernels"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    op_id: Mapped[str] = mapped_column(ForeignKey("ops.id"))
+    target: Mapped[str] = mapped_column(String(64))
+    search_id: Mapped[str | None] = mapped_column(ForeignKey("searches.id"))
+    node_id: Mapped[str | None] = mapped_column(ForeignKey("nodes.id"))
+    language: Mapped[str] = mapped_column(String(16))
+    source: Mapped[str] = mapped_column(Text)
+    source_digest: Mapped[str] = mapped_column(String(64))
+    score: Mapped[float]
+    ci_low: Mapped[float]
+    ci_high: Mapped[float]
+    limit_fraction: Mapped[float | None]
+    envelope: Mapped[dict[str, Any]] = mapped_column(Document)
+    evidence: Mapped[dict[str, Any]] = mapped_column(Document)  # the verify verdict's document
+    lineage: Mapped[list[dict[str, Any]]] = mapped_column(Document)  # root to winner: seq, round, technique, idea, score
+    created_at: Mapped[float]
+    __table_args__ = (
+        UniqueConstraint("op_id", "target", "source_digest"),
+        Index(None, "created_at", "id"),
+    )
+
+
+class EventRow(Base):
+    """Append-only history of a search; `id` is the server-sent event's id. Written under the search's row lock, so ids of one search commit in order."""
+
+    __tablename__ = "events"
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
+    node_id: Mapped[str | None] = mapped_column(String(32))
+    type: Mapped[str] = mapped_column(String(32))
+    payload: Mapped[dict[str, Any]] = mapped_column(Document)
+    created_at: Mapped[float]
+    __table_args__ = (Index(None, "search_id", "id"), {"sqlite_autoincrement": True})
+
+
+class WorkerRow(Base):
+    """A worker process that reported in; it counts as alive while `seen_at` is recent."""
+
+    __tablename__ = "workers"
+    name: Mapped[str] = mapped_column(String(128), primary_key=True)
+    role: Mapped[str] = mapped_column(String(16))  # model judge reconciler
+    target: Mapped[str | None] = mapped_column(String(64))
+    facts: Mapped[dict[str, Any]] = mapped_column(Document)  # host, pid, versions, device
+    started_at: Mapped[float]
+    seen_at: Mapped[float]
+
+
+class IdempotencyRow(Base):
+    """A POST that was answered under an Idempotency-Key: the same body gets the same answer, another body is refused."""
+
+    __tablename__ = "idempotency_keys"
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    path: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_digest: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int]
+    headers: Mapped[dict[str, Any]] = mapped_column(Document)
+    response: Mapped[dict[str, Any]] = mapped_column(Document)
+    created_at: Mapped[float]
+
+
+class ApiKeyRow(Base):
+    """An API key: `prefix` finds the row, `digest` is the SHA-256 of the secret, compared in constant time."""
+
+    __tablename__ = "api_keys"
+    prefix: Mapped[str] = mapped_column(String(16), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(String(128))
+    created_at: Mapped[float]
+    revoked_at: Mapped[float | None]

@@ -1,0 +1,1 @@
+"""The front door: REST API, status page, command line."""

@@ -1,0 +1,1 @@
+"""The engine room: Celery tasks, search policy, model access, judge."""

@@ -1,0 +1,1 @@
+"""The candidate contract: what a candidate file may hold, before anything runs it."""

@@ -1,0 +1,1 @@
+"""Ways to have a model, behind one interface."""

@@ -1,0 +1,69 @@
+"""The one interface of a model, and the tree of its errors.
+
+    ModelError
+    ├── ModelUnavailable   the endpoint is down, slow, over its rate, refuses the key or answers nonsense: wait, retry, then pause
+    ├── PoolMiss           the recorded pool has no reply to this request: the branch closes and says so
+    └── AskPending         agent mode: the request now waits for somebody's answer
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+RequestKind = Literal["ideate", "code", "repair"]
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """One request. `identity` (SHA-256, hex) leaves out measured numbers, so a pool replays on any machine."""
+
+    kind: RequestKind
+    identity: str
+    ordinal: int  # 0, then 1, 2 ... for re-asks after an unreadable reply
+    messages: tuple[dict[str, str], ...]  # {"role": "system" | "user" | "assistant", "content": ...}
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """One reply, as it came. Tokens and cost are None where nobody counted them."""
+
+    text: str
+    model: str | None
+    finish_reason: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+    latency_s: float
+
+
+class ModelError(Exception):
+    """Base of all model errors."""
+
+
+class ModelUnavailable(ModelError):
+    """The endpoint cannot be used now. `final` means that waiting will not help (a refused key): pause at once."""
+
+    def __init__(self, reason: str, *, retry_after_s: float | None = None, final: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.final = final
+
+
+class PoolMiss(ModelError):
+    """The pool cannot answer this request."""
+
+
+class AskPending(ModelError):
+    """The request waits in the database as an ask."""
+
+
+class Model(Protocol):
+    """A way to have a model. Implementations are safe to use from one thread at a time; they never touch search state."""
+
+    provider: str
+
+    def complete(self, request: ModelRequest) -> ModelReply:
+        """Answer `request`, or raise a `ModelError`."""
+        ...

@@ -1,0 +1,1 @@
+"""The search: pure functions of a tree and a budget."""

@@ -1,0 +1,77 @@
+"""The tree as a policy sees it: plain values, no database, no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+NodeState = Literal["planned", "coding", "coded", "judging", "judged", "closed"]
+"""planned: an idea without code; coding, judging: an attempt is open; coded: code without verdict; judged: has a verdict;
+closed: ends without a verdict (no readable reply, no recorded reply, a duplicate, gave up)."""
+
+
+class NodeView(NamedTuple):
+    """One row of the tree. `score` is the geometric mean over bench workloads of the speed-up over the fastest objective baseline."""
+
+    id: str
+    seq: int
+    parent_id: str | None
+    round: int
+    technique: str | None
+    state: NodeState
+    repairs: int
+    verdict: str | None
+    gate: str | None
+    score: float | None
+    ci_low: float | None
+    ci_high: float | None
+    limit_fraction: float | None
+    ideation: Literal["none", "open", "done"]
+    verification: Literal["none", "open", "passed", "failed"]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All nodes of a search by rising `seq`; `nodes[0]` is the root, whose verdict holds the baselines."""
+
+    nodes: list[NodeView]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a search; None means no limit. Zero and below are refused where the search is created."""
+
+    candidates: int | None = None
+    model_calls: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    wall_clock_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What a search has used of each limit."""
+
+    candidates: int = 0
+    model_calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    wall_clock_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to be done next.
+
+    ideate: ask for `ideas` ideas on `node_id` for `round`, each to be coded `codes` times.
+    code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair number, from 1).
+    judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the baselines.
+    verify: full verification of `node_id`.
+    stop: end the search, saying why. When it stands in the list it stands alone.
+    """
+
+    kind: Literal["ideate", "code", "judge", "verify", "stop"]
+    node_id: str | None = None
+    ordinal: int = 0
+    params: dict[str, int | str | None] = field(default_factory=dict)
+    reason: str | None = None
