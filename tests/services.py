@@ -1,6 +1,6 @@
-"""The real services that tests talk to: a private Redis, a database of one's own on PostgreSQL, a vhost of one's own on RabbitMQ.
+"""The real services that tests talk to: a private Redis, an own database on PostgreSQL, an own vhost on RabbitMQ.
 
-A service that is absent skips its tests with the reason; under CI=true its absence is a failure, so that no test is lost quietly.
+A service that is absent skips its tests with the reason; under CI=true it fails them, so that no test is lost quietly.
 `WARPSMITH_TEST_POSTGRES` and `WARPSMITH_TEST_RABBITMQ` name other servers than those of this machine.
 """
 
@@ -23,6 +23,7 @@ import pytest
 import redis
 import sqlalchemy
 from kombu import Connection
+from kombu.exceptions import KombuError
 from sqlalchemy.engine import make_url
 
 POSTGRES = os.environ.get("WARPSMITH_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/test")
@@ -55,7 +56,7 @@ def redis_executable() -> str:
 
 
 class RedisServer:
-    """A private redis-server on a unix socket. `url` is what Celery takes; `kill`, `start` let a test take it away and give it back."""
+    """A private redis-server on a unix socket; `url` is what Celery takes. `kill` and `start` take it away and back."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -66,13 +67,13 @@ class RedisServer:
     def start(self, *options: str) -> None:
         """Start, keeping what the directory holds; returns when it answers."""
         with (self.directory / "redis.log").open("ab") as log:
+            place = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
             self.process = subprocess.Popen(
-                [redis_executable(), "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
-                + ["--save", "", "--appendonly", "no", *options],
+                [redis_executable(), *place, "--save", "", "--appendonly", "no", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=die_with_parent,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, nothing that a thread could hold a lock of
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -122,7 +123,7 @@ def redis_url(redis_server: RedisServer) -> str:
 
 @contextmanager
 def postgres_database() -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh, empty database on PostgreSQL, dropped at the end even when connections are left open."""
+    """The SQLAlchemy URL of a fresh database on PostgreSQL, dropped at the end even when connections are left open."""
     admin = sqlalchemy.create_engine(POSTGRES, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 3})
     name = f"warpsmith_{uuid.uuid4().hex[:16]}"
     try:
@@ -147,31 +148,33 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 @contextmanager
 def rabbitmq_vhost() -> Iterator[str]:
     """The URL of a fresh vhost on RabbitMQ, deleted with its queues at the end.
 
-    Where `rabbitmqctl` cannot reach the server (another host), the vhost of `WARPSMITH_TEST_RABBITMQ` is used as it is and must be
-    free for tests: queues in it are purged by whoever uses them.
+    Where `rabbitmqctl` cannot reach the server (another host), the vhost of `WARPSMITH_TEST_RABBITMQ` is used as it is
+    and must be free for tests.
     """
     try:
         with Connection(RABBITMQ, connect_timeout=3) as connection:
             connection.ensure_connection(max_retries=1, timeout=3)
-    except (OSError, connection.connection_errors) as error:
+    except (OSError, KombuError) as error:
         absent(f"RabbitMQ at {Connection(RABBITMQ).as_uri()} cannot be used: {error}")
     name = f"warpsmith_{uuid.uuid4().hex[:16]}"
     control = shutil.which("rabbitmqctl")
-    if control is None or subprocess.run([control, "-q", "add_vhost", name], capture_output=True).returncode != 0:
+    if control is None or not _succeeds([control, "-q", "add_vhost", name]):
         yield RABBITMQ
         return
     try:
         user = Connection(RABBITMQ).userid or "guest"
-        subprocess.run(
-            [control, "-q", "set_permissions", "-p", name, user, ".*", ".*", ".*"], check=True, capture_output=True
-        )
+        _succeeds([control, "-q", "set_permissions", "-p", name, user, ".*", ".*", ".*"])
         yield f"{RABBITMQ.rstrip('/')}/{name}"
     finally:
-        subprocess.run([control, "-q", "delete_vhost", name], check=True, capture_output=True)
+        _succeeds([control, "-q", "delete_vhost", name])
 
 
 @pytest.fixture
