@@ -128,6 +128,7 @@ class NodeRow(Base):
     ci_high: Mapped[float | None]
     limit_fraction: Mapped[float | None]
     ideation: Mapped[str] = mapped_column(String(16), default="none")  # none open done
+    ideated: Mapped[int] = mapped_column(default=0)  # the last round for which ideas were asked for on this node
     verification: Mapped[str] = mapped_column(String(16), default="none")  # none open passed failed
     created_at: Mapped[float]
     updated_at: Mapped[float]

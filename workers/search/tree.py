@@ -28,6 +28,7 @@ class NodeView(NamedTuple):
     limit_fraction: float | None
     ideation: Literal["none", "open", "done"]
     verification: Literal["none", "open", "passed", "failed"]
+    ideated: int = 0  # the last round for which ideas were asked for on this node, answered or not; 0: never
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,13 @@ class Spend:
 class Step:
     """Something to be done next.
 
-    ideate: ask for `ideas` ideas on `node_id` for `round`, each to be coded `codes` times.
+    ideate: ask for `ideas` ideas on `node_id` for round `ordinal`, each to be coded `codes` times (`params`: ideas, codes, round, and
+        `technique_not_in`, comma-separated, on a restart). Opening it sets the node's `ideated` to `ordinal`, whatever comes of it:
+        a round whose requests all came to nothing has been played.
     code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair number, from 1).
     judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the baselines.
-    verify: full verification of `node_id`.
+    verify: full verification of `node_id` (`ordinal` = its repairs so far).
+    ideate and code carry `calls` in `params`: how many model calls, re-asks included, the step may make within the budget.
     stop: end the search, saying why. When it stands in the list it stands alone.
     """
 
