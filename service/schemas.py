@@ -1,0 +1,318 @@
+"""The documents that the API answers. Times are UTC epoch seconds; ids sort by time; lists page by `next`."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, Field
+
+SearchState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
+TERMINAL_STATES = ("finished", "failed", "cancelled")
+AskState = Literal["open", "answered", "withdrawn"]
+Item = TypeVar("Item")
+
+
+class Page(BaseModel, Generic[Item]):
+    """One page of a list, newest first."""
+
+    items: list[Item]
+    next: str | None = Field(None, description="Give it as `after` for the next page; null on the last one")
+
+
+class OpSummary(BaseModel):
+    """An op without its spec."""
+
+    id: str
+    name: str
+    digest: str = Field(description="SHA-256 of the canonical spec; the same spec is stored once")
+    created_at: float
+
+
+class OpDocument(OpSummary):
+    """An op with its spec."""
+
+    spec: dict[str, Any]
+
+
+class Spend(BaseModel):
+    """What a search has used of each limit."""
+
+    candidates: int
+    model_calls: int
+    tokens: int
+    cost_usd: float
+    wall_clock_s: float = Field(description="Running time; pauses left out")
+
+
+class BadField(BaseModel):
+    """What made a search fail, or what an op's author must change."""
+
+    field: str | None = None
+    found: Any = None
+    expected: Any = None
+
+
+class WorkloadTimes(BaseModel):
+    """One workload, timed. Times are microseconds by contender; speed-ups are keyed by baseline."""
+
+    id: str
+    role: str
+    time_us: dict[str, float]
+    speedup: dict[str, float] = Field(default_factory=dict)
+    ci95: dict[str, list[float]] = Field(default_factory=dict, description="95 % interval of each speed-up")
+    limit_fraction: float | None = None
+
+
+class Best(BaseModel):
+    """The best accepted candidate so far."""
+
+    node_id: str
+    seq: int
+    title: str | None
+    technique: str | None
+    language: str | None
+    verified: bool = Field(description="Whether it passed the full verification")
+    score: float | None = Field(description="Geometric mean over bench workloads of the speed-up over the fastest baseline")
+    ci95: list[float] | None
+    limit_fraction: float | None
+    speedup: dict[str, float] = Field(description="Geometric mean over bench workloads of the speed-up over each baseline")
+    workloads: list[WorkloadTimes]
+
+
+class WaitingFor(BaseModel):
+    """Something that a search waits for."""
+
+    what: Literal["model", "judge", "answer", "worker", "retry", "person", "step"] = Field(
+        description="model, judge: steps that run now. answer: open asks. worker: queued steps that no live worker takes. "
+        "retry: steps put off until `until`. step: queued steps. person: the search is paused"
+    )
+    count: int
+    detail: str
+    until: float | None = None
+
+
+class SearchSummary(BaseModel):
+    """A search as the list shows it."""
+
+    id: str
+    op_id: str
+    op_name: str
+    target: str
+    language: str
+    state: SearchState
+    reason: str | None = Field(description="Why it ended or was paused")
+    best_score: float | None
+    spend: Spend
+    created_at: float
+    updated_at: float
+
+
+class SearchDocument(SearchSummary):
+    """A search with its progress."""
+
+    problem: BadField | None = Field(description="Of a failed search: the field of the op or request at fault")
+    policy: dict[str, Any]
+    budget: dict[str, Any] = Field(description="The limits; null or absent means none")
+    model: dict[str, Any]
+    round: int = Field(description="The latest round with a node; 0 before the first")
+    nodes: int
+    nodes_by_state: dict[str, int]
+    nodes_by_verdict: dict[str, int]
+    baselines: list[WorkloadTimes] = Field(description="The baselines as first measured; empty before that")
+    best: Best | None
+    kernels: list[str] = Field(description="Ids of the kernels that this search kept")
+    waiting_for: list[WaitingFor]
+
+
+class NodeSummary(BaseModel):
+    """One node of the tree."""
+
+    id: str
+    seq: int
+    parent_id: str | None
+    round: int
+    technique: str | None
+    title: str | None = Field(description="The idea in one line; null on the root")
+    state: str
+    reason: str | None
+    language: str | None
+    variant: int
+    repairs: int
+    verdict: str | None
+    gate: str | None
+    score: float | None
+    ci95: list[float] | None
+    limit_fraction: float | None
+    verification: str
+    best: bool = Field(description="Whether this is the search's best so far")
+    created_at: float
+    updated_at: float
+
+
+class TreePage(BaseModel):
+    """Nodes by rising `seq`: a parent comes before its children."""
+
+    search_id: str
+    state: SearchState
+    nodes: list[NodeSummary]
+    next_after_seq: int | None = Field(description="Give it as `after_seq` for more; null when these were the last")
+
+
+class AttemptDocument(BaseModel):
+    """One execution of one step."""
+
+    id: str
+    kind: str
+    ordinal: int
+    state: str
+    owner: str | None
+    tries: int
+    deferrals: int
+    error: str | None
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+
+
+class ModelCallDocument(BaseModel):
+    """One model call with its prompt and its reply, as they were."""
+
+    id: str
+    kind: str
+    request: str = Field(description="SHA-256 that a pool replays by")
+    ordinal: int
+    provider: str
+    model: str | None
+    messages: list[dict[str, Any]]
+    reply: str | None
+    finish_reason: str | None
+    error: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+    latency_s: float | None
+    created_at: float
+
+
+class VerdictRecord(BaseModel):
+    """One verdict, whole; `source` is the candidate as it was judged."""
+
+    id: str
+    level: str
+    verdict: str
+    gate: str
+    source: str | None
+    document: dict[str, Any]
+    created_at: float
+
+
+class NodeDocument(NodeSummary):
+    """A node with everything that is known of it."""
+
+    search_id: str
+    idea: dict[str, Any] | None
+    source: str | None
+    verdicts: list[VerdictRecord]
+    attempts: list[AttemptDocument]
+    model_calls: list[ModelCallDocument]
+
+
+class EventDocument(BaseModel):
+    """One event of a search; the same document is a server-sent event's data."""
+
+    id: int
+    type: str
+    search_id: str
+    node_id: str | None
+    payload: dict[str, Any]
+    created_at: float
+
+
+class EventPage(BaseModel):
+    """Events by rising id."""
+
+    items: list[EventDocument]
+    next_after: int | None = Field(description="Give it as `after` for what follows; null when nothing is there and nothing will come")
+
+
+class PoolDocument(BaseModel):
+    """A recorded pool of model replies."""
+
+    id: str
+    digest: str
+    header: dict[str, Any]
+    replies: int
+    created_at: float
+
+
+class AskSummary(BaseModel):
+    """A model request that waits for an answer, without its prompt."""
+
+    id: str
+    search_id: str
+    node_id: str
+    kind: str
+    state: AskState
+    created_at: float
+    answered_at: float | None
+    answered_by: str | None
+
+
+class AskDocument(AskSummary):
+    """An ask with its prompt and, once answered, its reply."""
+
+    messages: list[dict[str, Any]]
+    reply: str | None
+
+
+class KernelSummary(BaseModel):
+    """A verified winner for (op, target)."""
+
+    id: str
+    op_id: str
+    op_name: str
+    target: str
+    language: str
+    search_id: str | None
+    node_id: str | None
+    score: float
+    ci95: list[float]
+    limit_fraction: float | None
+    created_at: float
+
+
+class KernelDocument(KernelSummary):
+    """A kernel with its source, envelope and evidence."""
+
+    source: str
+    source_digest: str
+    envelope: dict[str, Any]
+    evidence: dict[str, Any] = Field(description="The verify verdict, whole")
+    lineage: list[dict[str, Any]] = Field(description="From the root to the winner: the ideas that led there")
+
+
+class WorkerDocument(BaseModel):
+    """A worker process that reported in."""
+
+    name: str
+    role: str
+    target: str | None
+    alive: bool = Field(description="Whether it reported in lately")
+    facts: dict[str, Any]
+    started_at: float
+    seen_at: float
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"]
+    version: str
+
+
+class Ready(BaseModel):
+    """Database and broker answer, and the database is at the revision of this program."""
+
+    status: Literal["ready"]
+    revision: str
+    broker: str

@@ -1,0 +1,56 @@
+"""Settings of the API process: those that every process shares, and those of the front door."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Literal
+
+from pydantic import Field
+
+from workers.settings import Settings
+
+
+class ServiceSettings(Settings):
+    """`WARPSMITH_*` settings of the API; see `workers.settings` for the shared ones."""
+
+    host: str = Field("127.0.0.1", description="Address to bind; any other than a loopback address requires API keys")
+    port: int = Field(8420, ge=0, le=65535, description="Port to bind; 0 takes a free one")
+    auth: Literal["auto", "always"] = Field(
+        "auto", description="API keys: auto requires them unless bound to loopback, always requires them there too"
+    )
+    allowed_hosts: list[str] = Field(
+        default_factory=list,
+        description="Host names (without port) that are served; bound to loopback, localhost and its addresses are served besides",
+    )
+    max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
+    max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
+    max_streams: int = Field(64, ge=1, description="Open event streams served at once")
+    stream_poll_s: float = Field(0.5, gt=0, description="Seconds between two looks of an event stream at the database")
+    stream_heartbeat_s: float = Field(15.0, gt=0, description="Seconds of silence after which an event stream sends a comment")
+    stream_life_s: float = Field(
+        3600.0, gt=0, description="Seconds after which an event stream ends; clients resume with Last-Event-ID"
+    )
+    broker_timeout_s: float = Field(2.0, gt=0, description="Seconds that /readyz waits for the broker")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def keys_required(self) -> bool:
+        """Whether requests need an API key."""
+        return self.auth == "always" or not self.loopback
+
+    @property
+    def served_hosts(self) -> frozenset[str] | None:
+        """Host names that are served, lower case; None serves any."""
+        named = {host.lower() for host in self.allowed_hosts}
+        if self.loopback:
+            named |= {"localhost", "127.0.0.1", "[::1]", self.host.lower()}
+        return frozenset(named) or None

@@ -1,0 +1,164 @@
+"""Child processes that are kept running: started, restarted with a bounded backoff, stopped in order, never orphaned."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 30.0
+STEADY_AFTER_S = 60.0
+LOG_KEPT_BYTES = 5_000_000
+LOG_TAIL_BYTES = 2_000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class ChildSpec:
+    """One child: its command, environment, and the signals that end it, each with its grace in seconds (SIGKILL follows)."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    stop: tuple[tuple[signal.Signals, float], ...] = ((signal.SIGTERM, 5.0),)
+    pass_fds: tuple[int, ...] = ()
+
+
+@dataclass
+class _Child:
+    spec: ChildSpec
+    process: subprocess.Popen[bytes]
+    started_at: float
+    failures: int = 0
+    restart_at: float | None = None
+
+
+@dataclass
+class Supervisor:
+    """Keeps children alive. Not thread-safe; use it from the main thread, because a child dies with the *thread* that started it."""
+
+    log_directory: Path
+    report: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
+    _children: dict[str, _Child] = field(default_factory=dict)
+
+    def start(self, spec: ChildSpec) -> None:
+        """Start a child in a session of its own, with standard output and error in `<log_directory>/<name>.log`."""
+        self._children[spec.name] = _Child(spec, self._spawn(spec), self.clock())
+
+    def poll(self) -> None:
+        """Notice children that died and restart those whose backoff has passed."""
+        for child in self._children.values():
+            if child.restart_at is None and child.process.poll() is not None:
+                self._plan_restart(child)
+            if child.restart_at is not None and self.clock() >= child.restart_at:
+                child.process = self._spawn(child.spec)
+                child.started_at = self.clock()
+                child.restart_at = None
+
+    def failures(self, name: str) -> int:
+        """How often the child has died in a row."""
+        return self._children[name].failures
+
+    def pids(self) -> dict[str, int]:
+        """The process id of each child that runs now."""
+        return {name: child.process.pid for name, child in self._children.items() if child.process.poll() is None}
+
+    def log_tail(self, name: str) -> str:
+        """The last lines of a child's log."""
+        path = self.log_path(name)
+        if not path.exists():
+            return ""
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+            return log.read().decode(errors="replace").strip()
+
+    def log_path(self, name: str) -> Path:
+        """Where the child's output goes."""
+        return self.log_directory / f"{name}.log"
+
+    def stop(self, *names: str) -> None:
+        """End the named children side by side: their own signals first, then SIGKILL to their process groups. Forgets them."""
+        children = [self._children.pop(name) for name in names if name in self._children]
+        stages = max((len(child.spec.stop) for child in children), default=0)
+        for stage in range(stages):
+            graces = [0.0]
+            for child in children:
+                if child.process.poll() is None and stage < len(child.spec.stop):
+                    stop_signal, grace_s = child.spec.stop[stage]
+                    child.process.send_signal(stop_signal)
+                    graces.append(grace_s)
+            self._wait([child.process for child in children], max(graces))
+        for child in children:
+            # The group too: a worker that ended may have left processes of its own behind.
+            with suppress(ProcessLookupError):
+                os.killpg(child.process.pid, signal.SIGKILL)
+            child.process.wait()
+
+    def _plan_restart(self, child: _Child) -> None:
+        if self.clock() - child.started_at >= STEADY_AFTER_S:
+            child.failures = 0
+        delay_s = min(FIRST_BACKOFF_S * 2**child.failures, LONGEST_BACKOFF_S)
+        child.failures += 1
+        child.restart_at = self.clock() + delay_s
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)
+        self.report(
+            f"{child.spec.name} died ({describe_exit(child.process.returncode)}); restart in {delay_s:g} s; "
+            f"its log: {self.log_path(child.spec.name)}"
+        )
+
+    def _spawn(self, spec: ChildSpec) -> subprocess.Popen[bytes]:
+        self.log_directory.mkdir(parents=True, exist_ok=True)
+        path = self.log_path(spec.name)
+        if path.exists() and path.stat().st_size > LOG_KEPT_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        with path.open("ab") as log:
+            return subprocess.Popen(
+                spec.command,
+                env=dict(spec.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the children in order
+                pass_fds=spec.pass_fds,
+                preexec_fn=dies_with(os.getpid()),  # noqa: PLW1509 - two system calls; the supervisor has no threads
+            )
+
+    @staticmethod
+    def _wait(processes: list[subprocess.Popen[bytes]], grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+
+
+def dies_with(parent: int) -> Callable[[], None]:
+    """A `preexec_fn`: the kernel kills the child when the thread of `parent` that started it ends."""
+
+    def arm() -> None:
+        if _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+            os._exit(126)
+        if os.getppid() != parent:  # it died before the kernel was told
+            os._exit(126)
+
+    return arm
+
+
+def describe_exit(returncode: int) -> str:
+    """A return code in words."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
