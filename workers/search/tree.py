@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 NodeState = Literal["planned", "coding", "coded", "judging", "judged", "closed"]
-"""planned: an idea without code; coding, judging: an attempt is open; coded: code without verdict; judged: has a verdict;
-closed: ends without a verdict (no readable reply, no recorded reply, a duplicate, gave up)."""
+"""planned: an idea without code; coding, judging: an attempt is open; coded: code without verdict; judged: has a
+verdict; closed: ends without a verdict (no readable reply, no recorded reply, a duplicate, gave up)."""
 
 
 class NodeView(NamedTuple):
-    """One row of the tree. `score` is the geometric mean over bench workloads of the speed-up over the fastest objective baseline."""
+    """One row of the tree. `score` is the geometric mean over bench workloads of the speed-up over the fastest
+    objective baseline."""
 
     id: str
     seq: int
@@ -64,14 +65,15 @@ class Spend:
 class Step:
     """Something to be done next.
 
-    ideate: ask for `ideas` ideas on `node_id` for round `ordinal`, each to be coded `codes` times (`params`: ideas, codes, round, and
-        `technique_not_in`, comma-separated, on a restart). Opening it sets the node's `ideated` to `ordinal`, whatever comes of it:
-        a round whose requests all came to nothing has been played.
-    code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair number, from 1).
-    judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the baselines.
-    verify: full verification of `node_id` (`ordinal` = its repairs so far).
-    ideate and code carry `calls` in `params`: how many model calls, re-asks included, the step may make within the budget.
-    stop: end the search, saying why. When it stands in the list it stands alone.
+    ideate: ask for `ideas` ideas on `node_id` for round `ordinal`, each to be coded `codes` times (`params`: ideas,
+    codes, round, and
+        `technique_not_in`, comma-separated, on a restart). Opening it sets the node's `ideated` to `ordinal`, whatever
+        comes of it: a round whose requests all came to nothing has been played.
+    code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair
+    number, from 1). judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the
+    baselines. verify: full verification of `node_id` (`ordinal` = its repairs so far).
+    ideate and code carry `calls` in `params`: how many model calls, re-asks included, the step may make within the
+    budget. stop: end the search, saying why. When it stands in the list it stands alone.
     """
 
     kind: Literal["ideate", "code", "judge", "verify", "stop"]

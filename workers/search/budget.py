@@ -1,0 +1,108 @@
+"""Budgets: reading them, and what a search may still open under one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from kernels_db.spec_errors import SpecError
+from workers.search.tree import Budget, Spend, Tree
+
+CALLS_PER_STEP = 2
+"""Model calls that an `ideate` or `code` step may make: the request, and one re-ask where the reply cannot be read."""
+
+LARGEST_COUNT = 10**12
+LARGEST_AMOUNT = 1e9
+
+COUNTS = ("candidates", "model_calls", "tokens")
+
+
+def parse_budget(document: object) -> Budget:
+    """A budget from its document, for example `{"candidates": 40, "cost_usd": 2.5}`; null and what is missing mean no
+    limit.
+
+    Raises SpecError naming the field: an unknown limit, a value that is not a number, zero or below.
+    """
+    if not isinstance(document, Mapping):
+        raise SpecError("budget", document, "an object such as {'candidates': 40}")
+    names = [f.name for f in fields(Budget)]
+    values: dict[str, Any] = {}
+    for name, found in document.items():
+        if name not in names:
+            raise SpecError(f"budget.{name}", found, f"one of {', '.join(names)}")
+        if found is not None:
+            values[name] = _positive(name, found)
+    return Budget(**values)
+
+
+def budget_document(budget: Budget) -> dict[str, int | float]:
+    """The document of `budget`, limits that are not set left out; `parse_budget` reads it back."""
+    return {name: value for name, value in asdict(budget).items() if value is not None}
+
+
+def _positive(name: str, found: object) -> int | float:
+    count = name in COUNTS
+    most = LARGEST_COUNT if count else LARGEST_AMOUNT
+    expected = f"a whole number from 1 to {most}" if count else f"a number above 0 and at most {most:g}"
+    if isinstance(found, bool) or not isinstance(found, int | float) or (count and not isinstance(found, int)):
+        raise SpecError(f"budget.{name}", found, expected)
+    if not (math.isfinite(found) and 0 < found <= most):
+        raise SpecError(f"budget.{name}", found, expected)
+    return found
+
+
+def exhausted(budget: Budget, spend: Spend) -> str | None:
+    """The limit that is used up, in words; None while every limit has something left."""
+    for name in (f.name for f in fields(Budget)):
+        limit, used = getattr(budget, name), getattr(spend, name)
+        if limit is not None and used >= limit:
+            return f"the budget is used up: {name} {used:g} of {limit:g}"
+    return None
+
+
+@dataclass
+class Allowance:
+    """What may still be opened: each grant takes its share, so that no set of open steps can exceed the budget
+    together.
+
+    `candidates` and `calls` are infinite where the budget sets no limit. `reason` says which limit refused a grant.
+    """
+
+    candidates: float
+    calls: float
+    spent: str | None
+    reason: str | None = None
+
+    def calls_for_step(self, candidates: int) -> int | None:
+        """Grant a model step that writes `candidates` (0 or 1): how many calls it may make, None where it may not be
+        opened."""
+        if self.spent is not None:
+            self.reason = self.spent
+            return None
+        if self.candidates < max(candidates, 1):  # ideas that nobody may code are not worth a call
+            self.reason = "the budget is used up: candidates"
+            return None
+        if self.calls < 1:
+            self.reason = "the budget is used up: model_calls"
+            return None
+        granted = int(min(CALLS_PER_STEP, self.calls))
+        self.calls -= granted
+        self.candidates -= candidates
+        return granted
+
+
+def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
+    """What `budget` leaves after `spend` and after what the open steps of `tree` may still take."""
+    coding = sum(node.state == "coding" for node in tree.nodes)
+    ideating = sum(node.ideation == "open" for node in tree.nodes)
+    candidates = math.inf if budget.candidates is None else budget.candidates - spend.candidates - coding
+    calls = math.inf if budget.model_calls is None else budget.model_calls - spend.model_calls
+    calls -= CALLS_PER_STEP * (coding + ideating)
+    return Allowance(candidates, calls, exhausted(budget, spend))
+
+
+def out_of_time(budget: Budget, spend: Spend) -> bool:
+    """The wall clock's limit is reached: nothing but the champion's verification may still be opened."""
+    return budget.wall_clock_s is not None and spend.wall_clock_s >= budget.wall_clock_s

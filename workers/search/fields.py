@@ -1,0 +1,69 @@
+"""Reading a frozen dataclass of numbers and switches from a JSON document, with errors that name the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any, TypeVar
+
+from kernels_db.spec_errors import SpecError
+
+T = TypeVar("T")
+
+
+def whole(default: int, *, least: int = 1, most: int) -> int:
+    """A dataclass field: a whole number from `least` to `most`."""
+    value: int = field(default=default, metadata={"kind": int, "least": least, "most": most})
+    return value
+
+
+def number(default: float, *, least: float, most: float, above: bool = False) -> float:
+    """A dataclass field: a number from `least` (excluded where `above`) to `most`."""
+    value: float = field(default=default, metadata={"kind": float, "least": least, "most": most, "above": above})
+    return value
+
+
+def switch(default: bool) -> bool:
+    """A dataclass field: true or false."""
+    value: bool = field(default=default, metadata={"kind": bool})
+    return value
+
+
+def read(cls: type[T], document: Mapping[str, Any], path: str) -> T:
+    """`cls` from `document`; what is missing keeps its default.
+
+    Raises SpecError: a name that `cls` does not have, a value of another type or outside its limits. `path` leads the
+    field's name.
+    """
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type] # T is a dataclass of the fields above
+    values: dict[str, Any] = {}
+    for name, found in document.items():
+        if name not in known:
+            raise SpecError(f"{path}.{name}", found, f"one of {', '.join(known)}")
+        values[name] = _checked(f"{path}.{name}", found, known[name].metadata)
+    return cls(**values)
+
+
+def _checked(path: str, found: object, limits: Mapping[str, Any]) -> bool | int | float:
+    if limits["kind"] is bool:
+        if not isinstance(found, bool):
+            raise SpecError(path, found, "true or false")
+        return found
+    expected = describe(limits)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise SpecError(path, found, expected)
+    if limits["kind"] is int and not isinstance(found, int):
+        raise SpecError(path, found, expected)
+    below = found <= limits["least"] if limits.get("above") else found < limits["least"]
+    if below or found > limits["most"]:
+        raise SpecError(path, found, expected)
+    return found
+
+
+def describe(limits: Mapping[str, Any]) -> str:
+    """What a field's limits ask for, in words: "a whole number from 1 to 64"."""
+    noun = "a whole number" if limits["kind"] is int else "a number"
+    if limits.get("above"):
+        return f"{noun} above {limits['least']:g} and at most {limits['most']:g}"
+    return f"{noun} from {limits['least']:g} to {limits['most']:g}"
