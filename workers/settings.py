@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     model_retries: int = Field(2, ge=0, description="Retries inside one call, by the client (429, 5xx, connection)")
     model_max_deferrals: int = Field(6, ge=0, description="Times a step is put off for an unavailable model before its search pauses")
     model_backoff_s: float = Field(5.0, ge=0, description="First delay of a put-off step; it doubles, to at most 300 s")
+    model_prices: Path | None = Field(None, description="TOML file of prices (US dollars per million tokens) over the shipped ones")
     model_max_tokens: int = Field(16384, ge=256, description="Longest reply asked for, tokens")
 
     judge_job_timeout_s: float = Field(600.0, gt=0, description="Seconds for one judge job, compile and baselines included")

@@ -1,1 +1,17 @@
 """Ways to have a model, behind one interface."""
+
+from workers.model.base import AskPending, Model, ModelError, ModelReply, ModelRequest, ModelUnavailable, PoolMiss
+from workers.model.providers import ModelSpecError, check_model, open_model
+
+__all__ = [
+    "AskPending",
+    "Model",
+    "ModelError",
+    "ModelReply",
+    "ModelRequest",
+    "ModelSpecError",
+    "ModelUnavailable",
+    "PoolMiss",
+    "check_model",
+    "open_model",
+]

@@ -1,9 +1,9 @@
 """The one interface of a model, and the tree of its errors.
 
-    ModelError
-    ├── ModelUnavailable   the endpoint is down, slow, over its rate, refuses the key or answers nonsense: wait, retry, then pause
-    ├── PoolMiss           the recorded pool has no reply to this request: the branch closes and says so
-    └── AskPending         agent mode: the request now waits for somebody's answer
+ModelError
+├── ModelUnavailable   the endpoint is down, slow, over its rate, refuses the key, answers nonsense: wait, retry, pause
+├── PoolMiss           the recorded pool has no reply to this request: the branch closes and says so
+└── AskPending         agent mode: the request now waits for somebody's answer
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class ModelRequest:
     identity: str
     ordinal: int  # 0, then 1, 2 ... for re-asks after an unreadable reply
     messages: tuple[dict[str, str], ...]  # {"role": "system" | "user" | "assistant", "content": ...}
+    summary: str  # one line for people: "code 'Fuse both passes' (fusion), variant 0"
+    attempt_id: str  # whose ask it is in agent mode; not a part of the identity
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class ModelError(Exception):
     """Base of all model errors."""
 
 
-class ModelUnavailable(ModelError):
+class ModelUnavailable(ModelError):  # noqa: N818 - named for what happened
     """The endpoint cannot be used now. `final` means that waiting will not help (a refused key): pause at once."""
 
     def __init__(self, reason: str, *, retry_after_s: float | None = None, final: bool = False) -> None:
@@ -51,16 +53,16 @@ class ModelUnavailable(ModelError):
         self.final = final
 
 
-class PoolMiss(ModelError):
+class PoolMiss(ModelError):  # noqa: N818 - named for what happened
     """The pool cannot answer this request."""
 
 
-class AskPending(ModelError):
+class AskPending(ModelError):  # noqa: N818 - named for what happened
     """The request waits in the database as an ask."""
 
 
 class Model(Protocol):
-    """A way to have a model. Implementations are safe to use from one thread at a time; they never touch search state."""
+    """A way to have a model. Implementations are for one thread at a time; they never touch a search's state."""
 
     provider: str
 

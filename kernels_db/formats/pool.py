@@ -1,0 +1,256 @@
+"""The pool file.
+
+Recorded model replies as JSON lines, a header first. Reading and writing are pure; the store keeps the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+FORMAT = "warpsmith-pool"
+VERSION = 1
+KINDS = ("ideate", "code", "repair")
+MAX_REPLIES = 100_000
+MAX_REPLY_CHARS = 2_000_000
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8 takes these
+
+
+class PoolError(ValueError):
+    """A pool that cannot be read: which line (from 1), which field, what was found and what was expected."""
+
+    def __init__(self, line: int, field: str, found: object, expected: str) -> None:
+        shown = repr(found)
+        super().__init__(f"line {line}, {field}: found {shown[:120]}, expected {expected}")
+        self.line = line
+        self.field = field
+        self.found = found
+        self.expected = expected
+
+
+@dataclass(frozen=True)
+class PoolHeader:
+    """What a pool was recorded from. `op_digest` is the op's semantic digest; `recorded_at` is epoch seconds (UTC)."""
+
+    op: str
+    op_digest: str
+    target: str
+    language: str
+    answered_by: str
+    recorded_at: float
+    warpsmith_version: str
+    policy: dict[str, Any]
+    budget: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        """The header's line."""
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class PoolReply:
+    """One recorded reply. (`request`, `ordinal`) is its key: the request's identity and the number of the re-ask (0
+    for the first).
+
+    `summary` is for people: what was asked. Tokens are None where nobody counted them; `latency_s` is in seconds.
+    """
+
+    request: str
+    ordinal: int
+    kind: str
+    summary: str
+    reply: str
+    finish_reason: str | None
+    model: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    latency_s: float | None
+
+    def document(self) -> dict[str, Any]:
+        """The reply's line; also what `PoolReplyRow.reply` holds."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A header and its replies, no two with the same key."""
+
+    header: PoolHeader
+    replies: tuple[PoolReply, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the pool's text: the same pool is stored once."""
+        return hashlib.sha256(dump_pool(self).encode()).hexdigest()
+
+
+def summary(kind: str, idea: dict[str, Any] | None, variant: int) -> str:
+    """What was asked, in one line for people."""
+    if kind == "ideate":
+        return "ideas on the reference" if idea is None else f"ideas on '{idea['title']}' ({idea['technique']})"
+    if idea is None:
+        return kind
+    return f"{kind} '{idea['title']}' ({idea['technique']}), variant {variant}"
+
+
+def dump_pool(pool: Pool) -> str:
+    """The pool as JSON lines.
+
+    Keys sorted, text as UTF-8, one newline after each line. Parsing it gives an equal pool.
+    """
+    documents = [pool.header.document(), *(reply.document() for reply in pool.replies)]
+    lines = [
+        # NEL, LS and PS are no line ends in JSON lines, but editors and `str.splitlines` take them for some.
+        json.dumps(document, ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_LINE_ENDS)
+        for document in documents
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x7F, 0x85, 0x2028, 0x2029)}
+
+
+def parse_pool(text: str) -> Pool:
+    """Read a pool; raises `PoolError`. Blank lines are skipped."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise PoolError(1, "header", "", "a JSON object with format, version and the header's fields")
+    if len(lines) - 1 > MAX_REPLIES:
+        raise PoolError(lines[MAX_REPLIES + 1][0], "replies", len(lines) - 1, f"at most {MAX_REPLIES} replies")
+    number, line = lines[0]
+    header = _header(number, _object(number, line))
+    replies: list[PoolReply] = []
+    seen: dict[tuple[str, int], int] = {}
+    for number, line in lines[1:]:
+        reply = _reply(number, _object(number, line))
+        first = seen.setdefault((reply.request, reply.ordinal), number)
+        if first != number:
+            raise PoolError(
+                number, "request", reply.request, f"another request or ordinal: line {first} already answers this one"
+            )
+        replies.append(reply)
+    return Pool(header, tuple(replies))
+
+
+def _object(number: int, line: str) -> dict[str, Any]:
+    try:
+        document = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise PoolError(number, "line", line.strip()[:60], f"one JSON object ({error})") from error
+    if not isinstance(document, dict):
+        raise PoolError(number, "line", document, "one JSON object")
+    return document
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def _header(number: int, document: dict[str, Any]) -> PoolHeader:
+    if document.get("format") != FORMAT:
+        raise PoolError(number, "format", document.get("format"), repr(FORMAT))
+    if document.get("version") != VERSION or isinstance(document["version"], bool):
+        raise PoolError(number, "version", document.get("version"), str(VERSION))
+    _only(number, document, {"format", "version", *(field.name for field in fields(PoolHeader))})
+    return PoolHeader(
+        op=_string(number, document, "op", 1, 128),
+        op_digest=_digest(number, document, "op_digest"),
+        target=_string(number, document, "target", 1, 64),
+        language=_string(number, document, "language", 1, 16),
+        answered_by=_string(number, document, "answered_by", 1, 128),
+        recorded_at=_seconds(number, document, "recorded_at"),
+        warpsmith_version=_string(number, document, "warpsmith_version", 1, 64),
+        policy=_mapping(number, document, "policy"),
+        budget=_mapping(number, document, "budget"),
+    )
+
+
+def _reply(number: int, document: dict[str, Any]) -> PoolReply:
+    _only(number, document, {field.name for field in fields(PoolReply)})
+    kind = _string(number, document, "kind", 1, 16)
+    if kind not in KINDS:
+        raise PoolError(number, "kind", kind, f"one of {', '.join(KINDS)}")
+    return PoolReply(
+        request=_digest(number, document, "request"),
+        ordinal=_count(number, document, "ordinal"),
+        kind=kind,
+        summary=_string(number, document, "summary", 0, 1000),
+        reply=_string(number, document, "reply", 0, MAX_REPLY_CHARS),
+        finish_reason=_optional(_string, number, document, "finish_reason", 0, 32),
+        model=_optional(_string, number, document, "model", 0, 128),
+        prompt_tokens=_optional(_count, number, document, "prompt_tokens"),
+        completion_tokens=_optional(_count, number, document, "completion_tokens"),
+        latency_s=_optional(_seconds, number, document, "latency_s"),
+    )
+
+
+def _only(number: int, document: dict[str, Any], known: set[str]) -> None:
+    for field in sorted(document.keys() - known):
+        raise PoolError(number, field, document[field], f"no such field; known are {', '.join(sorted(known))}")
+
+
+def _field(number: int, document: dict[str, Any], field: str, expected: str) -> Any:
+    if field not in document:
+        raise PoolError(number, field, "nothing", expected)
+    return document[field]
+
+
+def _optional(read: Any, number: int, document: dict[str, Any], field: str, *limits: int) -> Any:
+    return None if document.get(field) is None else read(number, document, field, *limits)
+
+
+def _string(number: int, document: dict[str, Any], field: str, shortest: int, longest: int) -> str:
+    expected = f"text of {shortest} to {longest} characters, without NUL or lone surrogates"
+    value = _field(number, document, field, expected)
+    if not isinstance(value, str) or not shortest <= len(value) <= longest or _UNSTORABLE.search(value):
+        raise PoolError(number, field, value, expected)
+    return value
+
+
+def _digest(number: int, document: dict[str, Any], field: str) -> str:
+    value = _field(number, document, field, "64 hexadecimal digits")
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise PoolError(number, field, value, "64 lower-case hexadecimal digits")
+    return value
+
+
+def _count(number: int, document: dict[str, Any], field: str) -> int:
+    value = _field(number, document, field, "a whole number, 0 or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise PoolError(number, field, value, "a whole number, 0 or more, below 2**31")
+    return value
+
+
+def _seconds(number: int, document: dict[str, Any], field: str) -> float:
+    value = _field(number, document, field, "seconds, 0 or more")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < 1e12
+        or not math.isfinite(value)
+    ):
+        raise PoolError(number, field, value, "seconds, 0 or more")
+    return float(value)
+
+
+def _mapping(number: int, document: dict[str, Any], field: str) -> dict[str, Any]:
+    value = _field(number, document, field, "a JSON object")
+    if not isinstance(value, dict):
+        raise PoolError(number, field, value, "a JSON object")
+    written = json.dumps(value, ensure_ascii=False)
+    if "\\u0000" in written or _UNSTORABLE.search(written):
+        raise PoolError(number, field, value, "text without NUL or lone surrogates")
+    return value

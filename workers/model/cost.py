@@ -1,0 +1,89 @@
+"""What a call costs, from prices kept as data (`prices.toml`) and a user's own file over them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SHIPPED = Path(__file__).with_name("prices.toml")
+_KEYS = {"prompt", "cached", "completion"}
+# Providers answer with a dated name ("gpt-5-2025-08-07") where the undated one was asked for; the price is the same.
+_DATE = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
+
+
+class PriceError(ValueError):
+    """A price file that cannot be used; names the file, the field, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per million tokens. `cached` is the price of prompt tokens that the provider had in its cache."""
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+
+
+class Prices:
+    """Prices by model name. An unknown model costs None: unknown is not free."""
+
+    def __init__(self, prices: dict[str, Price]) -> None:
+        self._prices = prices
+
+    @classmethod
+    def load(cls, override: Path | None = None) -> Prices:
+        """The shipped prices, with those of `override` (same format) over them. Raises `PriceError`."""
+        prices = _read(SHIPPED)
+        if override is not None:
+            prices |= _read(override)
+        return cls(prices)
+
+    def price(self, model: str | None) -> Price | None:
+        """The price of `model`, by its name, without its vendor prefix ("openai/gpt-5") or without its date."""
+        if model is None:
+            return None
+        for name in (model, model.rsplit("/", 1)[-1]):
+            found = self._prices.get(name) or self._prices.get(_DATE.sub("", name))
+            if found is not None:
+                return found
+        return None
+
+    def cost(self, model: str | None, prompt: int | None, completion: int | None, cached: int = 0) -> float | None:
+        """US dollars for one call, or None where the price or the tokens are not known.
+
+        `cached` is a part of `prompt`.
+        """
+        price = self.price(model)
+        if price is None or prompt is None or completion is None:
+            return None
+        cached = min(max(cached, 0), prompt)
+        cached_price = price.prompt if price.cached is None else price.cached
+        return ((prompt - cached) * price.prompt + cached * cached_price + completion * price.completion) / 1e6
+
+
+def _read(path: Path) -> dict[str, Price]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PriceError(f"price file {path.name}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PriceError(f"price file {path.name}: not TOML: {error}") from error
+    return {name: _price(path, name, entry) for name, entry in document.items()}
+
+
+def _price(path: Path, name: str, entry: Any) -> Price:
+    where = f'price file {path.name}: ["{name}"]'
+    if not isinstance(entry, dict):
+        raise PriceError(f"{where}: found {entry!r}, expected a table with prompt and completion")
+    if unknown := sorted(entry.keys() - _KEYS):
+        raise PriceError(f"{where}.{unknown[0]}: unknown field, expected one of {', '.join(sorted(_KEYS))}")
+    for key in ("prompt", "completion"):
+        if key not in entry:
+            raise PriceError(f"{where}.{key}: missing, expected US dollars per million tokens")
+    for key, value in entry.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+            raise PriceError(f"{where}.{key}: found {value!r}, expected US dollars per million tokens, 0 or more")
+    return Price(**{key: float(value) for key, value in entry.items()})

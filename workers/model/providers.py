@@ -1,0 +1,76 @@
+"""From a search's `model` document to a model."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from kernels_db.db import Database
+from workers.model.agent_model import AgentModel
+from workers.model.base import Model
+from workers.model.cost import Prices
+from workers.model.replay_model import ReplayModel
+from workers.settings import Settings
+
+PROVIDERS = {"openai": {"model", "base_url"}, "replay": {"pool"}, "agent": set[str]()}
+
+
+class ModelSpecError(ValueError):
+    """A `model` document that names no model. `field`, `found` and `expected` are for a problem document."""
+
+    def __init__(self, field: str, found: object, expected: str) -> None:
+        super().__init__(f"{field}: found {found!r}, expected {expected}")
+        self.field = field
+        self.found = found
+        self.expected = expected
+
+
+def check_model(document: dict[str, Any]) -> None:
+    """Refuse, with `ModelSpecError`, a document that `open_model` could not open.
+
+    Whether a pool exists is the store's to say.
+    """
+    provider = document.get("provider")
+    if not isinstance(provider, str) or provider not in PROVIDERS:
+        raise ModelSpecError("model.provider", provider, f"one of {', '.join(PROVIDERS)}")
+    allowed = PROVIDERS[provider]
+    for field in document.keys() - allowed - {"provider"}:
+        raise ModelSpecError(f"model.{field}", document[field], f"only {', '.join(sorted({'provider', *allowed}))}")
+    for field in sorted(allowed):
+        value = document.get(field)
+        if value is None and provider == "openai":
+            continue
+        if not isinstance(value, str) or not 0 < len(value.strip()) <= 512:
+            raise ModelSpecError(f"model.{field}", value, "a non-empty string")
+    base_url = document.get("base_url")
+    if base_url is not None and not _usable(base_url):
+        raise ModelSpecError("model.base_url", base_url, "an http:// or https:// URL without user or password")
+
+
+def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Model:
+    """The model that `document` names.
+
+    Opening makes no call; raises `ModelSpecError`, or `PriceError` for a bad price file.
+    """
+    check_model(document)
+    match document["provider"]:
+        case "replay":
+            return ReplayModel(db, document["pool"])
+        case "agent":
+            return AgentModel(db)
+    # Only this provider needs the openai client, whose import takes longer than all the rest of a process that merely
+    # checks a document.
+    from workers.model.openai_model import OpenAIModel  # noqa: PLC0415
+
+    prices = Prices.load(settings.model_prices)
+    return OpenAIModel(settings, prices, model=document.get("model"), base_url=document.get("base_url"))
+
+
+def _usable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
+    except ValueError:
+        return False

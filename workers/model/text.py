@@ -1,0 +1,26 @@
+"""Text that came from outside, made fit for the database and for a prompt."""
+
+from __future__ import annotations
+
+import re
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """`text` with NUL and lone surrogates replaced by U+FFFD: PostgreSQL and UTF-8 take neither."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """`text` on one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def middle_cut(text: str, limit: int) -> str:
+    """`text` of at most about `limit` characters: its beginning and its end, saying how much was left out between."""
+    if len(text) <= limit:
+        return text
+    head, tail = text[: limit * 2 // 3], text[-(limit // 3) :]
+    return f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
