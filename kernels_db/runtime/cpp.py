@@ -1,0 +1,245 @@
+"""C++ kernels for the CPU: built once per content, loaded with ctypes, called with tensors and numbers.
+
+    kernels = cpp.compile(r'''
+    extern "C" void add_relu(const float* x, const float* y, float* out, int64_t n) {
+        #pragma omp parallel for simd
+        for (int64_t i = 0; i < n; i++) out[i] = std::fmax(x[i] + y[i], 0.0f);
+    }
+    ''')
+    kernels.add_relu(x, y, out, out.numel())
+
+The source is C++20 for this machine's processor (`-march=native`) with OpenMP. <cstdint>, <cstddef>, <cstring>, <cmath>
+and <omp.h> are included already, and <immintrin.h> where an x86 source names an `_mm` intrinsic or an `__m` type; line
+numbers in messages are those of the source. Only `extern "C" void` functions can be called. The interpreter's lock is
+released during a call.
+
+Source: g++ by its command line; the function's parameters from its text (`signatures`). CXX names another compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from . import signatures as _signatures
+from .cache import Build, cache_directory, content_key, find, publish, workspace
+from .calls import Argument, converter
+from .errors import CompileError, trim_log
+from .flags import checked
+from .process import Finished, run_limited
+from .signatures import Parameter
+
+ABI = 1
+"""Counts up whenever what this module builds from the same source changes."""
+
+BASE_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fPIC", "-std=c++20", "-fno-math-errno")
+_MESSAGE_FLAGS = (
+    "-fdiagnostics-color=never",
+    "-fmax-errors=10",
+    "-ftemplate-depth=256",
+    "-ftemplate-backtrace-limit=4",
+    "-Wall",
+    "-Wno-unused",
+)
+# Linked apart from the chosen flags: with -ffast-math on the link line, loading the library would change the process's
+# floating-point mode.
+_LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-z,defs", "-Wl,-Bsymbolic")
+_HEADERS = ("cstdint", "cstddef", "cstring", "cmath", "omp.h")
+_MEMORY_BYTES = 4 << 30
+
+
+class Function:
+    """One kernel. Calling it takes exactly its parameters, by position.
+
+    Raises:
+        TypeError: too few or many arguments, or one that its parameter cannot take.
+        OverflowError: an integer that its parameter cannot hold.
+    """
+
+    def __init__(self, name: str, parameters: list[Parameter], pointer: ctypes._NamedFuncPointer) -> None:
+        self.name = name
+        self.parameters = tuple(parameters)
+        pointer.restype = None
+        pointer.argtypes = [_c_type(parameter) for parameter in parameters]
+        self._pointer = pointer
+        self._converters = [converter(name, parameter, "cpu") for parameter in parameters]
+
+    def __call__(self, *arguments: Argument) -> None:
+        if len(arguments) != len(self._converters):
+            names = ", ".join(parameter.name for parameter in self.parameters)
+            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments ({names}), found {len(arguments)}")
+        self._pointer(*[convert(argument) for convert, argument in zip(self._converters, arguments, strict=True)])
+
+
+class Kernels:
+    """The functions of one source, as attributes."""
+
+    def __init__(self, functions: dict[str, Function]) -> None:
+        self.__dict__.update(functions)
+
+    def __getattr__(self, name: str) -> Function:
+        raise AttributeError(f"no kernel named {name!r}: expected one of {', '.join(sorted(self.__dict__))}")
+
+
+def compile(source: str, flags: Iterable[str] = ()) -> Kernels:  # noqa: A001  candidates say cpp.compile
+    """Build `source` unless it has been built, load it, and return its functions.
+
+    Args:
+        source: C++20 with `extern "C" void` functions.
+        flags: from `flags.CPP_FLAGS`, added to `BASE_FLAGS`.
+
+    Raises:
+        CompileError: it does not compile, breaks a limit, or declares a parameter that no argument fits.
+    """
+    parameters = signatures(source)
+    built = build(source, flags)
+    try:
+        library = ctypes.CDLL(str(built.path))
+    except OSError as error:
+        raise CompileError(f"the built kernel cannot be loaded: {error}") from error
+    return Kernels({name: Function(name, declared, library[name]) for name, declared in parameters.items()})
+
+
+def signatures(source: str) -> dict[str, list[Parameter]]:
+    """The parameters of each `extern "C"` function that `source` defines.
+
+    Raises:
+        CompileError: there is none, or a parameter has a type that no argument fits; the message names it.
+    """
+    return _signatures.signatures(source)
+
+
+def build(
+    source: str,
+    flags: Iterable[str] = (),
+    *,
+    cache_dir: Path | str | None = None,
+    timeout_s: float = 120.0,
+    memory_bytes: int = _MEMORY_BYTES,
+) -> Build:
+    """Build `source` into the cache, or find it there. Nothing of it is loaded or run.
+
+    Args:
+        cache_dir: in place of `cache.cache_directory()`.
+        timeout_s: wall-clock seconds for compiling, and again for linking.
+        memory_bytes: address space of each compiler process.
+
+    Raises:
+        CompileError: the compiler refused it (with its log), ran out of time or memory, or is not there.
+    """
+    chosen = checked(flags, "cpp")
+    directory = cache_directory(cache_dir)
+    key = content_key({"abi": ABI, "source": source, "flags": [*BASE_FLAGS, *chosen], **dict(toolchain())})
+    found = find(directory, key, ".so")
+    if found is not None:
+        return found
+    start = time.perf_counter()
+    with workspace(directory) as place:
+        (place / "source.cpp").write_text(_translation_unit(source), "utf-8", "replace")
+        command = [*_compiler(), *BASE_FLAGS, *chosen, *_MESSAGE_FLAGS, "-c", "source.cpp", "-o", "kernel.o"]
+        log = _run(command, place, timeout_s, memory_bytes)
+        log += _run([*_compiler(), *_LINK_FLAGS, "kernel.o", "-o", "kernel.so"], place, timeout_s, memory_bytes)
+        return publish(
+            directory, key, ".so", place / "kernel.so", log=trim_log(log), seconds=time.perf_counter() - start
+        )
+
+
+@lru_cache
+def toolchain() -> tuple[tuple[str, str], ...]:
+    """What a build depends on besides its source: the compiler's file and the processor.
+
+    Read once and without starting a process, so that a process that has called it can still find builds when it may no
+    longer start any or read /proc. A compiler is told apart by its path, size and time of change.
+    """
+    program = os.path.realpath(_compiler()[-1])
+    status = os.stat(program)
+    return (
+        ("compiler", f"{shlex.join(_compiler())} {program} {status.st_size} {status.st_mtime_ns}"),
+        ("machine", platform.machine()),
+        ("processor", _processor()),
+    )
+
+
+@lru_cache
+def _compiler() -> tuple[str, ...]:
+    """The compiler's command, its program found on PATH."""
+    words = shlex.split(os.environ.get("CXX") or "g++")
+    paths = [shutil.which(word) for word in words]
+    if not words or paths[-1] is None:
+        raise CompileError(
+            f"no C++ compiler: found no {' '.join(words) or 'g++'!r} on PATH; install g++ or name a compiler in CXX"
+        )
+    return (*words[:-1], paths[-1])
+
+
+def _processor() -> str:
+    """The processor's model and instruction sets, as -march=native sees them."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("cpu family", "model", "model name", "stepping", "flags", "Features", "CPU implementer", "CPU part")
+    return "\n".join(line for line in lines if line.split(":")[0].strip() in wanted)
+
+
+def _translation_unit(source: str) -> str:
+    """`source` after the headers, with its own line numbers in messages."""
+    headers = [f"#include <{header}>" for header in _HEADERS]
+    if re.search(r"\b_mm|\b__m\d", source):
+        headers.append("#if defined(__x86_64__)\n#include <immintrin.h>\n#endif")
+    return "\n".join([*headers, '#line 1 "candidate.cpp"', source, ""])
+
+
+def _run(command: list[str], place: Path, timeout_s: float, memory_bytes: int) -> str:
+    """Run one compiler command and return its log."""
+    try:
+        finished = run_limited(command, cwd=place, timeout_s=timeout_s, memory_bytes=memory_bytes)
+    except FileNotFoundError as error:
+        raise CompileError(f"the C++ compiler cannot be started: {error}") from error
+    if finished.timed_out or finished.returncode != 0:
+        raise CompileError(_why(finished, timeout_s, memory_bytes), trim_log(finished.log))
+    return finished.log
+
+
+def _why(finished: Finished, timeout_s: float, memory_bytes: int) -> str:
+    """The reason of a failed build in one line."""
+    if finished.timed_out:
+        return f"the compiler ran longer than {timeout_s:g} s"
+    if re.search(r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc", finished.log):
+        return f"the compiler needed more than {memory_bytes >> 20} MiB of memory"
+    lines = finished.log.splitlines()
+    for pattern in (r"^(?!collect2).*\berror: ", "undefined reference", "multiple definition", "error: "):
+        for line in lines:
+            if re.search(pattern, line):
+                return line.strip()[:500]
+    return f"the compiler ended with status {finished.returncode}: {lines[-1].strip()[:500] if lines else 'no message'}"
+
+
+def _c_type(parameter: Parameter) -> type:
+    """How ctypes passes the parameter."""
+    if parameter.kind == "pointer":
+        return ctypes.c_void_p
+    return _C_TYPES[parameter.scalar]
+
+
+_C_TYPES: dict[str, type] = {
+    "bool": ctypes.c_bool,
+    "int8": ctypes.c_int8,
+    "int16": ctypes.c_int16,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "uint8": ctypes.c_uint8,
+    "uint16": ctypes.c_uint16,
+    "uint32": ctypes.c_uint32,
+    "uint64": ctypes.c_uint64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}

@@ -1,0 +1,84 @@
+"""The compiler flags that a candidate may choose: those that change how its own kernels are optimised, and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from .errors import CompileError
+
+_DEFINE = r"-D[A-Za-z_]\w{0,63}(=[\w.+-]{0,64})?"
+
+CPP_FLAGS = (
+    "-O1",
+    "-O2",
+    "-O3",
+    "-Ofast",
+    "-ffast-math",
+    "-funsafe-math-optimizations",
+    "-fassociative-math",
+    "-freciprocal-math",
+    "-ffinite-math-only",
+    "-fno-signed-zeros",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-ffp-contract=fast",
+    "-ffp-contract=off",
+    "-funroll-loops",
+    "-funroll-all-loops",
+    "-fno-tree-vectorize",
+    "-fno-unroll-loops",
+    "-fprefetch-loop-arrays",
+    "-fopenmp-simd",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-strict-aliasing",
+    "-fomit-frame-pointer",
+    "-fvect-cost-model=unlimited",
+    "-fvect-cost-model=dynamic",
+    "-mprefer-vector-width=128",
+    "-mprefer-vector-width=256",
+    "-mprefer-vector-width=512",
+    "-DNAME=VALUE",
+)
+CUDA_FLAGS = (
+    "--use_fast_math",
+    "--fmad=true",
+    "--fmad=false",
+    "--ftz=true",
+    "--ftz=false",
+    "--prec-div=true",
+    "--prec-div=false",
+    "--prec-sqrt=true",
+    "--prec-sqrt=false",
+    "--extra-device-vectorization",
+    "--maxrregcount=N",
+    "-DNAME=VALUE",
+)
+_PATTERNS = {"-DNAME=VALUE": _DEFINE, "--maxrregcount=N": r"--maxrregcount=[1-9][0-9]{0,2}"}
+
+
+def allowed(flag: object, language: str) -> bool:
+    """Whether a candidate in `language` ("cpp" or "cuda") may pass `flag`."""
+    known = CPP_FLAGS if language == "cpp" else CUDA_FLAGS
+    return isinstance(flag, str) and any(
+        re.fullmatch(_PATTERNS.get(entry) or re.escape(entry), flag) for entry in known
+    )
+
+
+def checked(flags: Iterable[str], language: str) -> tuple[str, ...]:
+    """`flags` as a tuple.
+
+    Raises:
+        CompileError: one of them is not allowed.
+    """
+    if isinstance(flags, str):
+        raise CompileError(f"flags: found the string {flags!r}, expected a tuple of strings")
+    chosen = tuple(flags)
+    for flag in chosen:
+        if not allowed(flag, language):
+            known = CPP_FLAGS if language == "cpp" else CUDA_FLAGS
+            raise CompileError(f"flags: found {flag!r}, expected some of {', '.join(known)}")
+    return chosen
