@@ -18,7 +18,8 @@ Gate = Literal["reference", "memory", "gate", "compile", "screen", "verify", "ti
 
 
 class ResolvedInput(TypedDict):
-    """One input of `run`, in order. A scalar has `shape` None and carries `value`."""
+    """One input of `run`, in order. A scalar has `shape` None and carries `value`; an omitted optional input has both None and is
+    passed as None."""
 
     name: str
     shape: list[int] | None
@@ -27,6 +28,7 @@ class ResolvedInput(TypedDict):
     dist: dict[str, Any]  # {"kind": "normal", "mean": 0, "std": 1} ...
     value: float | int | bool | None
     mutated: bool  # written in place: checked as an output, refilled before every call
+    alignment: NotRequired[int]  # bytes: the most that may be assumed of the data pointer; absent: the allocator's own
 
 
 class ResolvedOutput(TypedDict):

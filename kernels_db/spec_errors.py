@@ -1,0 +1,54 @@
+"""What a bad document raises: the field, what was found and what was expected."""
+
+from __future__ import annotations
+
+import json
+
+LONGEST_FOUND = 200
+
+
+class SpecError(ValueError):
+    """One bad field. `found` is a JSON scalar, shortened where it is long; containers are shown as shortened JSON text.
+
+    `str()` reads "inputs[1].dtype: found 'float31', expected one of ...".
+    """
+
+    def __init__(self, field: str, found: object, expected: str) -> None:
+        self.field = field
+        self.found = _shown(found)
+        self.expected = expected
+        super().__init__(field, self.found, expected)
+
+    def __str__(self) -> str:
+        found = "nothing" if self.found is None else repr(self.found)
+        return f"{self.field}: found {found}, expected {self.expected}"
+
+
+class SpecErrors(ValueError):
+    """Every bad field of one document; `errors` is never empty."""
+
+    def __init__(self, errors: list[SpecError]) -> None:
+        if not errors:
+            raise ValueError("SpecErrors needs at least one error")
+        self.errors = errors
+        super().__init__(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+def _shown(value: object) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**64 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, dict | list | tuple):
+        text = json.dumps(value, default=repr, skipkeys=True)
+    else:
+        text = repr(value)
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+    return text if len(text) <= LONGEST_FOUND else text[: LONGEST_FOUND - 3] + "..."
