@@ -1,0 +1,101 @@
+"""The Celery application: delivery settings, and the hooks of a worker's life.
+
+    celery -A workers.celery_app worker -Q model -n model@%h -c 4
+    celery -A workers.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
+
+A message carries an attempt's id and nothing else; the database knows the rest. A message may come twice, late or
+never: claiming an attempt is a conditional update, and the reconciler sends again what is still pending. So nothing
+here depends on the broker keeping a promise, and any broker of Celery's will do: redis://, redis+socket://, amqp://.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from celery.signals import celeryd_after_setup, setup_logging, worker_process_init, worker_process_shutdown
+
+from workers import log, process
+from workers.heartbeat import Worker
+from workers.queues import MODEL_QUEUE, role_of, target_of
+from workers.settings import Settings, get_settings
+
+CONNECT_TIMEOUT_S = 4.0
+VISIBILITY_TIMEOUT_S = 3600.0
+"""After this long Redis gives an unacknowledged message to another worker, whose claim then finds the step done."""
+
+
+def make_app(settings: Settings) -> Celery:
+    """A Celery application on the broker of `settings`; tasks join it from `workers.tasks` when a worker starts."""
+    app = Celery("warpsmith", broker=settings.broker, include=["workers.tasks"], set_as_current=False)
+    step_limit = _longest_step_s(settings)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        result_backend=None,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # A message is acknowledged when its step has ended; a worker that dies leaves it to the reconciler.
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_default_queue=MODEL_QUEUE,
+        task_time_limit=step_limit,
+        worker_prefetch_multiplier=1,
+        # What a step commits is safe whether or not the broker is there.
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        broker_connection_retry=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_connection_timeout=CONNECT_TIMEOUT_S,
+        broker_transport_options=_transport_options(settings.broker),
+        timezone="UTC",
+    )
+    return app
+
+
+def _longest_step_s(settings: Settings) -> float:
+    """A bound on any step, beyond which its process is killed: each part has its own, shorter limit."""
+    model = 3 * settings.model_timeout_s * (settings.model_retries + 1)
+    return max(model, settings.judge_job_timeout_s) + 60.0
+
+
+def _transport_options(broker: str) -> dict[str, Any]:
+    if not broker.startswith("redis"):
+        return {"connect_timeout": CONNECT_TIMEOUT_S}
+    return {
+        "visibility_timeout": VISIBILITY_TIMEOUT_S,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_keepalive": broker.startswith("redis://"),
+        "health_check_interval": 10,
+    }
+
+
+app = make_app(get_settings())
+
+
+def _configure_logging(**_: Any) -> None:
+    log.configure(get_settings())
+
+
+def _remember_worker(sender: str, instance: Any, **_: Any) -> None:
+    """In the parent, before it forks: who its children are, by the queues that they serve."""
+    queues = list(instance.app.amqp.queues.consume_from)
+    process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
+
+
+def _open_process(**_: Any) -> None:
+    process.open_process(get_settings())
+
+
+def _close_process(**_: Any) -> None:
+    process.close_process()
+
+
+setup_logging.connect(_configure_logging)
+celeryd_after_setup.connect(_remember_worker)
+worker_process_init.connect(_open_process)
+worker_process_shutdown.connect(_close_process)

@@ -1,0 +1,51 @@
+"""Handing messages to the broker, from whichever process committed the steps that they announce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from workers import log
+from workers.queues import task_of
+
+logger = log.get(__name__)
+
+RETRY = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.1, "interval_max": 0.1}
+"""One retry at once, on a fresh connection: a pooled one may have died with the broker."""
+
+
+class Message(Protocol):
+    """A pending attempt and the queue of its step (`workers.steps.Message`)."""
+
+    @property
+    def attempt_id(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+
+def send(app: Celery, messages: Iterable[Message]) -> int:
+    """Send `messages`, after the commit that made them; returns how many went out.
+
+    Never raises for a broker that cannot be reached: the attempts are pending in the database and the reconciler sends
+    them again.
+    """
+    sent = 0
+    for message in messages:
+        try:
+            app.send_task(
+                task_of(message.queue),
+                args=(message.attempt_id,),
+                queue=message.queue,
+                retry=True,
+                retry_policy=RETRY,
+                ignore_result=True,
+            )
+        except (OperationalError, OSError) as error:
+            logger.warning("the broker cannot be reached; the reconciler will send the steps again", error=str(error))
+            break
+        sent += 1
+    return sent

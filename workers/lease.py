@@ -1,0 +1,69 @@
+"""Keeping the lease of a step that is being done, from a thread beside it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from kernels_db.db import StorageFull
+from workers import log
+
+RENEWALS_PER_LEASE = 3
+
+logger = log.get(__name__)
+
+
+class LeaseKeeper:
+    """Renews a lease while its block runs: `with LeaseKeeper(renew, lease_s, on_lost) as lease: ...`.
+
+    `renew` returns False where the lease is somebody else's or the step was cancelled; then, or when the database has
+    not been reached for a whole lease, the lease counts as lost: `lost` is set and `on_lost` is called once, from the
+    thread, so that it can cut the step short. What the step still commits afterwards is refused by the database, not by
+    this class.
+    """
+
+    def __init__(self, renew: Callable[[], bool], lease_s: float, on_lost: Callable[[], None] | None = None) -> None:
+        self._renew = renew
+        self._lease_s = lease_s
+        self._on_lost = on_lost
+        self._ended = threading.Event()
+        self._lost = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease-keeper", daemon=True)
+
+    @property
+    def lost(self) -> bool:
+        """The lease was lost: nobody waits for the result."""
+        return self._lost.is_set()
+
+    def __enter__(self) -> LeaseKeeper:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        held_until = time.monotonic() + self._lease_s
+        while not self._ended.wait(self._lease_s / RENEWALS_PER_LEASE):
+            asked = time.monotonic()
+            try:
+                if not self._renew():
+                    break
+                held_until = asked + self._lease_s
+            except (SQLAlchemyError, StorageFull) as error:
+                logger.warning("the lease could not be renewed", error=str(error).splitlines()[0])
+                if time.monotonic() >= held_until:
+                    break
+        else:
+            return
+        self._lost.set()
+        logger.warning("the lease was lost; the step's result will be dropped")
+        if self._on_lost is not None:
+            self._on_lost()

@@ -1,0 +1,74 @@
+"""Logs of every process: one configuration, lines that carry search, node and attempt ids.
+
+On a terminal they are for people, elsewhere one JSON object a line. Libraries that log through `logging` come out
+alike.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from workers.settings import Settings
+
+NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "alembic", "urllib3")
+"""Libraries whose routine messages nobody reads: only warnings and errors of these come out."""
+
+
+def configure(settings: Settings, stream: TextIO | None = None) -> None:
+    """Send `logging` and structlog to `stream` (standard error), in the form and from the level that `settings` ask
+    for. Idempotent."""
+    out = sys.stderr if stream is None else stream
+    human = settings.log_format == "human" or (settings.log_format == "auto" and out.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    renderer: list[Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        if human
+        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.log_level)
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # Celery announces every received and finished task; the steps say it with their ids.
+    for name in ("celery.worker.strategy", "celery.app.trace"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def get(name: str) -> structlog.stdlib.BoundLogger:
+    """The logger of a module."""
+    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return logger
+
+
+@contextmanager
+def bound(**ids: object) -> Iterator[None]:
+    """Every line logged inside carries `ids`."""
+    with structlog.contextvars.bound_contextvars(**ids):
+        yield

@@ -1,0 +1,40 @@
+"""Names of queues and of the tasks that serve them.
+
+model                     ideate and code steps; its workers hold the model's key and need no GPU
+judge.<device>-<arch>     judge and verify steps of one target, for example judge.cuda-sm_90; its workers hold the
+device
+"""
+
+from __future__ import annotations
+
+MODEL_QUEUE = "model"
+JUDGE_PREFIX = "judge."
+
+MODEL_TASK = "warpsmith.model_step"
+JUDGE_TASK = "warpsmith.judge_step"
+
+
+def judge_queue(target: str) -> str:
+    """The queue of the judge and verify steps of `target`, for example "cuda:sm_90"."""
+    device, _, architecture = target.partition(":")
+    if not device or not architecture:
+        raise ValueError(f"target: found {target!r}, expected device and architecture, for example cpu:x86_64")
+    return f"{JUDGE_PREFIX}{device}-{architecture}"
+
+
+def target_of(queue: str) -> str | None:
+    """The target that a judge queue serves; None for the model queue."""
+    if not queue.startswith(JUDGE_PREFIX):
+        return None
+    device, _, architecture = queue.removeprefix(JUDGE_PREFIX).partition("-")
+    return f"{device}:{architecture}"
+
+
+def task_of(queue: str) -> str:
+    """The name of the task that does the steps of `queue`."""
+    return JUDGE_TASK if queue.startswith(JUDGE_PREFIX) else MODEL_TASK
+
+
+def role_of(queue: str) -> str:
+    """The role of a worker that serves `queue`: model or judge."""
+    return "judge" if queue.startswith(JUDGE_PREFIX) else "model"
