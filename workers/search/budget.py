@@ -10,8 +10,8 @@ from typing import Any
 from kernels_db.spec_errors import SpecError
 from workers.search.tree import Budget, Spend, Tree
 
-CALLS_PER_STEP = 2
-"""Model calls that an `ideate` or `code` step may make: the request, and one re-ask where the reply cannot be read."""
+CALLS_PER_STEP = 3
+"""Model calls that an `ideate` or `code` step may make: the request, and two re-asks where a reply cannot be read."""
 
 LARGEST_COUNT = 10**12
 LARGEST_AMOUNT = 1e9
