@@ -20,6 +20,9 @@ from workers.settings import Settings
 NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "alembic", "urllib3")
 """Libraries whose routine messages nobody reads: only warnings and errors of these come out."""
 
+# Frames without their locals: those may hold keys, prompts and whole replies.
+_TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
+
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
     """Send `logging` and structlog to `stream` (standard error), in the form and from the level that `settings` ask
@@ -40,9 +43,9 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
         cache_logger_on_first_use=True,
     )
     renderer: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty())]
+        [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]
         if human
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [structlog.processors.ExceptionRenderer(_TRACEBACKS), structlog.processors.JSONRenderer()]
     )
     handler = logging.StreamHandler(out)
     handler.setFormatter(
