@@ -1,4 +1,4 @@
-"""Child processes that are kept running: started, restarted with a bounded backoff, stopped in order, never orphaned."""
+"""Child processes kept running: started, restarted with a bounded backoff, stopped in order, never orphaned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """One child: its command, environment, and the signals that end it, each with its grace in seconds (SIGKILL follows)."""
+    """One child. `stop`: the signals that end it, each with its grace in seconds; SIGKILL follows."""
 
     name: str
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class _Child:
 
 @dataclass
 class Supervisor:
-    """Keeps children alive. Not thread-safe; use it from the main thread, because a child dies with the *thread* that started it."""
+    """Keeps children alive. Use it from the main thread alone: a child dies with the *thread* that started it."""
 
     log_directory: Path
     report: Callable[[str], None]
@@ -69,6 +69,10 @@ class Supervisor:
         """How often the child has died in a row."""
         return self._children[name].failures
 
+    def names(self) -> tuple[str, ...]:
+        """Every child, in the order of starting."""
+        return tuple(self._children)
+
     def pids(self) -> dict[str, int]:
         """The process id of each child that runs now."""
         return {name: child.process.pid for name, child in self._children.items() if child.process.poll() is None}
@@ -87,7 +91,7 @@ class Supervisor:
         return self.log_directory / f"{name}.log"
 
     def stop(self, *names: str) -> None:
-        """End the named children side by side: their own signals first, then SIGKILL to their process groups. Forgets them."""
+        """End and forget the named children, side by side: their own signals, then SIGKILL to their process groups."""
         children = [self._children.pop(name) for name in names if name in self._children]
         stages = max((len(child.spec.stop) for child in children), default=0)
         for stage in range(stages):
@@ -142,11 +146,11 @@ class Supervisor:
                 process.wait(max(0.0, deadline - time.monotonic()))
 
 
-def dies_with(parent: int) -> Callable[[], None]:
-    """A `preexec_fn`: the kernel kills the child when the thread of `parent` that started it ends."""
+def dies_with(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+    """A `preexec_fn`: the kernel sends the child `death_signal` when the thread of `parent` that started it ends."""
 
     def arm() -> None:
-        if _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        if _libc.prctl(PR_SET_PDEATHSIG, int(death_signal)) != 0:
             os._exit(126)
         if os.getppid() != parent:  # it died before the kernel was told
             os._exit(126)

@@ -1,0 +1,67 @@
+"""Unpacking an export: a zip archive from the service, treated as any archive from elsewhere."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from pathlib import Path, PurePosixPath
+
+LARGEST_FILE_BYTES = 64 * 2**20
+LARGEST_TOTAL_BYTES = 256 * 2**20
+MOST_FILES = 1000
+
+
+class ArchiveError(ValueError):
+    """The archive is refused; nothing was written."""
+
+
+def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Path]:
+    """Write the archive's files under `directory` and return their paths.
+
+    Refused whole, before anything is written: what is no zip archive; names that lead out of `directory`; links;
+    archives that grow beyond 1,000 files, 64 MiB a file or 256 MiB in all; and, unless `replace`, files that exist
+    with another content.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile as error:
+        raise ArchiveError(f"archive: found something else ({error}), expected a zip archive") from None
+    with archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST_TOTAL_BYTES:
+            raise ArchiveError(f"archive: found {len(entries)} files, expected at most {MOST_FILES} and 256 MiB in all")
+        files = {_destination(entry, directory): _content(archive, entry) for entry in entries}
+    if not replace:
+        for path, data in files.items():
+            if path.exists() and (not path.is_file() or path.read_bytes() != data):
+                raise ArchiveError(
+                    f"output: found {path} with another content, expected a new file; give --force to replace it"
+                )
+    for path, data in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return sorted(files)
+
+
+def _destination(entry: zipfile.ZipInfo, directory: Path) -> Path:
+    name = PurePosixPath(entry.filename)
+    outside = (
+        name.is_absolute() or ".." in name.parts or "\\" in entry.filename or ":" in entry.filename or not name.parts
+    )
+    kind = stat.S_IFMT(entry.external_attr >> 16)
+    if outside or kind not in {0, stat.S_IFREG}:
+        raise ArchiveError(f"archive: found the entry {entry.filename!r}, expected plain files inside the package")
+    path = directory.joinpath(*name.parts)
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise ArchiveError(f"output: found a link that leads {path} out of {directory}, expected a plain directory")
+    return path
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    # The header may lie about the size: read no more than is allowed.
+    with archive.open(entry) as file:
+        data = file.read(LARGEST_FILE_BYTES + 1)
+    if len(data) > LARGEST_FILE_BYTES:
+        raise ArchiveError(f"archive: found {entry.filename!r} above 64 MiB, expected less")
+    return data

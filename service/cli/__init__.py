@@ -1,0 +1,107 @@
+"""The `warpsmith` command: one module per group of commands; this one puts them together and words the errors."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed_version
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from kernels_db.op import SpecError, SpecErrors
+from service.cli import admin, asks, doctor, judge, kernels, ops, pools, search, up
+from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
+from service.client import ProblemError, ServiceUnreachableError
+
+app = typer.Typer(
+    name="warpsmith",
+    help="LLM-driven kernel search: ideas in prose, kernels in code, verdicts from a judge that cannot be fooled.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (
+    up.up,
+    search.search,
+    search.searches,
+    search.tree,
+    search.pause,
+    search.resume,
+    search.cancel,
+    judge.judge,
+    kernels.kernels,
+    kernels.export,
+    asks.ask,
+    doctor.doctor,
+):
+    app.command()(command)
+app.command("tell")(asks.tell_reply)
+app.command("import")(pools.import_file)
+app.add_typer(ops.app, name="ops")
+app.add_typer(pools.app, name="pools")
+app.add_typer(admin.keys_app, name="keys")
+app.add_typer(admin.db_app, name="db")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"warpsmith {installed_version('warpsmith')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """LLM-driven kernel search: ideas in prose, kernels in code, verdicts from a judge that cannot be fooled."""
+
+
+def main() -> NoReturn:
+    """The entry point of the `warpsmith` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind of error
+    """Run one command and return its exit code. What a user can mend is said in a sentence; a traceback is our bug."""
+    try:
+        app(arguments, prog_name="warpsmith")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
+    except CommandError as error:
+        return _fail(arguments, str(error), error.code, error.document)
+    except SpecErrors as error:
+        return _fail(arguments, str(error), MISUSE, {"errors": [_field(item) for item in error.errors]})
+    except SpecError as error:
+        return _fail(arguments, str(error), MISUSE, {"errors": [_field(error)]})
+    except ProblemError as error:
+        return _fail(arguments, str(error), MISUSE if error.status == 422 else FAILED, {"problem": error.document})
+    except ServiceUnreachableError as error:
+        return _fail(arguments, str(error), FAILED, {})
+    except ValidationError as error:
+        lines = [
+            f"{'.'.join(map(str, item['loc']))}: found {item.get('input')!r}, expected: {item['msg']}"
+            for item in error.errors()
+        ]
+        return _fail(arguments, f"settings or answer not understood ({error.title}):\n" + "\n".join(lines), MISUSE, {})
+    except FileNotFoundError as error:
+        return _fail(arguments, f"{error.filename}: found nothing there, expected a file", MISUSE, {})
+    except OSError as error:
+        return _fail(arguments, str(error), FAILED, {})
+    except KeyboardInterrupt:
+        return _fail(arguments, "interrupted", 130, {})
+    return 0
+
+
+def _fail(arguments: list[str], message: str, code: int, document: dict[str, Any]) -> int:
+    if "--json" in arguments:
+        print_json({"error": {"message": message, **document}})
+    say(f"error: {message}" if "\n" not in message else f"error:\n{message}")
+    return code
+
+
+def _field(error: SpecError) -> dict[str, object]:
+    return {"field": error.field, "found": error.found, "expected": error.expected}

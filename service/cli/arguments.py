@@ -1,0 +1,98 @@
+"""Arguments with a form of their own: `--budget`, `--policy`, `--model`. Pure functions from text to documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.cli.output import misuse
+
+BUDGET_NAMES = {
+    "candidates": "candidates",
+    "calls": "model_calls",
+    "model_calls": "model_calls",
+    "tokens": "tokens",
+    "cost": "cost_usd",
+    "cost_usd": "cost_usd",
+    "time": "wall_clock_s",
+    "wall_clock_s": "wall_clock_s",
+}
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL or agent"
+
+
+def parse_budget(text: str) -> dict[str, float]:
+    """`candidates=20,cost=1.5,time=10m` as the budget document of a search."""
+    budget: dict[str, float] = {}
+    for name, value in _pairs("--budget", text):
+        if name not in BUDGET_NAMES:
+            misuse(f"--budget {name}", name, f"one of {', '.join(BUDGET_NAMES)}")
+        document_name = BUDGET_NAMES[name]
+        number = _seconds(value) if document_name == "wall_clock_s" else _number(value)
+        if number is None or number <= 0:
+            misuse(
+                f"--budget {name}",
+                value,
+                "a number above zero" + (", as in 90, 90s, 10m or 1h" if name == "time" else ""),
+            )
+        if document_name in {"candidates", "model_calls", "tokens"} and number != int(number):
+            misuse(f"--budget {name}", value, "a whole number")
+        budget[document_name] = int(number) if number == int(number) else number
+    return budget
+
+
+def parse_policy(text: str) -> dict[str, str | int | float | bool]:
+    """`beam=2,ideas=3` as the policy document of a search; the service knows which parameters there are."""
+    policy: dict[str, str | int | float | bool] = {"name": "idea_beam"}
+    for name, value in _pairs("--policy", text):
+        number = _number(value)
+        if value in {"true", "false"}:
+            policy[name] = value == "true"
+        elif number is None:
+            policy[name] = value
+        else:
+            policy[name] = int(number) if value.lstrip("+-").isdigit() else number
+    return policy
+
+
+def parse_model(text: str, base_url: str | None) -> dict[str, str]:
+    """A search's model document; for a pool that is a file `{"provider": "replay", "file": path}`."""
+    provider, _, rest = text.partition(":")
+    if base_url is not None and provider != "openai":
+        misuse("--base-url", base_url, "no endpoint: only an openai model has one")
+    if provider == "openai":
+        return {"provider": "openai"} | ({"model": rest} if rest else {}) | ({"base_url": base_url} if base_url else {})
+    if provider == "replay" and rest:
+        if Path(rest).is_file():
+            return {"provider": "replay", "file": rest}
+        if rest.startswith("pl_"):
+            return {"provider": "replay", "pool": rest}
+        misuse("--model", text, "replay: with a pool file that exists, or with a pool's id (pl_...)")
+    if provider != "agent" or rest:
+        misuse("--model", text, PROVIDERS)
+    return {"provider": "agent"}
+
+
+def _pairs(option: str, text: str) -> list[tuple[str, str]]:
+    pairs = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            misuse(option, part, "name=value pairs, separated by commas")
+        if name.strip() in dict(pairs):
+            misuse(f"{option} {name.strip()}", part, "each name once")
+        pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if abs(number) < 1e18 else None
+
+
+def _seconds(text: str) -> float | None:
+    unit = SECONDS.get(text[-1:])
+    number = _number(text[:-1]) if unit is not None else _number(text)
+    return None if number is None else number * (unit or 1)

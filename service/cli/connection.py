@@ -1,0 +1,111 @@
+"""Finding the service that a command speaks to, or starting one for as long as the command runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.cli.output import CommandError, say
+from service.client import Client, ProblemError, ServiceUnreachableError
+from service.home import running_service
+from service.settings import ServiceSettings
+from service.supervisor import dies_with
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 30.0
+
+
+def service_url(url: str | None) -> str:
+    """`url` where given; else that of the launcher on this home; else where the settings would have it."""
+    if url is not None:
+        return url
+    settings = ServiceSettings()
+    running = running_service(settings.home.expanduser().resolve())
+    return running["url"] if running else f"http://{settings.host}:{settings.port}"
+
+
+@contextmanager
+def connected(url: str | None, key: str | None) -> Iterator[Client]:
+    """A client of the running service."""
+    with Client(service_url(url), key) as client:
+        yield client
+
+
+@contextmanager
+def connected_or_embedded(url: str | None, key: str | None) -> Iterator[tuple[Client, bool]]:
+    """A client of the running service, or of one started here and stopped at the end; and whether it is such a one.
+
+    A URL that was named and does not answer is an error: work meant for one service must not end up on another.
+    """
+    with Client(service_url(url), key) as client:
+        try:
+            client.ready()
+        except ServiceUnreachableError:
+            if url is not None:
+                raise
+        except ProblemError as error:
+            raise CommandError(f"the service at {client.url} is not ready: {error}") from None
+        else:
+            yield client, False
+            return
+    with embedded_service() as own_url, Client(own_url, key) as client:
+        yield client, True
+
+
+@contextmanager
+def embedded_service() -> Iterator[str]:
+    """A `warpsmith up` of this command's own, on a free port; yields its URL."""
+    home = ServiceSettings().home.expanduser().resolve()
+    log_path = home / "logs" / "embedded.log"
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    say("no service runs here: starting one for this command")
+    with log_path.open("ab") as log:
+        start_of_log = log.tell()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service.cli", "up", "--host", "127.0.0.1", "--port", "0", "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=dies_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - two system calls; nothing else runs yet
+        )
+    try:
+        yield _announced_url(process, log_path, start_of_log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _announced_url(process: subprocess.Popen[bytes], log_path: Path, start_of_log: int) -> str:
+    """Wait for the document that `warpsmith up --json` prints once it is ready."""
+    assert process.stdout is not None
+    deadline = time.monotonic() + START_TIMEOUT_S
+    text = b""
+    while time.monotonic() < deadline:
+        if select.select([process.stdout], [], [], 0.2)[0]:
+            chunk = os.read(process.stdout.fileno(), 65536)
+            text += chunk
+            if not chunk:
+                break
+            try:
+                return str(json.loads(text)["url"])
+            except json.JSONDecodeError:
+                continue
+    with log_path.open("rb") as log:
+        log.seek(start_of_log)
+        said = log.read().decode(errors="replace").strip()
+    raise CommandError(f"the service could not be started:\n{said or f'it said nothing within {START_TIMEOUT_S:g} s'}")

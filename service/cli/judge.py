@@ -1,0 +1,156 @@
+"""`warpsmith judge`: one candidate before the judge, without service, database or broker."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
+
+from kernels_db.job import Failure, JobCandidate, Verdict, WorkloadVerdict
+from kernels_db.op import Op, Target, Workload, load_op
+from kernels_db.resolve import build_job
+from service import machine
+from service.cli.options import Json, OpFile
+from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, say, stdout, tell
+from service.progress import ratio, result_rows, result_table
+from service.schemas import WorkloadTimes
+from service.settings import ServiceSettings
+
+LANGUAGES = ("cpp", "triton", "cuda")
+LEVELS = ("screen", "verify")
+LONGEST_LOG = 4000
+
+
+def judge(
+    op: OpFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The candidate.", show_default=False)],
+    target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be given again.")] = None,
+    level: Annotated[str, typer.Option(help="screen: bench workloads, short timing. verify: everything.")] = "verify",
+    language: Annotated[
+        str | None, typer.Option(help="cpp, triton or cuda; read from the imports where not given.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compile, check against PyTorch and time one candidate. Exit code 0: accepted; 1: not; 2: misuse."""
+    spec = load_op(op)
+    where = Target.parse(target)
+    if level not in LEVELS:
+        misuse("--level", level, f"one of {', '.join(LEVELS)}")
+    source = _read(file)
+    if language is not None and language not in LANGUAGES:
+        misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
+    candidate: JobCandidate = {"language": language or language_of(source, str(file)), "source": source}  # type: ignore[typeddict-item]
+    chosen = _workloads(spec, where, workload)
+    missing = machine.missing_for_judge()
+    if missing:
+        raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
+    job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen)  # type: ignore[arg-type]
+    say(f"judging {file} against {spec.name} on {where} ({level}, {len(job['workloads'])} workloads)")
+    verdict = run_job(job)
+    if as_json:
+        print_json(verdict)
+    else:
+        show(verdict)
+    raise typer.Exit(DONE if verdict["verdict"] == "accepted" else FAILED)
+
+
+def run_job(job: Any) -> Verdict:
+    """Put one job before a judge of its own."""
+    settings = ServiceSettings()
+    with JudgeClient() as client:
+        try:
+            return client.judge(job, timeout_s=settings.judge_job_timeout_s)
+        except JobRefused as error:
+            raise CommandError(str(error), MISUSE) from None
+        except (JudgeDied, JudgeTimeout) as error:
+            raise CommandError(f"the judge gave no verdict: {error}", FAILED) from None
+
+
+def language_of(source: str, name: str) -> str:
+    """The language of a candidate, read from its imports; misuse where they name none or several."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise CommandError(f"{name}: found {error}, expected a Python file", MISUSE) from None
+    imported: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported |= (
+                {alias.name for alias in node.names}
+                if node.module == "kernels_db.runtime"
+                else {(node.module or "").partition(".")[0]}
+            )
+    found = sorted(imported & set(LANGUAGES))
+    if len(found) != 1:
+        misuse(
+            f"{name}: imports",
+            ", ".join(found) or "no kernel language",
+            "exactly one of cpp, triton, cuda; or give --language",
+        )
+    return found[0]
+
+
+def show(verdict: Verdict) -> None:
+    """A verdict for people: the table of an accepted candidate, or what went wrong and where."""
+    tell(f"{verdict['verdict']} at {verdict['gate']}: {verdict['reason']}")
+    failure = verdict["failure"]
+    if failure is not None:
+        for line in describe_failure(failure):
+            tell(f"  {line}")
+    times = [_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
+    if times:
+        stdout.print(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
+    if verdict["score"] is not None:
+        tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
+    tell(f"sandbox: {verdict['sandbox'].get('level', 'none')}")
+
+
+def describe_failure(failure: Failure) -> list[str]:
+    """Which workload, which element, expected and found; then the log."""
+    lines = []
+    place = failure.get("tensor") or failure.get("field")
+    if place is not None:
+        index = "[" + ", ".join(map(str, failure["index"])) + "]" if failure.get("index") is not None else ""
+        place = f"{place}{index}"
+    if failure.get("workload"):
+        lines.append(f"workload  {failure['workload']}")
+    if place:
+        lines.append(f"element   {place}" if "index" in failure else f"where     {place}")
+    values = {"expected": failure.get("expected"), "found": failure.get("found"), "limit": failure.get("limit")}
+    lines += [f"{name:9} {value}" for name, value in values.items() if value is not None]
+    if failure.get("wrong_elements") is not None:
+        lines.append(f"wrong     {failure['wrong_elements']:,} of {failure.get('elements', 0):,} elements")
+    if failure.get("log"):
+        lines.append("log:")
+        lines += failure["log"][-LONGEST_LOG:].splitlines()
+    return lines
+
+
+def _times(workload: WorkloadVerdict) -> WorkloadTimes:
+    return WorkloadTimes(
+        id=workload["id"],
+        role=workload["role"],
+        time_us=workload["time_us"],
+        speedup=workload["speedup"],
+        ci95=workload["ci95"],
+        limit_fraction=workload["limit_fraction"],
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        misuse("FILE.py", str(file), "a file that exists")
+    except (OSError, UnicodeDecodeError) as error:
+        misuse("FILE.py", str(file), f"a readable text file ({error})")
+
+
+def _workloads(spec: Op, target: Target, names: list[str] | None) -> list[Workload] | None:
+    return None if not names else [spec.workload(target, name) for name in names]

@@ -1,0 +1,61 @@
+"""What commands say and how they end.
+
+Standard output carries results, standard error progress and errors. Under `--json` standard output is one JSON
+document, an error's included. Exit codes: 0 done (`judge`: accepted), 1 it did not come off (`judge`: not accepted),
+2 misuse.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+from pydantic import BaseModel
+from rich.console import Console
+
+DONE, FAILED, MISUSE = 0, 1, 2
+
+stdout = Console(soft_wrap=True, highlight=False)
+stderr = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+class CommandError(Exception):
+    """Ends a command with a message and an exit code; `document` stands beside the message under `--json`."""
+
+    def __init__(self, message: str, code: int = FAILED, document: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.document = document or {}
+
+
+def misuse(field: str, found: object, expected: str) -> NoReturn:
+    """End with exit code 2, naming the bad argument."""
+    error = {"field": field, "found": found, "expected": expected}
+    raise CommandError(f"{field}: found {found!r}, expected {expected}", MISUSE, {"errors": [error]})
+
+
+def print_json(value: object) -> None:
+    """One JSON document on standard output; models and lists of models are understood."""
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+
+
+def plain(value: object) -> Any:
+    """`value` with every model turned into a document."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def say(text: str) -> None:
+    """A line on standard error."""
+    stderr.print(text, markup=False)
+
+
+def tell(text: str) -> None:
+    """A line of the result on standard output."""
+    stdout.print(text, markup=False)

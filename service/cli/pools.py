@@ -1,0 +1,84 @@
+"""Pools: recorded model replies, in and out of the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.connection import connected
+from service.cli.options import Json, Key, Url
+from service.cli.output import misuse, print_json, say, tell
+from service.schemas import PoolDocument
+
+app = typer.Typer(no_args_is_help=True, help="Recorded model replies, from which searches replay.")
+FORMATS = ("pool",)
+
+
+@app.command("list")
+def list_pools(url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """List the stored pools, newest first."""
+    with connected(url, key) as client:
+        found = client.pools()
+    if as_json:
+        print_json(found)
+        return
+    for pool in found:
+        tell(_line(pool))
+    if not found:
+        say("no pools yet: warpsmith pools import FILE")
+
+
+@app.command("import")
+def import_pool(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A pool as JSON lines.")],
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Store a pool; the same pool is stored once."""
+    if not file.is_file():
+        misuse("FILE", str(file), "a pool file that exists")
+    with connected(url, key) as client:
+        pool = client.import_pool(file.read_bytes())
+    print_json(pool) if as_json else tell(_line(pool))
+
+
+@app.command("export")
+def export_pool(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH", help="The search whose replies are wanted.")],
+    output: Annotated[Path, typer.Option(help="File to write.")],
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Write the replies of a search as a pool."""
+    with connected(url, key) as client:
+        content = client.export_pool(search_id)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_bytes(content)
+    replies = len(content.splitlines()) - 1
+    if as_json:
+        print_json({"search": search_id, "output": str(output), "replies": replies})
+    else:
+        tell(f"{replies} replies of {search_id} in {output}")
+
+
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to import.")],
+    format_name: Annotated[str, typer.Option("--format", help="pool")] = "pool",
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Import a file; `--format pool` is a recorded pool of model replies."""
+    if format_name not in FORMATS:
+        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
+    import_pool(file, url, key, as_json)
+
+
+def _line(pool: PoolDocument) -> str:
+    header = pool.header
+    by = f", answered by {header['answered_by']}" if header.get("answered_by") else ""
+    return f"{pool.id}  {header.get('op', '?'):24} {header.get('target', '?'):12} {pool.replies} replies{by}"

@@ -1,0 +1,205 @@
+"""Searches: submit and follow, list, show as a tree, pause, resume, cancel."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+
+from kernels_db.op import load_op
+from service.cli import arguments
+from service.cli.connection import connected, connected_or_embedded
+from service.cli.options import Json, Key, OpFile, Url
+from service.cli.output import FAILED, CommandError, print_json, say, stderr, stdout, tell
+from service.client import Client
+from service.progress import (
+    best_line,
+    describe_event,
+    model_line,
+    progress_panel,
+    result_rows,
+    result_table,
+    tree_text,
+)
+from service.schemas import NodeSummary, SearchDocument
+
+NODE_EVENTS = frozenset({"node.judged", "node.verified", "node.closed"})
+REFRESH_S = 0.5
+HAPPENINGS_SHOWN = 8
+
+
+def search(
+    op: OpFile,
+    target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    model: Annotated[
+        str, typer.Option(help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent.")
+    ] = "openai",
+    language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
+    budget: Annotated[str, typer.Option(help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100")] = "",
+    policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
+    base_url: Annotated[
+        str | None, typer.Option(help="Endpoint of an openai model, where not the service's own.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit and return; needs a running service.")] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Submit a search and follow it to its end. Starts a service for itself where none runs."""
+    spec = load_op(op).document()
+    body: dict[str, Any] = {"op": spec, "target": target}
+    if language is not None:
+        body["language"] = language
+    body["budget"] = arguments.parse_budget(budget)
+    body["policy"] = arguments.parse_policy(policy)
+    choice = arguments.parse_model(model, base_url)
+    with connected_or_embedded(url, key) as (client, embedded):
+        if detach and embedded:
+            raise CommandError(
+                "--detach: found no running service, expected one that outlives this command: start `warpsmith up`",
+                2,
+            )
+        body["model"] = resolve_model(client, choice)
+        created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
+        if detach:
+            print_json(created) if as_json else tell(created.id)
+            return
+        try:
+            final = follow(client, created, quiet=as_json)
+        except KeyboardInterrupt:
+            going_on = (
+                "it continues when a service runs on this home again" if embedded else "it goes on in the service"
+            )
+            raise CommandError(f"stopped following {created.id}; {going_on}: warpsmith tree {created.id}") from None
+        if as_json:
+            print_json({"search": final, "tree": client.tree(final.id)})
+        else:
+            summarise(client, final)
+    if final.state != "finished":
+        raise typer.Exit(FAILED)
+
+
+def resolve_model(client: Client, choice: dict[str, str]) -> dict[str, str]:
+    """The model document of a search; a pool that is a file is stored first."""
+    if "file" not in choice:
+        return choice
+    return {"provider": "replay", "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
+
+
+def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> SearchDocument:
+    """Show a search's progress on standard error until it ends or pauses; lines where that is no terminal."""
+    if quiet:
+        return _watch(client, search, lambda *_: None)
+    if not stderr.is_terminal:
+        say(f"search {search.id}: {search.op_name} on {search.target}")
+        return _watch(client, search, lambda _, line: say(line) if line else None)
+    state = {"search": search}
+    happenings: deque[str] = deque(maxlen=HAPPENINGS_SHOWN)
+
+    def show(current: SearchDocument, line: str | None) -> None:
+        state["search"] = current
+        if line:
+            happenings.append(line)
+
+    def panel() -> Any:
+        return progress_panel(state["search"], list(happenings), time.time())
+
+    with Live(get_renderable=panel, console=stderr, refresh_per_second=4, transient=False):
+        return _watch(client, search, show)
+
+
+def _watch(
+    client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]
+) -> SearchDocument:
+    current, refreshed = search, time.monotonic()
+    for event in client.follow(search.id):
+        node: NodeSummary | None = None
+        if event.type in NODE_EVENTS and event.node_id is not None:
+            node = client.node(event.node_id)
+        if time.monotonic() - refreshed > REFRESH_S:
+            current, refreshed = client.search(search.id), time.monotonic()
+        show(current, describe_event(event, node))
+        if event.type == "search.paused" and client.search(search.id).state == "paused":
+            break
+    return client.search(search.id)
+
+
+def summarise(client: Client, search: SearchDocument) -> None:
+    """How a search ended: its best candidate as a table, what it cost, and what to do next."""
+    reason = f": {search.reason}" if search.reason else ""
+    tell(f"search {search.id} {search.state}{reason}")
+    if search.problem is not None:
+        problem = search.problem
+        tell(f"  {problem.field}: found {problem.found!r}, expected {problem.expected}")
+    if search.best is not None:
+        rows = result_rows(search.op_name, search.best.workloads)
+        stdout.print(result_table(rows))
+        tell(f"best {best_line(search.best)}")
+    tell(f"model {model_line(search)}; {search.nodes} nodes in {search.round} rounds")
+    if search.state == "paused":
+        tell(f"go on: warpsmith resume {search.id}")
+    for kernel in search.kernels:
+        tell(f"kept as kernel {kernel}; export it: warpsmith export {kernel} --output DIR")
+
+
+def searches(url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """List searches, newest first."""
+    with connected(url, key) as client:
+        found = client.searches()
+    if as_json:
+        print_json(found)
+        return
+    for item in found:
+        best = f"{item.best_score:.2f}x" if item.best_score is not None else "-"
+        tell(f"{item.id}  {item.state:9}  {item.op_name:24} {item.target:12} best {best}")
+    if not found:
+        say("no searches yet: warpsmith search examples/layer_norm.yaml")
+
+
+def tree(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")],
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """The tree of a search: ideas, techniques, verdicts, speed-ups; a star marks the path to the best."""
+    with connected(url, key) as client:
+        document = client.search(search_id)
+        nodes = client.tree(search_id)
+    if as_json:
+        print_json({"search": document, "nodes": nodes})
+    else:
+        stdout.print(tree_text(document, nodes))
+
+
+def pause(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
+) -> None:
+    """Pause a search: steps that run are finished, no new ones begin."""
+    _change(search_id, "pause", url, key, as_json)
+
+
+def resume(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
+) -> None:
+    """Go on with a paused search."""
+    _change(search_id, "resume", url, key, as_json)
+
+
+def cancel(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
+) -> None:
+    """End a search for good."""
+    _change(search_id, "cancel", url, key, as_json)
+
+
+def _change(search_id: str, action: str, url: str | None, key: str | None, as_json: bool) -> None:
+    with connected(url, key) as client:
+        document = client.change_search(search_id, action)
+    print_json(document) if as_json else tell(f"search {document.id} is {document.state}")

@@ -1,0 +1,268 @@
+"""The HTTP client of the API, for the command line and the demonstration; documents are those of `service.schemas`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel
+
+from service.schemas import (
+    TERMINAL_STATES,
+    AskDocument,
+    AskSummary,
+    EventDocument,
+    KernelDocument,
+    KernelSummary,
+    NodeDocument,
+    NodeSummary,
+    OpDocument,
+    OpSummary,
+    Page,
+    PoolDocument,
+    Ready,
+    SearchDocument,
+    SearchSummary,
+    TreePage,
+    WorkerDocument,
+)
+from service.sse import SseParser
+
+TIMEOUT_S = 30.0
+STREAM_SILENCE_S = 60.0  # the server sends a comment at least every 15 s
+RECONNECT_FIRST_S = 0.5
+RECONNECT_LONGEST_S = 10.0
+RECONNECT_FOR_S = 300.0
+WORTH_WAITING = frozenset({429, 503})
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+class ServiceUnreachableError(RuntimeError):
+    """Nothing answers at the URL."""
+
+    def __init__(self, url: str, error: Exception) -> None:
+        super().__init__(
+            f"url: found {url}, where nothing answers ({error}); expected a running service: "
+            "start one with `warpsmith up`, or name another with --url or WARPSMITH_URL"
+        )
+
+
+class ProblemError(RuntimeError):
+    """The service refused a request; `document` is its problem+json."""
+
+    def __init__(self, status: int, document: dict[str, Any]) -> None:
+        self.status = status
+        self.document = document
+        super().__init__(describe_problem(status, document))
+
+
+class Client:
+    """A connection to one service. Not thread-safe; close it after use."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def ready(self) -> Ready:
+        """Whether the service can work; raises `ProblemError` naming what is not ready."""
+        return self._get("/readyz", Ready)
+
+    def create_op(self, spec: dict[str, Any]) -> OpDocument:
+        """Store an op; the same spec is stored once."""
+        return OpDocument.model_validate(self._send("POST", "/v1/ops", json=spec))
+
+    def ops(self) -> list[OpSummary]:
+        """Every op, newest first."""
+        return self._all("/v1/ops", OpSummary, {})
+
+    def create_search(self, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
+        """Submit a search."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        return SearchDocument.model_validate(self._send("POST", "/v1/searches", json=body, headers=headers))
+
+    def searches(self, **filters: str | None) -> list[SearchSummary]:
+        """Searches, newest first."""
+        return self._all("/v1/searches", SearchSummary, filters)
+
+    def search(self, search_id: str) -> SearchDocument:
+        """One search with its progress."""
+        return self._get(f"/v1/searches/{search_id}", SearchDocument)
+
+    def change_search(self, search_id: str, action: str) -> SearchDocument:
+        """pause, resume or cancel a search."""
+        return SearchDocument.model_validate(self._send("POST", f"/v1/searches/{search_id}/{action}"))
+
+    def tree(self, search_id: str) -> list[NodeSummary]:
+        """Every node of a search by rising `seq`."""
+        nodes: list[NodeSummary] = []
+        after: int | None = None
+        while True:
+            parameters = {} if after is None else {"after_seq": after}
+            page = self._get(f"/v1/searches/{search_id}/tree", TreePage, parameters)
+            nodes += page.nodes
+            if page.next_after_seq is None or page.next_after_seq == after:
+                return nodes
+            after = page.next_after_seq
+
+    def node(self, node_id: str) -> NodeDocument:
+        """One node with its source, verdicts and model calls."""
+        return self._get(f"/v1/nodes/{node_id}", NodeDocument)
+
+    def import_pool(self, content: bytes) -> PoolDocument:
+        """Store a recorded pool (JSON lines); the same pool is stored once."""
+        headers = {"Content-Type": "application/x-ndjson"}
+        return PoolDocument.model_validate(self._send("POST", "/v1/pools", content=content, headers=headers))
+
+    def pools(self) -> list[PoolDocument]:
+        """Every pool, newest first."""
+        return self._all("/v1/pools", PoolDocument, {})
+
+    def export_pool(self, search_id: str) -> bytes:
+        """The pool of a search: its recorded replies as JSON lines."""
+        return self._send_raw("GET", f"/v1/searches/{search_id}/pool").content
+
+    def asks(self, state: str | None = "open", search_id: str | None = None) -> list[AskSummary]:
+        """Model requests of agent mode."""
+        return self._all("/v1/asks", AskSummary, {"state": state, "search_id": search_id})
+
+    def ask(self, ask_id: str) -> AskDocument:
+        """One ask with its prompt."""
+        return self._get(f"/v1/asks/{ask_id}", AskDocument)
+
+    def answer(self, ask_id: str, reply: str, answered_by: str | None) -> AskDocument:
+        """Answer an ask."""
+        body = {"reply": reply} | ({"answered_by": answered_by} if answered_by else {})
+        return AskDocument.model_validate(self._send("POST", f"/v1/asks/{ask_id}/answer", json=body))
+
+    def kernels(self, **filters: str | None) -> list[KernelSummary]:
+        """Kept kernels, newest first."""
+        return self._all("/v1/kernels", KernelSummary, filters)
+
+    def kernel(self, kernel_id: str) -> KernelDocument:
+        """One kernel with its evidence."""
+        return self._get(f"/v1/kernels/{kernel_id}", KernelDocument)
+
+    def export(self, kernel_id: str) -> bytes:
+        """The kernel's package as a zip archive."""
+        return self._send_raw("GET", f"/v1/kernels/{kernel_id}/export").content
+
+    def workers(self) -> list[WorkerDocument]:
+        """Every worker that reported in."""
+        return self._all("/v1/workers", WorkerDocument, {})
+
+    def follow(self, search_id: str) -> Iterator[EventDocument]:
+        """The events of a search, from its beginning to its end.
+
+        A stream that drops is taken up again after the last event seen. Raises `ServiceUnreachableError` when no
+        connection can be made for five minutes.
+        """
+        last: int | None = None
+        lost_at: float | None = None
+        delay_s = RECONNECT_FIRST_S
+        while True:
+            try:
+                for event in self._stream(search_id, last):
+                    lost_at, delay_s = None, RECONNECT_FIRST_S
+                    last = event.id
+                    yield event
+                if self.search(search_id).state in TERMINAL_STATES:
+                    return
+                lost_at, delay_s = None, RECONNECT_FIRST_S
+            except (httpx.TransportError, ServiceUnreachableError, ProblemError) as error:
+                if isinstance(error, ProblemError) and error.status not in WORTH_WAITING:
+                    raise
+                lost_at = lost_at or time.monotonic()
+                if time.monotonic() - lost_at > RECONNECT_FOR_S:
+                    raise ServiceUnreachableError(self.url, error) from None
+                delay_s = min(delay_s * 2, RECONNECT_LONGEST_S)
+            time.sleep(delay_s)
+
+    def _stream(self, search_id: str, last: int | None) -> Iterator[EventDocument]:
+        headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
+        timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
+        path = f"/v1/searches/{search_id}/events"
+        with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+            if response.is_error:
+                response.read()
+                raise _problem(response)
+            parser = SseParser()
+            for line in response.iter_lines():
+                data = parser.feed(line)
+                if data is not None:
+                    yield EventDocument.model_validate_json(data)
+
+    def _get(self, path: str, kind: type[Document], parameters: dict[str, Any] | None = None) -> Document:
+        return kind.model_validate(self._send("GET", path, params=parameters or {}))
+
+    def _all(self, path: str, kind: type[Document], filters: dict[str, str | None]) -> list[Document]:
+        parameters = {name: value for name, value in filters.items() if value is not None}
+        items: list[Document] = []
+        after: str | None = None
+        while True:
+            page = Page[dict[str, Any]].model_validate(
+                self._send("GET", path, params=parameters | ({"after": after} if after else {}))
+            )
+            items += [kind.model_validate(item) for item in page.items]
+            if page.next is None or page.next == after:
+                return items
+            after = page.next
+
+    def _send(self, method: str, path: str, **arguments: Any) -> Any:
+        response = self._send_raw(method, path, **arguments)
+        try:
+            return response.json()
+        except json.JSONDecodeError:
+            raise ProblemError(
+                response.status_code,
+                {"title": "No Warpsmith service", "detail": f"{self.url}{path} answered something that is not JSON"},
+            ) from None
+
+    def _send_raw(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except (httpx.TransportError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ServiceUnreachableError(self.url, error) from None
+        if response.is_error:
+            raise _problem(response)
+        return response
+
+
+def describe_problem(status: int, document: dict[str, Any]) -> str:
+    """A problem+json document as text: one line for each bad field."""
+    lines = [
+        f"{item.get('field')}: found {json.dumps(item.get('found'))}, expected {item.get('expected')}"
+        for item in document.get("errors") or []
+    ]
+    if lines:
+        return "\n".join(lines)
+    title = document.get("title") or f"HTTP {status}"
+    detail = document.get("detail")
+    return f"{title}: {detail}" if detail else str(title)
+
+
+def _problem(response: httpx.Response) -> ProblemError:
+    try:
+        document = response.json()
+    except json.JSONDecodeError:
+        document = {}
+    if not isinstance(document, dict) or "title" not in document:
+        document = {"title": f"HTTP {response.status_code} from {response.url}", "detail": response.text[:200]}
+    return ProblemError(response.status_code, document)
