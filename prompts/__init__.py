@@ -1,0 +1,92 @@
+"""What a model reads.
+
+Templates (`*.md.j2`), what is true of each language (`languages/`), the playbook of techniques, and one minimal kernel
+per language (`examples/`).
+
+Templates are plain text: nothing is escaped. Text that others wrote (a reference, a reply, a log) goes through the
+filters `fenced` or `quoted`, so that it cannot end its own block and read as part of the request. A name that the
+caller did not give is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_HERE = Path(__file__).parent
+_EXAMPLE_SUFFIX = {"cpp": "py", "triton": "py", "cuda": "py"}
+
+
+@dataclass(frozen=True)
+class Play:
+    """One technique of the playbook. `cpu` and `cuda` hold its advice by device type; `summary` is one line."""
+
+    technique: str
+    title: str
+    summary: str
+    cpu: str
+    cuda: str
+
+
+class PromptError(ValueError):
+    """A file of this package that is not as the code expects it."""
+
+
+def render(name: str, **context: object) -> str:
+    """The template `name` (as `ideate.md.j2`) filled with `context`; no trailing blank, one newline at the end.
+
+    Raises jinja2.UndefinedError for a name that `context` lacks, jinja2.TemplateNotFound for an unknown template.
+    """
+    text = _environment().get_template(name).render(**context)
+    lines = (line.rstrip() for line in text.splitlines())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def example(language: str) -> str:
+    """The minimal candidate in `language` ("cpp", "triton", "cuda")."""
+    return (_HERE / "examples" / f"{language}.{_EXAMPLE_SUFFIX[language]}").read_text(encoding="utf-8")
+
+
+@lru_cache
+def playbook() -> tuple[Play, ...]:
+    """The techniques, in the order of their files' names."""
+    return tuple(_play(path) for path in sorted((_HERE / "playbook").glob("*.md")))
+
+
+def fenced(text: str, language: str = "") -> str:
+    """`text` as a code block whose fence is longer than any run of backticks in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
+
+
+def quoted(text: str) -> str:
+    """`text` as a block quote."""
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+@lru_cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - what is rendered is a prompt, not a page
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["fenced"] = fenced
+    environment.filters["quoted"] = quoted
+    return environment
+
+
+def _play(path: Path) -> Play:
+    text = path.read_text(encoding="utf-8")
+    match = re.fullmatch(r"# (.+)\n\n(.+)\n\n## CPU\n\n(.+?)\n\n## GPU\n\n(.+)\n", text, re.DOTALL)
+    if match is None or "\n" in match[1] or "\n" in match[2]:
+        raise PromptError(f"{path.name}: expected '# title', one line, '## CPU' and '## GPU', with blank lines between")
+    return Play(technique=path.stem, title=match[1], summary=match[2], cpu=match[3], cuda=match[4])

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -90,7 +91,7 @@ class Pool:
         return hashlib.sha256(dump_pool(self).encode()).hexdigest()
 
 
-def summary(kind: str, idea: dict[str, Any] | None, variant: int) -> str:
+def summary(kind: str, idea: Mapping[str, Any] | None, variant: int) -> str:
     """What was asked, in one line for people."""
     if kind == "ideate":
         return "ideas on the reference" if idea is None else f"ideas on '{idea['title']}' ({idea['technique']})"

@@ -263,9 +263,12 @@ def _decode(decoder: json.JSONDecoder, text: str, start: int) -> tuple[Any, int]
 
 
 def _lenient(text: str, start: int) -> tuple[str, int]:
-    """The object at `start` without what models add to JSON: comments, trailing commas, escapes that JSON does not know.
+    """The object at `start` without what models add to JSON.
 
-    Returns its text and the index after it. One pass by hand: a regular expression for this can be made to run for ever.
+    Comments, trailing commas, escapes that JSON does not know.
+
+    Returns its text and the index after it. One pass by hand: a regular expression for this can be made to run for
+    ever.
     """
     out: list[str] = []
     depth, i = 0, start

@@ -1,0 +1,250 @@
+"""What a model is told of its candidate.
+
+A pure function of the verdict, trimmed to what helps to decide the next step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
+from workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
+from workers.model.text import middle_cut, one_line
+
+MAX_LOG_LINES = 40
+MAX_LOG_CHARS = 4_000
+# Below this a call is mostly its own overhead: the interpreter, starting threads or launching kernels.
+OVERHEAD_US = 20.0
+
+_ADVICE = {
+    "gate": "Rewrite the offending lines; the rules of the language say what is allowed.",
+    "compile": "Fix the first error first; later ones often follow from it.",
+    "crash": "Look for an index out of bounds (tails, sizes that no tile divides), misaligned vectors, or too large a stack.",
+    "timeout": "Look for an endless loop, a deadlock, or work that grows faster than intended.",
+    "memory": "Allocate less scratch.",
+    "non_finite": "Look for a division by zero, an overflow in exp, or scratch that is read but never set.",
+    "input_modified": "Inputs that are not marked as updated in place are read-only.",
+    "not_written": "Every element of every output must be written on every call.",
+    "nondeterministic": "Look for a race: two threads that write one element, or a read of what is yet to be written.",
+}
+
+
+def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
+    """What the judge found, for the model: the failure where there is one, else times, rates and the limit that binds.
+
+    `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
+    that one failed.
+    """
+    failure = verdict["failure"]
+    if verdict["verdict"] == "rejected" and failure is not None:
+        lines = [f"Rejected at the {verdict['gate']} gate: {cause(verdict, workloads)}.", *_details(failure, workloads)]
+        if advice := _ADVICE.get(failure["kind"]):
+            lines.append(advice)
+        if log := _log(verdict, failure):
+            lines += ["", "Log, trimmed:", "", *(f"    {line}" for line in log.splitlines())]
+        return "\n".join(lines)
+    lines = [_headline(verdict)]
+    lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
+    lines += [f"- {line}" for line in _compile_lines(verdict)]
+    return "\n".join(lines)
+
+
+def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
+    """One line: why it failed, or how fast it is and what holds it back."""
+    failure = verdict["failure"]
+    if failure is None:
+        return _limit_cause(verdict) if verdict["verdict"] == "accepted" else one_line(verdict["reason"])
+    if failure["kind"] == "wrong_value":
+        where = _place(failure, workloads)
+        share = _share(failure)
+        return f"wrong value{where}" + (f", {share}" if share else "")
+    if failure["kind"] in {"gate", "compile"}:
+        return one_line(_first_error(failure) or failure["message"])
+    kind = failure["kind"].replace("_", " ")
+    message = _without_hidden(one_line(failure["message"]), failure, workloads)
+    return message if message.lower().startswith(kind) else f"{kind}: {message}"
+
+
+def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
+    """A word or two for the ledger: a speed-up over the fastest baseline, or where it ended."""
+    if verdict == "accepted" and score is not None:
+        return f"{significant(score)}x"
+    if verdict is None:
+        return "no verdict"
+    return f"{verdict} at {gate}" if gate else verdict
+
+
+# Failures
+
+
+def _details(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    lines = []
+    hidden = _is_hidden(failure, workloads)
+    if failure.get("workload") is not None:
+        lines.append(f"- workload: {_workload_name(failure, workloads)}")
+    if failure.get("tensor") is not None:
+        index = failure.get("index")
+        at = f" at index {index}" if index is not None and not hidden else ""
+        lines.append(f"- worst element: `{failure['tensor']}`{at}")
+    if failure["kind"] not in {"gate", "compile"}:
+        lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
+    if share := _share(failure):
+        lines.append(f"- {share}")
+    return lines
+
+
+def _place(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
+    where = f" on {_workload_name(failure, workloads)}" if failure.get("workload") is not None else ""
+    if failure.get("tensor") is not None and not _is_hidden(failure, workloads):
+        index = failure.get("index")
+        where += f": {failure['tensor']}{index if index is not None else ''}"
+    if "expected" in failure and "found" in failure:
+        where += f" expected {_number(failure['expected'])}, found {_number(failure['found'])}"
+    return where
+
+
+def _share(failure: Failure) -> str:
+    wrong, total = failure.get("wrong_elements"), failure.get("elements")
+    if wrong is None or not total:
+        return ""
+    return f"{wrong} of {total} elements wrong ({significant(100 * wrong / total)} %)"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else one_line(str(value))
+
+
+def _is_hidden(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> bool:
+    return bool(workloads) and failure.get("workload") not in {workload["id"] for workload in visible(workloads)}
+
+
+def _workload_name(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
+    if _is_hidden(failure, workloads):
+        return "a hidden hold-out shape (the kernel must hold for all sizes that the constraints allow)"
+    return f"`{failure['workload']}`"
+
+
+def _without_hidden(text: str, failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
+    name = failure.get("workload")
+    return text.replace(name, "hold-out") if name and _is_hidden(failure, workloads) else text
+
+
+def _log(verdict: Verdict, failure: Failure) -> str:
+    log = failure.get("log") or ((verdict["compile"] or {}).get("log") if failure["kind"] == "compile" else "")
+    return trim_log(str(log)) if log else ""
+
+
+def _first_error(failure: Failure) -> str:
+    """The first line of a compiler's log that names an error, without the file's name before it."""
+    for line in (failure.get("log") or "").splitlines():
+        if match := re.search(r"(?:^|:)(\d+)(?::\d+)?:\s*(?:fatal )?error:\s*(.+)", line):
+            return f"line {match[1]}: {match[2]}"
+        if match := re.search(r"\berror:\s*(.+)", line):
+            return match[1]
+    return ""
+
+
+_NOISE = re.compile(
+    r"^\s*$|^In file included from|^\s+from |: note: (?:in expansion|this is the location)|^compilation terminated"
+)
+_PATH = re.compile(r"(?<![\w.])(?:/[\w.+@-]+)+/([\w.+@-]+)")
+
+
+def trim_log(log: str) -> str:
+    """A compiler's or an interpreter's log without noise and directories: the lines around errors first, bounded."""
+    lines = [_PATH.sub(r"\1", line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
+    errors = [number for number, line in enumerate(lines) if re.search(r"\berror\b|Error\b", line, re.IGNORECASE)]
+    if len(lines) > MAX_LOG_LINES and errors:
+        keep: set[int] = set()
+        for number in errors:
+            keep.update(range(number, min(number + 4, len(lines))))
+            if len(keep) >= MAX_LOG_LINES:
+                break
+        lines = [lines[number] for number in sorted(keep)]
+    if len(lines) > MAX_LOG_LINES:
+        lines = [*lines[: MAX_LOG_LINES // 2], "[...]", *lines[-MAX_LOG_LINES // 2 :]]
+    return middle_cut("\n".join(line[:300] for line in lines), MAX_LOG_CHARS)
+
+
+# Times
+
+
+def _headline(verdict: Verdict) -> str:
+    if verdict["verdict"] != "accepted":
+        return f"{verdict['verdict'].capitalize()} at the {verdict['gate']} gate: {one_line(verdict['reason'], 600)}"
+    score = verdict["score"]
+    if score is None:
+        return f"Correct, not timed: {one_line(verdict['reason'], 600)}"
+    interval = verdict["score_ci95"]
+    between = f" (95 % interval {significant(interval[0])} to {significant(interval[1])})" if interval else ""
+    return f"Correct. {significant(score)} times as fast as the fastest baseline, geometric mean{between}."
+
+
+def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    resolved = {workload["id"]: workload for workload in visible(workloads)}
+    lines = []
+    for entry in verdict["workloads"]:
+        time = entry["time_us"].get("candidate")
+        if time is None or entry["role"] == "holdout":
+            continue
+        line = f"`{entry['id']}`: {microseconds(time)}"
+        speedups = [
+            f"{significant(value)}x {BASELINE_NAMES.get(name, name)}" for name, value in entry["speedup"].items()
+        ]
+        if speedups:
+            line += f"; {', '.join(speedups)}"
+        if entry["id"] in resolved:
+            line += f"; {rates(resolved[entry['id']], time)}"
+        lines.append(f"{line}; {binding(entry, time)}" if binding(entry, time) else line)
+    return lines
+
+
+def binding(entry: WorkloadVerdict, time_us: float) -> str:
+    """Which limit holds the time back, in words; empty where no limit is known."""
+    limit = entry["limit_us"]
+    if not limit:
+        return ""
+    fraction = limit / time_us
+    by = entry["limit_by"] or "bytes"
+    what = {"bytes": "memory traffic", "operations": "arithmetic"}[by]
+    at = f"{significant(100 * fraction, 2)} % of the physical limit, which is set by {by}"
+    if time_us < OVERHEAD_US and fraction < 0.5:
+        return (
+            f"{at}; so short a call is bound by its own overhead (interpreter, threads, launches) rather than by {what}"
+        )
+    if fraction >= 0.9:
+        return f"{at}: little is left here"
+    if fraction >= 0.6:
+        return f"{at}: {what} binds; fewer {by} or a better sustained rate are what is left"
+    return f"{at}: {what} is not saturated, so latency, instructions, imbalance or extra passes hold it back"
+
+
+def _limit_cause(verdict: Verdict) -> str:
+    fractions = [(entry["limit_fraction"], entry) for entry in verdict["workloads"] if entry["limit_fraction"]]
+    if not fractions:
+        return "correct"
+    fraction, entry = min(fractions, key=lambda pair: pair[0] or 0.0)
+    return (
+        f"{significant(100 * (fraction or 0.0), 2)} % of the {entry['limit_by'] or 'physical'} limit on {entry['id']}"
+    )
+
+
+def _compile_lines(verdict: Verdict) -> list[str]:
+    kernels = (verdict["compile"] or {}).get("kernels") or []
+    lines = []
+    for kernel in kernels:
+        facts = [
+            f"{label} {kernel[key]}"
+            for key, label in (
+                ("registers", "registers"),
+                ("spills", "spills"),
+                ("shared", "shared bytes"),
+                ("occupancy", "occupancy"),
+            )
+            if kernel.get(key) is not None
+        ]
+        if facts:
+            lines.append(f"kernel `{kernel.get('name', '?')}`: {', '.join(facts)}")
+    return lines

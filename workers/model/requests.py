@@ -1,0 +1,282 @@
+"""From what a step knows to the request that a model answers: its messages and its identity. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import prompts
+from kernels_db.formats.pool import summary
+from kernels_db.job import ResolvedWorkload, Verdict
+from kernels_db.op import Op, Target
+from kernels_db.resolve import LIBRARY_CALLS
+from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
+from workers.model import facts
+from workers.model.base import ModelRequest, RequestKind
+from workers.model.feedback import cause, feedback, outcome
+from workers.model.parsing import TECHNIQUES
+from workers.model.text import middle_cut, one_line
+
+MAX_LEDGER_LINES = 80
+MAX_ECHO_CHARS = 6_000
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One node that was tried, for the one-line ledger. `outcome` as `feedback.outcome` gives it.
+
+    `cause` is one line, or empty.
+    """
+
+    seq: int
+    technique: str
+    title: str
+    outcome: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node with code: the parent, the best so far, or the candidate that failed.
+
+    `idea` is None where nobody had one.
+    """
+
+    seq: int
+    idea: Mapping[str, Any] | None
+    source: str
+    source_digest: str
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """All that a request is built from.
+
+    workloads: resolved, those of the target; hold-out ones are left out of every prompt. baselines: the root's verdict
+    at level `baseline`. parent: None where it is the root. best: the champion, None while there is none. ideate:
+    `ideas` to ask for, `asked`, the number of times that ideas were asked for on this parent before, and `avoid`,
+    techniques that may not be used. code: `idea`, and the `variant` (from 0) of `variants` candidates that realise it.
+    repair: `idea` and `failing`, the candidate with its verdict. Re-asks: `ordinal` from 1, the reply that could not
+    be read and its problem.
+    """
+
+    kind: RequestKind
+    attempt_id: str
+    op: Op
+    target: Target
+    language: str
+    workloads: tuple[ResolvedWorkload, ...]
+    baselines: Verdict | None
+    parent: NodeFacts | None
+    best: NodeFacts | None = None
+    ledger: tuple[LedgerEntry, ...] = ()
+    ideas: int = 1
+    asked: int = 0
+    avoid: tuple[str, ...] = ()
+    idea: Mapping[str, Any] | None = None
+    variant: int = 0
+    variants: int = 1
+    failing: NodeFacts | None = None
+    ordinal: int = 0
+    unreadable: str | None = None
+    problem: str | None = None
+
+
+def build(context: RequestContext) -> ModelRequest:
+    """The request for `context`. Raises ValueError where a part that its kind needs is missing."""
+    subject = context.idea
+    if context.kind == "ideate":
+        subject = context.parent.idea if context.parent else None
+    user = prompts.render(f"{context.kind}.md.j2", **_KINDS[context.kind](context))
+    messages = [
+        {
+            "role": "system",
+            "content": prompts.render("system.md.j2", language=context.language, device=context.target.device),
+        },
+        {"role": "user", "content": user},
+    ]
+    if context.ordinal > 0:
+        messages += _reask(context)
+    return ModelRequest(
+        kind=context.kind,
+        identity=identity(context),
+        ordinal=context.ordinal,
+        messages=tuple(messages),
+        summary=one_line(summary(context.kind, subject, context.variant)),
+        attempt_id=context.attempt_id,
+    )
+
+
+def identity(context: RequestContext) -> str:
+    """SHA-256 (hex) of what was asked without anything measured: the same on any machine, and for every re-ask."""
+    document: dict[str, Any] = {
+        "kind": context.kind,
+        "op": context.op.semantic_digest,
+        "device": context.target.device,
+        "language": context.language,
+        "parent": context.parent.source_digest if context.parent else None,
+    }
+    if context.kind == "ideate":
+        document["asked"] = context.asked
+    elif context.kind == "code":
+        document |= {"idea": idea_text(_need(context.idea, "idea")), "variant": context.variant}
+    else:
+        document["failing"] = _need(context.failing, "failing").source_digest
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def idea_text(idea: Mapping[str, Any]) -> str:
+    """An idea as one text, blanks evened out: what makes two ideas the same."""
+    return "\n".join(f"{key}: {' '.join(str(idea[key]).split())}" for key in sorted(idea))
+
+
+def reask(context: RequestContext, reply: str, problem: str) -> RequestContext:
+    """`context` asked again, because `reply` could not be read."""
+    return replace(context, ordinal=context.ordinal + 1, unreadable=reply, problem=problem)
+
+
+def _reask(context: RequestContext) -> list[dict[str, str]]:
+    messages = []
+    if context.unreadable and context.unreadable.strip():
+        messages.append({"role": "assistant", "content": middle_cut(context.unreadable, MAX_ECHO_CHARS)})
+    again = prompts.render(
+        "reask.md.j2", kind=context.kind, ideas=context.ideas, problem=_need(context.problem, "problem")
+    )
+    return [*messages, {"role": "user", "content": again}]
+
+
+def _need(value: Any, field: str) -> Any:
+    if value is None:
+        raise ValueError(f"{field}: found None, expected a value for this kind of request")
+    return value
+
+
+def _common(context: RequestContext) -> dict[str, Any]:
+    """What every request says of the op: entry point, shapes, tolerance, rules of the language."""
+    op, workloads = context.op, facts.visible(context.workloads)
+    return {
+        "op": {
+            "name": op.name,
+            "description": op.description,
+            "reference": op.reference,
+            "state": [{"name": item.name, "attribute": item.attribute} for item in op.state],
+            "init": list(op.init or ()),
+            "is_module": bool(op.state) or op.init is not None,
+            "math": op.math,
+            "constraints": list(op.constraints),
+            "has_float32": any(
+                item["dtype"] == "float32" for item in (*workloads[0]["inputs"], *workloads[0]["outputs"])
+            ),
+        },
+        "device": context.target.device,
+        "arch": context.target.arch,
+        "language": context.language,
+        "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
+        "entry_point": facts.entry_point(workloads[0]),
+        "parameters": facts.parameter_lines(op, workloads),
+        "workloads": facts.workload_lines(workloads),
+        "tolerances": facts.tolerance_lines(op, workloads, context.baselines),
+        "derived_tolerance": facts.derives_tolerance(workloads),
+        "output_dtypes": sorted({item["dtype"] for item in workloads[0]["outputs"]}),
+        "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
+    }
+
+
+def _measured(context: RequestContext) -> dict[str, Any]:
+    baselines = context.baselines
+    return {
+        "facts": facts.device_lines(baselines["device"] if baselines else None, context.workloads),
+        "baselines": facts.baseline_lines(baselines, context.workloads),
+    }
+
+
+def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | None:
+    if node is None:
+        return None
+    return {
+        "seq": node.seq,
+        "idea": node.idea,
+        "source": node.source,
+        "feedback": feedback(node.verdict, context.workloads) if node.verdict else "It has not been judged.",
+    }
+
+
+def _ideate(context: RequestContext) -> dict[str, Any]:
+    parent, best = context.parent, context.best
+    return {
+        **_common(context),
+        **_measured(context),
+        "parent": _node(parent, context),
+        "best": None if best is None or (parent and best.seq == parent.seq) else _node(best, context),
+        "parent_is_best": bool(best and parent and best.seq == parent.seq),
+        "ledger": ledger_lines(context.ledger),
+        "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
+        "avoid": list(context.avoid),
+        "ideas": context.ideas,
+        "techniques": [name for name in TECHNIQUES if name not in context.avoid],
+    }
+
+
+def _code(context: RequestContext) -> dict[str, Any]:
+    return {
+        **_common(context),
+        **_measured(context),
+        "idea": _need(context.idea, "idea"),
+        "parent": _node(context.parent, context),
+        "example": prompts.example(context.language),
+        "variant": context.variant,
+        "variants": context.variants,
+    }
+
+
+def _repair(context: RequestContext) -> dict[str, Any]:
+    failing = _need(context.failing, "failing")
+    verdict = _need(failing.verdict, "failing.verdict")
+    return {
+        **_common(context),
+        "idea": context.idea,
+        "source": failing.source,
+        "cause": cause(verdict, context.workloads),
+        "feedback": feedback(verdict, context.workloads),
+    }
+
+
+_KINDS = {"ideate": _ideate, "code": _code, "repair": _repair}
+
+
+def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
+    """One line for each idea that was tried, its variants together, oldest first.
+
+    The latest where there are too many.
+    """
+    groups: dict[tuple[str, str], list[LedgerEntry]] = {}
+    for entry in sorted(ledger, key=lambda entry: entry.seq):
+        groups.setdefault((entry.technique, entry.title), []).append(entry)
+    lines = [
+        f"[{technique}] {one_line(title, 120)}: {' | '.join(_ended(entry) for entry in entries)}"
+        for (technique, title), entries in groups.items()
+    ]
+    left_out = len(lines) - MAX_LEDGER_LINES
+    return lines if left_out <= 0 else [f"({left_out} earlier ideas left out)", *lines[left_out:]]
+
+
+def _ended(entry: LedgerEntry) -> str:
+    return f"{entry.outcome} ({one_line(entry.cause, 140)})" if entry.cause else entry.outcome
+
+
+def ledger_entry(
+    *, seq: int, idea: Mapping[str, Any], verdict: str | None, gate: str | None, score: float | None, reason: str | None
+) -> LedgerEntry:
+    """The entry of a node, from the columns of its row."""
+    return LedgerEntry(
+        seq=seq,
+        technique=str(idea["technique"]),
+        title=str(idea["title"]),
+        outcome=outcome(verdict, gate, score),
+        cause=one_line(reason or "", 140),
+    )
