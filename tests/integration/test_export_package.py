@@ -1,0 +1,248 @@
+"""The exported package, read and used as its new owner would: in a fresh process, with Warpsmith out of reach."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels_db.envelope import build_envelope
+from kernels_db.export.package import ExportedKernel, build, module_name
+from kernels_db.op import Target, parse_op
+from kernels_db.resolve import resolve_workload
+
+pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
+
+SCALED_ADD = {
+    "schema_version": 1,
+    "name": "scaled_add",
+    "description": "y scaled and added to x",
+    "axes": {
+        "rows": {"kind": "var"},
+        "columns": {"kind": "const", "value": 8},
+        "half": {"kind": "expr", "expr": "columns // 2"},
+    },
+    "inputs": [
+        {"name": "x", "shape": ["rows", "columns"], "dtype": "float32"},
+        {"name": "y", "shape": ["rows", "columns"], "dtype": "float32"},
+        {"name": "m", "shape": None, "dtype": "float32", "value": 0.5},
+    ],
+    "outputs": [{"name": "out", "shape": ["rows", "columns"], "dtype": "float32"}],
+    "reference": "def run(x, y, m):\n    return x + m * y\n",
+    "workloads": [
+        {"id": "small", "role": "bench", "axes": {"rows": 3}},
+        {"id": "large", "role": "test", "axes": {"rows": 40}},
+    ],
+}
+SCALED_ADD_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void scaled_add(const float* x, const float* y, float m, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + m * y[i];
+}
+""")
+
+
+def run(x, y, m, out):
+    kernels.scaled_add(x, y, m, out, out.numel())
+'''
+IN_PLACE = SCALED_ADD | {
+    "name": "scaled_add_",
+    "inputs": [SCALED_ADD["inputs"][0] | {"mutated": True}, *SCALED_ADD["inputs"][1:]],  # type: ignore[index]
+    "outputs": [],
+    "reference": "def run(x, y, m):\n    x.add_(y, alpha=m)\n",
+}
+IN_PLACE_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void scaled_add(float* x, const float* y, float m, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] += m * y[i];
+}
+""")
+
+
+def run(x, y, m):
+    kernels.scaled_add(x, y, m, x.numel())
+'''
+
+
+def exported(spec: dict[str, Any], source: str) -> ExportedKernel:
+    """A kernel as the store hands it to an exporter."""
+    op, target = parse_op(spec), Target.parse("cpu")
+    workloads = [resolve_workload(op, w) for w in op.workloads_for(target)]
+    row = {
+        "id": "small",
+        "role": "bench",
+        "error": {"candidate": 1e-8, "eager": 1e-8, "limit": 6e-8},
+        "time_us": {"candidate": 2.0, "eager": 4.0},
+        "speedup": {"eager": 2.0},
+        "ci95": {"eager": [1.9, 2.1]},
+        "limit_us": 1.0,
+        "limit_by": "bytes",
+        "limit_fraction": 0.5,
+        "samples": {},
+    }
+    return ExportedKernel(
+        id="kn_test",
+        spec=spec,
+        target=str(target),
+        language="cpp",
+        source=source,
+        source_digest="abcdef0123456789",
+        score=2.0,
+        ci_low=1.9,
+        ci_high=2.1,
+        envelope=build_envelope(op.digest, str(target), workloads, {"torch": "2.13.0"}),
+        evidence={"workloads": [row], "device": {"name": "a test"}},
+        lineage=[{"seq": 1, "round": 1, "technique": "fusion", "idea": {"title": "one pass"}, "score": 2.0}],
+        created_at=0.0,
+    )
+
+
+def in_fresh_process(project: Path, *arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python with the export alone on its path and Warpsmith's packages refused."""
+    guard = project.parent / "sitecustomize.py"
+    guard.write_text(
+        "import sys\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in {'kernels_db', 'workers', 'service', 'prompts'}:\n"
+        "            raise ModuleNotFoundError('Warpsmith is not installed here: ' + name)\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+    )
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(cache),
+        "PYTHONPATH": f"{project.parent}:{project}",
+        "WARPSMITH_KERNEL_CACHE": str(cache),
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=environment,
+        cwd=cache,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "source"), [(SCALED_ADD, SCALED_ADD_CPP), (IN_PLACE, IN_PLACE_CPP)], ids=["returns", "in_place"]
+)
+def test_selfcheck_agrees_with_pytorch(spec: dict[str, Any], source: str, tmp_path: Path) -> None:
+    project = build(exported(spec, source), tmp_path / "out")
+    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", "--json", cache=tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+    report = json.loads(done.stdout)
+    assert report["agrees"]
+    assert [w["workload"] for w in report["workloads"]] == ["small", "large"]
+    assert all(w["served_by"].startswith("kernel") for w in report["workloads"])
+
+
+def test_selfcheck_finds_a_wrong_kernel(tmp_path: Path) -> None:
+    project = build(exported(SCALED_ADD, SCALED_ADD_CPP.replace("x[i] + m", "x[i] - m")), tmp_path / "out")
+    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", cache=tmp_path)
+    assert done.returncode == 1
+    assert "DIFFERS" in done.stdout
+
+
+USE = """
+import warnings
+import torch
+import {module} as package
+
+x, y = torch.randn(40, 8), torch.randn(40, 8)
+expected = x + 0.25 * y
+torch.testing.assert_close(package.scaled_add(x, y, 0.25), expected)
+torch.library.opcheck(package._op.op, (x, y, 0.25))
+double = lambda x, y: package.scaled_add(x, y, 0.25) * 2
+compiled = torch.compile(double, fullgraph=True, dynamic=True, backend="aot_eager")
+torch.testing.assert_close(compiled(x, y), 2 * expected)
+served = package.counters["kernel"]
+assert served >= 2, package.counters
+
+needs = x.clone().requires_grad_()
+package.scaled_add(needs, y, 0.25).sum().backward()
+torch.testing.assert_close(needs.grad, torch.ones_like(x))
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    strided = torch.randn(8, 40).t()
+    torch.testing.assert_close(package.scaled_add(strided, y, 0.25), strided + 0.25 * y)
+    torch.testing.assert_close(package.scaled_add(x.double(), y.double(), 0.25), expected.double())
+    many = torch.randn(41, 8)
+    torch.testing.assert_close(package.scaled_add(many, many, 0.25), 1.25 * many)
+assert [w.category for w in caught] == [RuntimeWarning], [str(w.message) for w in caught]
+assert "strided" in str(caught[0].message)
+assert package.counters["fallback"] == 3
+assert "verified from 3 to 40" in package.explain(many, many, 0.25)
+assert "expected columns = 8" in package.explain(torch.randn(3, 9), torch.randn(3, 9), 0.25)
+print("used")
+"""
+
+
+def test_use_inside_and_outside_the_envelope(tmp_path: Path) -> None:
+    project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "out")
+    done = in_fresh_process(project, "-c", USE.format(module=project.name), cache=tmp_path)
+    assert done.stdout.strip() == "used", done.stderr
+
+
+USE_IN_PLACE = """
+import torch
+import {module} as package
+
+x, y = torch.randn(40, 8), torch.randn(40, 8)
+expected = x + 0.25 * y
+mine = x.clone()
+assert package.scaled_add_(mine, y, 0.25) is None
+torch.testing.assert_close(mine, expected)
+torch.library.opcheck(package._op.op, (x.clone(), y, 0.25))
+assert "shares memory" in package.explain(mine, mine, 0.25)
+leaf = x.clone().requires_grad_()
+changed = leaf * 1
+package.scaled_add_(changed, y, 0.25)
+changed.sum().backward()
+torch.testing.assert_close(leaf.grad, torch.ones_like(x))
+print("used")
+"""
+
+
+def test_in_place_op(tmp_path: Path) -> None:
+    project = build(exported(IN_PLACE, IN_PLACE_CPP), tmp_path / "out")
+    done = in_fresh_process(project, "-c", USE_IN_PLACE.format(module=project.name), cache=tmp_path)
+    assert done.stdout.strip() == "used", done.stderr
+
+
+def test_without_a_compiler_pytorch_serves(tmp_path: Path) -> None:
+    project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "out")
+    script = (
+        f"import torch, os, {project.name} as p\n"
+        "os.environ['CXX'] = 'no-such-compiler'\n"
+        "x = torch.ones(3, 8)\nprint(p.explain(x, x, 0.5))"
+    )
+    done = in_fresh_process(project, "-c", script, cache=tmp_path)
+    assert done.stdout.startswith("PyTorch: the kernel did not load"), done.stdout + done.stderr
+
+
+def test_contents(tmp_path: Path) -> None:
+    kernel = exported(SCALED_ADD, SCALED_ADD_CPP)
+    project = build(kernel, tmp_path)
+    assert project.name == module_name("scaled_add", kernel.source_digest)
+    package = project / project.name
+    for path in project.rglob("*.py"):
+        ast.parse(path.read_text())
+        assert not re.search(r"^\s*(from|import) (kernels_db|workers)", path.read_text(), re.MULTILINE), path
+    assert json.loads((package / "evidence.json").read_text()) == kernel.evidence
+    readme = (project / "README.md").read_text()
+    assert "2.00x [1.90, 2.10]" in readme
+    assert "Apache License" in (project / "LICENSE").read_text()
+    with pytest.raises(FileExistsError):
+        build(kernel, tmp_path)
