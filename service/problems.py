@@ -4,6 +4,7 @@
     ├── MalformedBody        400  not UTF-8, not JSON or YAML: names line and column
     ├── KeyRequired          401  no API key, an unknown or a revoked one
     ├── HostRefused          403  a Host header that a server bound to loopback does not serve (DNS rebinding)
+    ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
     ├── WrongState           409  the resource's state does not allow it (cancel a finished search, answer an ask twice)
@@ -43,7 +44,9 @@ LONGEST_FOUND = 200
 class FieldError(BaseModel):
     """One bad field."""
 
-    field: str = Field(description="Path of the field, as in `op.inputs[1].dtype`, `query.limit` or `header.Idempotency-Key`")
+    field: str = Field(
+        description="Path of the field, as in `op.inputs[1].dtype`, `query.limit` or `header.Idempotency-Key`"
+    )
     found: Any = Field(None, description="What was found there; long values are shortened")
     expected: str = Field(description="What would be accepted")
 
@@ -122,6 +125,10 @@ class HostRefused(Problem):
     code, slug, title = 403, "host-refused", "This host name is not served"
 
 
+class CrossSite(Problem):
+    code, slug, title = 403, "cross-site", "A change from another site"
+
+
 class NotFound(Problem):
     code, slug, title = 404, "not-found", "Not found"
 
@@ -146,7 +153,9 @@ class InvalidInput(Problem):
     code, slug, title = 422, "invalid-input", "A field is wrong"
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__("; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""), errors=errors)
+        super().__init__(
+            "; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""), errors=errors
+        )
 
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> InvalidInput:
@@ -215,7 +224,8 @@ def sentence(error: FieldError) -> str:
 
 
 def field_path(location: Sequence[int | str]) -> str:
-    """Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`; other places keep their name in front."""
+    """Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`; other places keep their
+    name in front."""
     parts = list(location)
     if parts and parts[0] == "body" and len(parts) > 1:
         parts = parts[1:]
@@ -245,7 +255,8 @@ def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
         by_status.setdefault(problem.code, []).append(problem)
     return {
         status: {
-            "description": f"{HTTPStatus(status).phrase}: " + "; ".join(f"{kind.title} (`{URN}{kind.slug}`)" for kind in kinds),
+            "description": f"{HTTPStatus(status).phrase}: "
+            + "; ".join(f"{kind.title} (`{URN}{kind.slug}`)" for kind in kinds),
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
         }
         for status, kinds in by_status.items()

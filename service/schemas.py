@@ -72,10 +72,14 @@ class Best(BaseModel):
     technique: str | None
     language: str | None
     verified: bool = Field(description="Whether it passed the full verification")
-    score: float | None = Field(description="Geometric mean over bench workloads of the speed-up over the fastest baseline")
+    score: float | None = Field(
+        description="Geometric mean over bench workloads of the speed-up over the fastest baseline"
+    )
     ci95: list[float] | None
     limit_fraction: float | None
-    speedup: dict[str, float] = Field(description="Geometric mean over bench workloads of the speed-up over each baseline")
+    speedup: dict[str, float] = Field(
+        description="Geometric mean over bench workloads of the speed-up over each baseline"
+    )
     workloads: list[WorkloadTimes]
 
 
@@ -83,8 +87,8 @@ class WaitingFor(BaseModel):
     """Something that a search waits for."""
 
     what: Literal["model", "judge", "answer", "worker", "retry", "person", "step"] = Field(
-        description="model, judge: steps that run now. answer: open asks. worker: queued steps that no live worker takes. "
-        "retry: steps put off until `until`. step: queued steps. person: the search is paused"
+        description="model, judge: steps that run now. answer: open asks. worker: queued steps that no live worker "
+        "takes. retry: steps put off until `until`. step: queued steps. person: the search is paused"
     )
     count: int
     detail: str
@@ -232,7 +236,9 @@ class EventPage(BaseModel):
     """Events by rising id."""
 
     items: list[EventDocument]
-    next_after: int | None = Field(description="Give it as `after` for what follows; null when nothing is there and nothing will come")
+    next_after: int | None = Field(
+        description="Give it as `after` for what follows; null when nothing is there and nothing will come"
+    )
 
 
 class PoolDocument(BaseModel):

@@ -20,13 +20,15 @@ class ServiceSettings(Settings):
     )
     allowed_hosts: list[str] = Field(
         default_factory=list,
-        description="Host names (without port) that are served; bound to loopback, localhost and its addresses are served besides",
+        description="Host names (without port) that are served; bound to loopback, localhost is served besides",
     )
     max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
     max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
     max_streams: int = Field(64, ge=1, description="Open event streams served at once")
     stream_poll_s: float = Field(0.5, gt=0, description="Seconds between two looks of an event stream at the database")
-    stream_heartbeat_s: float = Field(15.0, gt=0, description="Seconds of silence after which an event stream sends a comment")
+    stream_heartbeat_s: float = Field(
+        15.0, gt=0, description="Seconds of silence after which an event stream sends a comment"
+    )
     stream_life_s: float = Field(
         3600.0, gt=0, description="Seconds after which an event stream ends; clients resume with Last-Event-ID"
     )

@@ -1,0 +1,87 @@
+"""Asks: model requests of agent mode that wait for somebody's answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernels_db import store
+from kernels_db.models import AskRow
+from service import views
+from service.api.paging import After, Limit, Word, page
+from service.bodies import StrictRoute
+from service.context import ServiceDependency
+from service.problems import (
+    BodyTooLarge,
+    InvalidInput,
+    MalformedBody,
+    NotFound,
+    StorageFull,
+    UnsupportedMedia,
+    WrongState,
+    documented,
+)
+from service.schemas import AskDocument, AskState, AskSummary, Page
+from workers import dispatch, steps
+
+LONGEST_REPLY = 1_000_000
+
+router = APIRouter(prefix="/v1/asks", tags=["asks"], route_class=StrictRoute)
+
+
+class AskAnswer(BaseModel):
+    """The answer to an ask: what a model would have replied."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"reply": "## Idea 1\nFuse the two loops ...", "answered_by": "a person"}]},
+    )
+
+    reply: str = Field(
+        min_length=1, max_length=LONGEST_REPLY, description="The reply, in the form that the ask's prompt asks for"
+    )
+    answered_by: str = Field("unnamed", min_length=1, max_length=128, description="Who answered; recorded in the pool")
+
+
+@router.get("", summary="List asks", responses=documented(InvalidInput))
+def list_asks(
+    service: ServiceDependency,
+    state: AskState | None = None,
+    search_id: Annotated[Word | None, Query(description="Only asks of this search")] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[AskSummary]:
+    """Asks, newest first."""
+    with service.db.reading() as session:
+        found = page(store.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
+        return Page(items=[views.ask_summary(row) for row in found.items], next=found.next)
+
+
+@router.get("/{ask_id}", summary="One ask", responses=documented(NotFound))
+def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
+    """An ask with the prompt that it waits to have answered."""
+    with service.db.reading() as session:
+        return views.ask_document(service.row(session, AskRow, ask_id, "ask"))
+
+
+@router.post(
+    "/{ask_id}/answer",
+    summary="Answer an ask",
+    responses=documented(
+        MalformedBody, NotFound, WrongState, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull
+    ),
+)
+def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> AskDocument:
+    """Gives the search the reply that it waits for. 409 where the ask was answered before or its search has ended."""
+    with service.db.reading() as session:
+        ask = service.row(session, AskRow, ask_id, "ask")
+    try:
+        messages = steps.tell(service.db, ask_id, answer.reply, answer.answered_by, time.time())
+    except steps.WrongState as error:
+        raise WrongState(f"ask {ask_id}: found {ask.state}, expected open") from error
+    dispatch.send(service.celery, messages)
+    return get_ask(ask_id, service)

@@ -1,0 +1,82 @@
+"""Whether the process lives, whether it can work, and its metrics."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from kombu.exceptions import KombuError
+from sqlalchemy.exc import SQLAlchemyError
+
+from service import metrics
+from service.context import Service, ServiceDependency
+from service.problems import DatabaseUnavailable, FieldError, NotReady, documented
+from service.schemas import Health, Ready
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Is the process alive?")
+def healthz() -> Health:
+    """Answers as long as the process does; asks nothing of database and broker. No API key needed."""
+    return Health(status="alive", version=version("warpsmith"))
+
+
+@router.get("/readyz", summary="Can the service work?", responses=documented(NotReady))
+def readyz(service: ServiceDependency) -> Ready:
+    """Whether the database answers at the revision of this program and the broker takes messages. No API key needed."""
+    errors: list[FieldError] = []
+    revision = _revision(service, errors)
+    broker = _broker(service, errors)
+    if errors or revision is None:
+        raise NotReady(
+            "; ".join(f"{error.field}: found {error.found}, expected {error.expected}" for error in errors),
+            errors=errors,
+        )
+    return Ready(status="ready", revision=revision, broker=broker)
+
+
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **documented(DatabaseUnavailable)},
+)
+def prometheus(service: ServiceDependency) -> Response:
+    """Searches, nodes and attempts by state, queue ages, live workers, spend and request latency in Prometheus' text
+    format."""
+    return Response(service.metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+def _revision(service: Service, errors: list[FieldError]) -> str | None:
+    try:
+        found, expected = service.db.revision()
+    except SQLAlchemyError as error:
+        errors.append(FieldError(field="database", found=_first_line(error), expected="a database that can be reached"))
+        return None
+    if found != expected:
+        wanted = f"revision {expected} (run: warpsmith db upgrade)"
+        errors.append(
+            FieldError(field="database", found=f"revision {found}" if found else "no schema", expected=wanted)
+        )
+    return found
+
+
+def _broker(service: Service, errors: list[FieldError]) -> str:
+    timeout_s = service.settings.broker_timeout_s
+    connection = service.celery.connection_for_write(connect_timeout=timeout_s)
+    name = str(connection.as_uri())  # the password is masked
+    try:
+        with connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=timeout_s)
+    except (KombuError, OSError) as error:
+        errors.append(
+            FieldError(field="broker", found=f"{name}: {_first_line(error)}", expected="a broker that can be reached")
+        )
+    return name
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error.__cause__ or error).strip().partition("\n")[0]
+    return text[:200] or type(error).__name__

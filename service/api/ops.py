@@ -1,0 +1,98 @@
+"""Ops: what can be searched for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from kernels_db import store
+from kernels_db.models import OpRow
+from kernels_db.op import Op, SpecErrors, parse_op
+from kernels_db.spec_document import read_document
+from service import views
+from service.api.paging import After, Limit, Word, page
+from service.bodies import JSON, Body, RawBody, parse_json
+from service.context import ServiceDependency
+from service.handlers import spec_problem
+from service.idempotency import Answer, OnceDependency
+from service.problems import (
+    BodyTooLarge,
+    IdempotencyReuse,
+    InvalidInput,
+    InvalidSpec,
+    MalformedBody,
+    NotFound,
+    StorageFull,
+    UnsupportedMedia,
+    documented,
+)
+from service.schemas import OpDocument, OpSummary, Page
+from service.submit import ADD_RELU
+
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+SPEC_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "An op spec (docs/op-spec.md) as JSON or YAML",
+        "content": {
+            JSON: {"schema": {"$ref": "#/components/schemas/Op"}, "examples": {"add_relu": {"value": ADD_RELU}}},
+        },
+    }
+}
+
+router = APIRouter(prefix="/v1/ops", tags=["ops"])
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Store an op",
+    response_model=OpDocument,
+    responses={
+        200: {"model": OpDocument, "description": "This spec was stored before; the answer is the stored op"},
+        **documented(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidSpec, IdempotencyReuse, StorageFull),
+    },
+    openapi_extra=SPEC_BODY,
+)
+def create_op(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+    """Stores an op spec, JSON or YAML by its Content-Type. The same spec is stored once: 201 the first time, 200
+    afterwards."""
+    op = read_spec(body)
+
+    def work(session: Session) -> Answer:
+        row, created = store.add_op(session, op)
+        return Answer.of(201 if created else 200, views.op_document(row), Location=f"/v1/ops/{row.id}")
+
+    return once.run(service.db, work).response()
+
+
+@router.get("", summary="List ops", responses=documented(InvalidInput))
+def list_ops(
+    service: ServiceDependency,
+    name: Annotated[Word | None, Query(description="Only ops of this name")] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[OpSummary]:
+    """Ops, newest first."""
+    with service.db.reading() as session:
+        found = page(store.list_ops, session, limit=limit, after=after, name=name)
+        return Page(items=[views.op_summary(row) for row in found.items], next=found.next)
+
+
+@router.get("/{op_id}", summary="One op", responses=documented(NotFound))
+def get_op(op_id: str, service: ServiceDependency) -> OpDocument:
+    """An op with its spec."""
+    with service.db.reading() as session:
+        return views.op_document(service.row(session, OpRow, op_id, "op"))
+
+
+def read_spec(body: RawBody) -> Op:
+    """The op in a body. Raises UnsupportedMedia, MalformedBody, InvalidSpec."""
+    body.require(JSON, *YAML_TYPES)
+    try:
+        return parse_op(parse_json(body.data) if body.media_type == JSON else read_document(body.data))
+    except SpecErrors as error:
+        raise spec_problem(error) from error

@@ -1,0 +1,30 @@
+"""Paging by key: what every list takes, and refusing a cursor that no list gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Query
+from kernels_db.store import Page
+from sqlalchemy.orm import Session
+
+from service.problems import InvalidInput
+
+Row = TypeVar("Row")
+
+Limit = Annotated[int, Query(ge=1, le=200, description="Items on one page")]
+After = Annotated[str | None, Query(max_length=512, description="The `next` of the page before")]
+
+Word = Annotated[str, Query(min_length=1, max_length=128, pattern=r"^[\x20-\x7e]+$")]
+"""A filter's value: printable ASCII, as every name and id is."""
+
+
+def page(
+    read: Callable[..., Page[Row]], session: Session, *, limit: int, after: str | None, **filters: Any
+) -> Page[Row]:
+    """A page of `read`; a broken cursor is InvalidInput."""
+    try:
+        return read(session, limit=limit, after=after, **filters)
+    except ValueError as error:
+        raise InvalidInput.one("query.after", after, "the `next` of the page before") from error

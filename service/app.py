@@ -1,0 +1,87 @@
+"""The API as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from kernels_db.db import Database
+from service import openapi, status_page
+from service.api import asks, health, kernels, nodes, ops, pools, searches, workers
+from service.context import ALIVE_AFTER_S, Service
+from service.handlers import install
+from service.metrics import Metrics
+from service.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
+from service.settings import ServiceSettings
+from service.streams import Streams
+from workers import celery_app, log
+
+ROUTERS = (
+    health.router,
+    ops.router,
+    searches.router,
+    nodes.router,
+    pools.router,
+    asks.router,
+    kernels.router,
+    workers.router,
+    status_page.router,
+)
+
+
+def create_app(settings: ServiceSettings | None = None) -> FastAPI:
+    """The application; opens no connection before its first request. Every app has a database pool and metrics of
+    its own."""
+    settings = settings or ServiceSettings()
+    log.configure(settings)
+    db = Database(settings.database)
+    service = Service(
+        settings=settings,
+        db=db,
+        celery=celery_app.make_app(settings),
+        metrics=Metrics(db, ALIVE_AFTER_S),
+        streams=Streams(db, settings),
+    )
+    app = FastAPI(
+        title="Warpsmith",
+        summary="LLM-driven kernel search",
+        version=openapi.VERSION,
+        docs_url=None,  # the usual pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=_lifespan,
+        middleware=_middleware(service),
+    )
+    app.state.service = service
+    install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    openapi.install(app, keys_required=settings.keys_required)
+    return app
+
+
+def _middleware(service: Service) -> list[Middleware]:
+    """From the outside in."""
+    settings = service.settings
+
+    def limit(path: str) -> int:
+        return settings.max_pool_bytes if path == "/v1/pools" else settings.max_body_bytes
+
+    keys = [Middleware(RequireKey, db=service.db, is_page=status_page.is_page)] if settings.keys_required else []
+    return [
+        Middleware(RequestLog, observe=service.metrics.observe),
+        Middleware(ResponseHeaders),
+        Middleware(Gatekeeper, served_hosts=settings.served_hosts),
+        *keys,
+        Middleware(BodyLimit, limit=limit),
+    ]
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    yield
+    service: Service = app.state.service
+    service.celery.close()
+    service.db.dispose()

@@ -1,0 +1,60 @@
+"""What every route works with: the database, the settings, the way to the workers, the metrics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from celery import Celery
+from fastapi import Depends, Request
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database
+from kernels_db.models import Base
+from service.metrics import Metrics
+from service.problems import NotFound, brief
+from service.settings import ServiceSettings
+from service.streams import Streams
+from workers import heartbeat
+
+ALIVE_AFTER_S = 3 * heartbeat.INTERVAL_S
+"""A worker that missed three beats counts as gone."""
+
+_ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,29}")
+
+
+Row = TypeVar("Row", bound=Base)
+
+
+@dataclass(frozen=True)
+class Service:
+    """One API process."""
+
+    settings: ServiceSettings
+    db: Database
+    celery: Celery
+    metrics: Metrics
+    streams: Streams
+    alive_after_s: float = ALIVE_AFTER_S
+
+    @staticmethod
+    def is_id(text: str) -> bool:
+        """Whether `text` could be an id; anything else need not trouble the database, which may refuse its
+        characters."""
+        return _ID.fullmatch(text) is not None
+
+    def row(self, session: Session, table: type[Row], row_id: str, noun: str) -> Row:
+        """The row with this id; raises NotFound."""
+        found = session.get(table, row_id) if self.is_id(row_id) else None
+        if found is None:
+            raise NotFound(f"{noun}: found {brief(row_id)!r}, expected the id of one that is stored")
+        return found
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDependency = Annotated[Service, Depends(_service)]

@@ -1,0 +1,78 @@
+"""From any exception to the problem that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from kernels_db.db import StorageFull as DatabaseFull
+from kernels_db.spec_errors import SpecError, SpecErrors
+from service.problems import (
+    DatabaseUnavailable,
+    FieldError,
+    InvalidInput,
+    InvalidSpec,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+    StorageFull,
+    brief,
+    field_errors,
+)
+
+
+def spec_problem(error: SpecError | SpecErrors, prefix: str = "") -> InvalidSpec:
+    """The problem of a bad op spec; `prefix` says where in the body it stands, for example `op.`."""
+    errors = error.errors if isinstance(error, SpecErrors) else [error]
+    return InvalidSpec([FieldError(field=prefix + e.field, found=brief(e.found), expected=e.expected) for e in errors])
+
+
+def as_problem(error: Exception) -> Problem | None:
+    """The problem of `error`; None where the fault is ours."""
+    match error:
+        case Problem():
+            return error
+        case DatabaseFull():
+            return StorageFull()
+        case OperationalError() | InterfaceError() | PoolTimeout():
+            return DatabaseUnavailable("The database cannot be reached or stays locked; nothing was stored. Try again.")
+        case SpecError() | SpecErrors():
+            return spec_problem(error)
+        case RequestValidationError():
+            return InvalidInput(field_errors(error.errors()))
+    return _from_http(error) if isinstance(error, HTTPException) else None
+
+
+def _from_http(error: HTTPException) -> Problem | None:
+    """The problem of what the framework raises itself."""
+    match error.status_code:
+        case 404:
+            return NotFound("There is nothing under this path")
+        case 405:
+            allowed = (error.headers or {}).get("Allow", "another method")
+            return MethodNotAllowed(f"This path takes {allowed}", headers=error.headers)
+        case 400:
+            return InvalidInput.one("body", None, "a body that can be parsed")
+    return None
+
+
+def install(app: FastAPI) -> None:
+    """Answer what the framework raises with problems; everything else goes on to the request log, which asks
+    `as_problem` too."""
+    handler: Callable[[Request, Any], Awaitable[Response]] = _handle
+    app.add_exception_handler(HTTPException, handler)
+    app.add_exception_handler(RequestValidationError, handler)
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    problem = as_problem(error)
+    if problem is None:
+        raise error
+    return problem.response()

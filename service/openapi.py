@@ -1,0 +1,82 @@
+"""The OpenAPI document: what FastAPI derives from the routes, and what it cannot know."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from kernels_db.op import Op
+from service.middleware import OPEN_PATHS
+from service.problems import (
+    CrossSite,
+    DatabaseUnavailable,
+    HostRefused,
+    InternalError,
+    KeyRequired,
+    ProblemDocument,
+    documented,
+)
+
+VERSION = version("warpsmith")
+TAGS = [
+    {"name": "searches", "description": "Submit, watch, pause, resume, cancel"},
+    {"name": "ops", "description": "What can be searched for"},
+    {"name": "nodes", "description": "Steps of a search's tree"},
+    {"name": "kernels", "description": "Verified winners and their packages"},
+    {"name": "pools", "description": "Recorded model replies"},
+    {"name": "asks", "description": "Model requests that wait for somebody's answer"},
+    {"name": "workers", "description": "Processes that do the work"},
+    {"name": "health", "description": "Liveness, readiness, metrics"},
+]
+REFERENCE = "#/components/schemas/{model}"
+
+
+def install(app: FastAPI, *, keys_required: bool) -> None:
+    """Serve the completed document at /openapi.json; it is made once, on first use."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = build(app, keys_required=keys_required)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way to extend the document
+
+
+def build(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
+    """The document of `app`, with the op spec's schema, the problems that any route may answer, and the API key."""
+    document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes, tags=TAGS)
+    schemas: dict[str, Any] = document.setdefault("components", {}).setdefault("schemas", {})
+    for model in (ProblemDocument, Op):
+        schema = model.model_json_schema(ref_template=REFERENCE)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    if keys_required:
+        document["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "An API key, `wsk_...`"}
+        }
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            _complete(operation, path, method, keys_required=keys_required)
+    return document
+
+
+def _complete(operation: dict[str, Any], path: str, method: str, *, keys_required: bool) -> None:
+    common = [HostRefused, InternalError]
+    if path != "/healthz":
+        common.append(DatabaseUnavailable)
+    if method != "get":
+        common.append(CrossSite)
+    if keys_required and path not in OPEN_PATHS:
+        common.append(KeyRequired)
+        operation["security"] = [{"key": []}]
+    responses = operation["responses"]
+    for status, entry in documented(*common).items():
+        responses.setdefault(str(status), entry)
+    unprocessable = responses.get("422", {})
+    if "HTTPValidationError" in str(unprocessable.get("content", "")):
+        del responses["422"]

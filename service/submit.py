@@ -1,0 +1,196 @@
+"""From the body of POST /v1/searches to a search that can run, or to the field that keeps it from running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kernels_db.models import OpRow, PoolRow, WorkerRow
+from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
+from service.context import Service
+from service.handlers import spec_problem
+from service.problems import FieldError, InvalidInput, InvalidPool, MissingSetting
+from workers.model.providers import ModelSpecError, check_model
+from workers.search.budget import budget_document, parse_budget
+from workers.search.policy import parse_policy, policy_document
+
+LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
+"""Languages by device type; the first is the default. Triton's interpreter runs on a CPU but says nothing of speed,
+so a search does not offer it."""
+
+DEFAULT_POLICY = {"name": "idea_beam"}
+
+ADD_RELU: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "add_relu",
+    "axes": {"n": {"kind": "var"}},
+    "inputs": [{"name": "x", "shape": ["n"], "dtype": "float32"}, {"name": "y", "shape": ["n"], "dtype": "float32"}],
+    "outputs": [{"name": "out", "shape": ["n"], "dtype": "float32"}],
+    "reference": "import torch\n\ndef run(x, y):\n    return torch.relu(x + y)\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"n": 1048576}},
+        {"id": "ragged", "role": "test", "axes": {"n": 1021}},
+    ],
+}
+
+
+class SearchRequest(BaseModel):
+    """What to search for, where, how, and at most at what price."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "oneOf": [{"required": ["op"]}, {"required": ["op_id"]}],
+            "examples": [
+                {"op": ADD_RELU, "target": "cpu", "model": {"provider": "agent"}, "budget": {"candidates": 12}},
+                {
+                    "op": ADD_RELU,
+                    "target": "cuda:sm_90",
+                    "language": "triton",
+                    "policy": {"name": "idea_beam", "beam": 2, "rounds": 3},
+                    "budget": {"candidates": 40, "cost_usd": 2.5, "wall_clock_s": 3600},
+                    "model": {"provider": "openai", "model": "gpt-5"},
+                },
+            ],
+        },
+    )
+
+    op: dict[str, Any] | None = Field(None, description="The op spec itself; stored as by POST /v1/ops")
+    op_id: str | None = Field(None, max_length=32, description="Or the id of a stored op")
+    target: str = Field(
+        description="`cpu` (this machine's architecture), `cpu:x86_64`, `cuda:sm_90` ...", max_length=64
+    )
+    language: str | None = Field(
+        None, max_length=16, description="`cpp` on a CPU; `triton` (default) or `cuda` on a GPU"
+    )
+    policy: dict[str, Any] | None = Field(
+        None, description="Name and parameters; default is the pool's, or idea_beam with its defaults"
+    )
+    budget: dict[str, Any] | None = Field(
+        None,
+        description="Limits: candidates, model_calls, tokens, cost_usd, wall_clock_s; default is the pool's, or none",
+    )
+    model: dict[str, Any] = Field(
+        description='{"provider": "openai", "model"?, "base_url"?}, {"provider": "replay", "pool"}, {"provider": "agent"}'
+    )
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A search that can run."""
+
+    op: Op
+    target: Target
+    language: str
+    policy: dict[str, Any]
+    budget: dict[str, Any]
+    model: dict[str, Any]
+
+
+def check_submission(service: Service, session: Session, request: SearchRequest) -> Submission:
+    """The search that `request` asks for. Raises InvalidInput and its kinds, naming the bad fields."""
+    op = _op(service, session, request)
+    target = parse_target(request.target)
+    if not op.workloads_for(target):
+        raise InvalidInput.one("target", str(target), f"a device for which op {op.name} has workloads")
+    model = request.model
+    try:
+        check_model(model)
+    except ModelSpecError as error:
+        raise InvalidInput.one(error.field, error.found, error.expected) from error
+    header: Mapping[str, Any] = {}
+    if model["provider"] == "replay":
+        header = _pool_header(service, session, model["pool"])
+    elif model["provider"] == "openai":
+        _require_key(service, session, model)
+    language = _language(request.language, header.get("language"), target)
+    if header:
+        _check_pool(header, op, target, language)
+    try:
+        policy = policy_document(parse_policy(_first(request.policy, header.get("policy"), DEFAULT_POLICY)))
+        budget = budget_document(parse_budget(_first(request.budget, header.get("budget"), {})))
+    except SpecError as error:
+        raise InvalidInput.one(error.field, error.found, error.expected) from error
+    return Submission(op, target, language, policy, dict(budget), model)
+
+
+def parse_target(text: str, field: str = "target") -> Target:
+    """A target; raises InvalidInput naming `field`."""
+    try:
+        return Target.parse(text)
+    except SpecError as error:
+        raise InvalidInput.one(field, error.found, error.expected) from error
+
+
+def _op(service: Service, session: Session, request: SearchRequest) -> Op:
+    if (request.op is None) == (request.op_id is None):
+        found = "neither op nor op_id" if request.op is None else "both op and op_id"
+        raise InvalidInput.one("op", found, "op (a spec) or op_id (a stored one)")
+    if request.op is not None:
+        try:
+            return parse_op(request.op)
+        except SpecErrors as error:
+            raise spec_problem(error, "op.") from error
+    row = session.get(OpRow, request.op_id) if service.is_id(request.op_id or "") else None
+    if row is None:
+        raise InvalidInput.one("op_id", request.op_id, "the id of a stored op (GET /v1/ops)")
+    return parse_op(row.spec)
+
+
+def _language(asked: str | None, recorded: str | None, target: Target) -> str:
+    known = LANGUAGES[target.device]
+    if asked is None:
+        return recorded if recorded in known else known[0]
+    language = asked
+    if language not in known:
+        raise InvalidInput.one("language", language, f"one of {', '.join(known)} on {target}")
+    return language
+
+
+def _pool_header(service: Service, session: Session, pool_id: str) -> Mapping[str, Any]:
+    row = session.get(PoolRow, pool_id) if service.is_id(pool_id) else None
+    if row is None:
+        raise InvalidInput.one("model.pool", pool_id, "the id of a stored pool (GET /v1/pools)")
+    return row.header
+
+
+def _check_pool(header: Mapping[str, Any], op: Op, target: Target, language: str) -> None:
+    """Raise InvalidPool where the requests of this search could not find the pool's replies."""
+    recorded = (header["op_digest"], str(header["target"]).partition(":")[0], header["language"])
+    wanted = (op.semantic_digest, target.device, language)
+    if recorded == wanted:
+        return
+    digest = header["op_digest"][:12]
+    found = f"a pool of op {header['op']} (digest {digest}) for {header['target']} in {header['language']}"
+    expected = f"a pool of op {op.name} (digest {op.semantic_digest[:12]}) for {target.device} in {language}"
+    raise InvalidPool([FieldError(field="model.pool", found=found, expected=expected)])
+
+
+def _require_key(service: Service, session: Session, model: Mapping[str, Any]) -> None:
+    """OpenAI's own endpoint needs a key: here, or at a live model worker that reports to have one. Other endpoints
+    may need none."""
+    settings = service.settings
+    if model.get("base_url") or settings.openai_base_url or settings.openai_api_key:
+        return
+    live = select(WorkerRow.facts).where(
+        WorkerRow.role == "model", WorkerRow.seen_at >= time.time() - service.alive_after_s
+    )
+    if any(facts.get("model_key") for facts in session.scalars(live)):
+        return
+    error = FieldError(
+        field="WARPSMITH_OPENAI_API_KEY",
+        found="not set, here and at every live model worker",
+        expected="a key of OpenAI, or an endpoint that needs none (model.base_url or WARPSMITH_OPENAI_BASE_URL)",
+    )
+    raise MissingSetting([error])
+
+
+def _first(*documents: Any) -> Any:
+    return next(document for document in documents if document is not None)
