@@ -175,7 +175,8 @@ def _baseline_line(entry: WorkloadVerdict, workload: ResolvedWorkload) -> str:
     limit = entry["limit_us"]
     if limit:
         by = f" by {entry['limit_by']}" if entry["limit_by"] else ""
-        line += f"; physical limit{by} {microseconds(limit)}, so at most {significant(times[fastest] / limit)}x is to be gained"
+        gain = significant(times[fastest] / limit)
+        line += f"; physical limit{by} {microseconds(limit)}: {gain}x is the most to be gained"
     return line
 
 

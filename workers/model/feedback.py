@@ -21,7 +21,7 @@ OVERHEAD_US = 20.0
 _ADVICE = {
     "gate": "Rewrite the offending lines; the rules of the language say what is allowed.",
     "compile": "Fix the first error first; later ones often follow from it.",
-    "crash": "Look for an index out of bounds (tails, sizes that no tile divides), misaligned vectors, or too large a stack.",
+    "crash": "Look for an index out of bounds (tails, sizes that no tile divides), misaligned vectors, a large stack.",
     "timeout": "Look for an endless loop, a deadlock, or work that grows faster than intended.",
     "memory": "Allocate less scratch.",
     "non_finite": "Look for a division by zero, an overflow in exp, or scratch that is read but never set.",
@@ -56,14 +56,14 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     failure = verdict["failure"]
     if failure is None:
         return _limit_cause(verdict) if verdict["verdict"] == "accepted" else one_line(verdict["reason"])
-    if failure["kind"] == "wrong_value":
-        where = _place(failure, workloads)
-        share = _share(failure)
-        return f"wrong value{where}" + (f", {share}" if share else "")
+    if _is_hidden(failure, workloads):
+        return f"{failure['kind'].replace('_', ' ')} on a hold-out shape"
+    if failure["kind"] == "wrong_value" and failure.get("wrong_elements"):
+        return f"wrong value{_place(failure)}, {_share(failure)}"
     if failure["kind"] in {"gate", "compile"}:
         return one_line(_first_error(failure) or failure["message"])
     kind = failure["kind"].replace("_", " ")
-    message = _without_hidden(one_line(failure["message"]), failure, workloads)
+    message = one_line(failure["message"])
     return message if message.lower().startswith(kind) else f"{kind}: {message}"
 
 
@@ -86,7 +86,7 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> list[st
         lines.append(f"- workload: {_workload_name(failure, workloads)}")
     if failure.get("tensor") is not None:
         index = failure.get("index")
-        at = f" at index {index}" if index is not None and not hidden else ""
+        at = f" at index {index}" if index and not hidden else ""
         lines.append(f"- worst element: `{failure['tensor']}`{at}")
     if failure["kind"] not in {"gate", "compile"}:
         lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
@@ -95,11 +95,10 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> list[st
     return lines
 
 
-def _place(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
-    where = f" on {_workload_name(failure, workloads)}" if failure.get("workload") is not None else ""
-    if failure.get("tensor") is not None and not _is_hidden(failure, workloads):
-        index = failure.get("index")
-        where += f": {failure['tensor']}{index if index is not None else ''}"
+def _place(failure: Failure) -> str:
+    where = f" on `{failure['workload']}`" if "workload" in failure else ""
+    if "tensor" in failure:
+        where += f": {failure['tensor']}{failure.get('index') or ''}"
     if "expected" in failure and "found" in failure:
         where += f" expected {_number(failure['expected'])}, found {_number(failure['found'])}"
     return where
@@ -117,18 +116,14 @@ def _number(value: Any) -> str:
 
 
 def _is_hidden(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> bool:
-    return bool(workloads) and failure.get("workload") not in {workload["id"] for workload in visible(workloads)}
+    seen = {workload["id"] for workload in visible(workloads)}
+    return bool(workloads) and "workload" in failure and failure["workload"] not in seen
 
 
 def _workload_name(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
     if _is_hidden(failure, workloads):
         return "a hidden hold-out shape (the kernel must hold for all sizes that the constraints allow)"
     return f"`{failure['workload']}`"
-
-
-def _without_hidden(text: str, failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
-    name = failure.get("workload")
-    return text.replace(name, "hold-out") if name and _is_hidden(failure, workloads) else text
 
 
 def _log(verdict: Verdict, failure: Failure) -> str:
