@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels_db import expr
 from kernels_db.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
 from kernels_db.job import ResolvedInput
-from kernels_db.spec import Axis, ConstAxis, ExprAxis, Input, InputOverride, VarAxis
+from kernels_db.spec import InputOverride
 from kernels_db.spec_errors import SpecError
+from kernels_db.spec_tensors import Axis, ConstAxis, ExprAxis, Input, VarAxis
 from kernels_db.spec_types import INTEGER_RANGE, MAX_ELEMENTS, is_float
 
 Sizes = Mapping[str, int]
@@ -18,7 +20,8 @@ Sizes = Mapping[str, int]
 def bind_axes(axes: Mapping[str, Axis], values: Sizes) -> dict[str, int]:
     """Every axis with its size; `values` holds the var axes.
 
-    Raises SpecError: a cycle or an unknown name among derived axes, a size below 1 or above 2**48, a var axis without value.
+    Raises SpecError: a cycle or an unknown name among derived axes, a size below 1 or above 2**48, a var axis without
+    value.
     """
     bound: dict[str, int] = {}
     pending: dict[str, expr.Expression] = {}
@@ -35,9 +38,7 @@ def bind_axes(axes: Mapping[str, Axis], values: Sizes) -> dict[str, int]:
         ready = [name for name, expression in pending.items() if expression.names <= bound.keys()]
         if not ready:
             name, expression = next(iter(pending.items()))
-            raise SpecError(
-                f"axes.{name}.expr", expression.text, "an expression that does not depend on itself or on unknown axes"
-            )
+            raise SpecError(f"axes.{name}.expr", expression.text, "an expression over known axes, without a cycle")
         for name in ready:
             bound[name] = _axis_size(name, pending.pop(name), bound)
     return bound
@@ -100,9 +101,7 @@ def bind_shape(field: str, shape: Sequence[int | str], bound: Sizes) -> list[int
         if isinstance(dimension, str) and dimension not in bound:
             raise SpecError(f"{field}[{index}]", dimension, f"an axis: one of {', '.join(bound) or 'none'}")
         sizes.append(bound[dimension] if isinstance(dimension, str) else dimension)
-    elements = 1
-    for size in sizes:
-        elements *= size
+    elements = math.prod(sizes)
     if elements > MAX_ELEMENTS:
         raise SpecError(field, f"{sizes}: {elements} elements", f"at most {MAX_ELEMENTS} (2**48) elements")
     return sizes
@@ -111,10 +110,7 @@ def bind_shape(field: str, shape: Sequence[int | str], bound: Sizes) -> list[int
 def extent(shape: Sequence[int], strides: Sequence[int] | None) -> int:
     """Elements from the first to the last one addressed, both included: what a buffer must hold."""
     if strides is None:
-        elements = 1
-        for size in shape:
-            elements *= size
-        return elements
+        return math.prod(shape)
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
 
 
@@ -122,6 +118,8 @@ def bind_strides(field: str, item: Input, shape: Sequence[int], bound: Sizes) ->
     """Strides in elements, None where contiguous; raises SpecError: negative, too far, or overlapping where written."""
     if item.strides is None:
         return None
+    if len(item.strides) != len(shape):
+        raise SpecError(field, f"{len(item.strides)} strides", f"one for each of the {len(shape)} axes")
     strides = [amount(f"{field}[{index}]", value, bound) for index, value in enumerate(item.strides)]
     for index, stride in enumerate(strides):
         if not 0 <= stride <= MAX_ELEMENTS:
@@ -143,13 +141,9 @@ def bind_dist(field: str, dist: Dist | None, dtype: str, shape: Sequence[int], b
     if chosen is None:
         raise SpecError(field, None, f"a distribution: inputs of dtype {dtype} have no default")
     if chosen.kind in FLOAT_ONLY and not is_float(dtype):
-        raise SpecError(
-            f"{field}.kind", chosen.kind, f"a distribution for {dtype}, such as randint, constant or bernoulli"
-        )
+        raise SpecError(f"{field}.kind", chosen.kind, f"one for {dtype}, such as randint, constant or bernoulli")
     if chosen.kind in INTEGER_ONLY and dtype not in INTEGER_RANGE:
-        raise SpecError(
-            f"{field}.kind", chosen.kind, f"a distribution for {dtype}, such as normal, uniform or constant"
-        )
+        raise SpecError(f"{field}.kind", chosen.kind, f"one for {dtype}, such as normal, uniform or constant")
     resolved = chosen.model_dump(mode="json")
     for name, value in amounts(chosen).items():
         resolved[name] = amount(f"{field}.{name}", value, bound)
@@ -161,29 +155,20 @@ def bind_dist(field: str, dist: Dist | None, dtype: str, shape: Sequence[int], b
 
 def _check_dist(field: str, dist: Mapping[str, Any], dtype: str, shape: Sequence[int]) -> None:
     lowest, highest = INTEGER_RANGE.get(dtype, (0, 0))
-    match dist["kind"]:
-        case "randint":
-            if dist["low"] >= dist["high"]:
-                raise SpecError(f"{field}.high", dist["high"], f"more than low ({dist['low']})")
-            if dist["low"] < lowest or dist["high"] - 1 > highest:
-                raise SpecError(
-                    field, f"{dist['low']} to {dist['high'] - 1}", f"values of {dtype}: {lowest} to {highest}"
-                )
-        case "permutation":
-            if not shape or shape[-1] - 1 > highest:
-                raise SpecError(
-                    field, f"a permutation over shape {list(shape)}", f"a last axis of 1 to {highest + 1} for {dtype}"
-                )
-        case "indptr":
-            if len(shape) != 1:
-                raise SpecError(field, f"indptr over shape {list(shape)}", "a shape of one axis")
-            if not 0 <= dist["total"] <= highest:
-                raise SpecError(f"{field}.total", dist["total"], f"0 to {highest} for {dtype}")
-            if shape[0] == 1 and dist["total"] != 0:
-                raise SpecError(f"{field}.total", dist["total"], "0, because the only offset is the first")
-        case "spd":
-            if len(shape) < 2 or shape[-1] != shape[-2]:
-                raise SpecError(field, f"spd over shape {list(shape)}", "a shape whose last two axes are equal")
+    match dist:
+        case {"kind": "randint", "low": low, "high": high} if low >= high:
+            raise SpecError(f"{field}.high", high, f"more than low ({low})")
+        case {"kind": "randint", "low": low, "high": high} if low < lowest or high - 1 > highest:
+            raise SpecError(field, f"{low} to {high - 1}", f"values of {dtype}: {lowest} to {highest}")
+        case {"kind": "permutation"} if not shape or shape[-1] - 1 > highest:
+            expected = f"a last axis of 1 to {highest + 1} for {dtype}"
+            raise SpecError(field, f"a permutation over shape {list(shape)}", expected)
+        case {"kind": "indptr"} if len(shape) != 1:
+            raise SpecError(field, f"indptr over shape {list(shape)}", "a shape of one axis")
+        case {"kind": "indptr", "total": total} if not 0 <= total <= (0 if shape[0] == 1 else highest):
+            raise SpecError(f"{field}.total", total, f"0 to {highest} for {dtype}, and 0 where there is one offset")
+        case {"kind": "spd"} if len(shape) < 2 or shape[-1] != shape[-2]:
+            raise SpecError(field, f"spd over shape {list(shape)}", "a shape whose last two axes are equal")
 
 
 def bind_value(field: str, value: bool | int | float, dtype: str) -> bool | int | float:
@@ -214,34 +199,35 @@ def bind_input(field: str, item: Input, override_field: str, override: InputOver
         "dtype": item.dtype,
         "dist": {},
         "value": None,
-        "mutated": item.mutated,
+        "mutated": False,
     }
-    if item.alignment is not None:
-        resolved["alignment"] = item.alignment
     if override.omit:
         if not item.optional:
             raise SpecError(f"{override_field}.omit", True, f"false, because input {item.name!r} is not optional")
         return resolved
     if item.shape is None:
-        return {**resolved, **_scalar(field, item, override_field, override)}  # type: ignore[typeddict-item]
+        return {**resolved, "value": _scalar(field, item, override_field, override)}
     if override.value is not None:
-        raise SpecError(f"{override_field}.value", override.value, f"no value, because input {item.name!r} is a tensor")
-    resolved["shape"] = bind_shape(f"{field}.shape", item.shape, bound)
-    resolved["strides"] = bind_strides(f"{field}.strides", item, resolved["shape"], bound)
-    where, dist = (
-        (f"{override_field}.dist", override.dist) if override.dist is not None else (f"{field}.dist", item.dist)
-    )
-    resolved["dist"] = bind_dist(where, dist, item.dtype, resolved["shape"], bound)
+        raise SpecError(f"{override_field}.value", override.value, f"nothing, because {item.name!r} is a tensor")
+    shape = bind_shape(f"{field}.shape", item.shape, bound)
+    dist_field = f"{field}.dist" if override.dist is None else f"{override_field}.dist"
+    resolved = {
+        **resolved,
+        "shape": shape,
+        "strides": bind_strides(f"{field}.strides", item, shape, bound),
+        "dist": bind_dist(dist_field, override.dist or item.dist, item.dtype, shape, bound),
+        "mutated": item.mutated,
+    }
+    if item.alignment is not None:
+        resolved["alignment"] = item.alignment
     return resolved
 
 
-def _scalar(field: str, item: Input, override_field: str, override: InputOverride) -> dict[str, bool | int | float]:
+def _scalar(field: str, item: Input, override_field: str, override: InputOverride) -> bool | int | float:
     if override.dist is not None:
-        raise SpecError(
-            f"{override_field}.dist", override.dist.kind, f"no distribution, because input {item.name!r} is a scalar"
-        )
+        raise SpecError(f"{override_field}.dist", override.dist.kind, f"nothing, because {item.name!r} is a scalar")
     if override.value is not None:
-        return {"value": bind_value(f"{override_field}.value", override.value, item.dtype)}
+        return bind_value(f"{override_field}.value", override.value, item.dtype)
     if item.value is None:
         raise SpecError(f"{field}.value", None, "a value, because the input is a scalar")
-    return {"value": bind_value(f"{field}.value", item.value, item.dtype)}
+    return bind_value(f"{field}.value", item.value, item.dtype)

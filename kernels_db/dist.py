@@ -1,4 +1,4 @@
-"""How the values of an input are drawn. The judge draws them from the resolved form: the same fields, expressions made integers.
+"""How the values of an input are drawn. The judge reads the resolved form: the same fields, expressions worked out.
 
 All draws are independent between tensors and between calls. Floating values are drawn in float32 (float64 for float64
 inputs) and rounded to the input's dtype.
@@ -58,14 +58,14 @@ class RandInt(Spec):
 
 
 class Permutation(Spec):
-    """Each row along the last axis is an independent random permutation of 0 .. n-1, n being its length. Integer dtypes."""
+    """Each row along the last axis (of length n) is an independent random permutation of 0 .. n-1. Integer dtypes."""
 
     kind: Literal["permutation"]
 
 
 class Indptr(Spec):
-    """Row offsets of a ragged batch, one axis of n+1: starts at 0, never falls, ends at `total`; the n-1 inner offsets are drawn
-    uniformly and sorted. Integer dtypes."""
+    """Row offsets of a ragged batch, one axis of length n+1: starts at 0, never falls, ends at `total`; the n-1 inner
+    offsets are drawn uniformly from 0 .. total and sorted. Integer dtypes."""
 
     kind: Literal["indptr"]
     total: Amount
@@ -82,7 +82,7 @@ class Spd(Spec):
 
 
 class Bernoulli(Spec):
-    """Independent values, 1 (true) with probability `p` and 0 (false) otherwise. Any dtype; the default of bool inputs, with p 0.5."""
+    """Independent values, 1 (true) with probability `p`, else 0 (false). Any dtype. The default of bool inputs."""
 
     kind: Literal["bernoulli"]
     p: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -94,8 +94,9 @@ class Code(Spec):
 
     kind: Literal["code"]
     source: Python
-    """A module with `make(shape, dtype, generator)`: `shape` a list of integers, `dtype` a torch dtype, `generator` a seeded
-    torch.Generator on the CPU. It returns a CPU tensor of that shape and dtype, and the same one for the same generator state."""
+    """A module with `make(shape, dtype, generator)`: `shape` a list of integers, `dtype` a torch dtype, `generator` a
+    seeded torch.Generator on the CPU. It returns a CPU tensor of that shape and dtype, the same for the same generator
+    state."""
 
 
 Dist = Annotated[
@@ -109,7 +110,7 @@ INTEGER_ONLY = ("randint", "permutation", "indptr")
 
 
 def default_dist(dtype: str) -> Dist | None:
-    """What an input without `dist` is drawn from: normal for floating dtypes, bernoulli for bool; None: integers have no default."""
+    """What an input without `dist` is drawn from: normal, a fair coin for bool; None: integers have no default."""
     if "float" in dtype:
         return Normal(kind="normal")
     return Bernoulli(kind="bernoulli") if dtype == "bool" else None

@@ -1,7 +1,7 @@
 """Safe arithmetic over axis names: derived axes, constraints, operation counts.
 
-An expression is parsed to Python's syntax tree and evaluated by walking an allow-list of nodes; nothing is ever executed.
-Text, nesting, exponents and every intermediate value are bounded, so any text costs a bounded time.
+An expression is parsed to Python's syntax tree and evaluated by walking an allow-list of nodes; nothing is ever
+executed. Text, nesting, exponents and every intermediate value are bounded, so any text costs a bounded time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
@@ -25,7 +25,8 @@ FUNCTIONS: Mapping[str, str] = {"min": "at least two", "max": "at least two", "c
 
 _ALLOWED = "integers, names, + - * // % **, comparisons, and, or, not, min(), max(), ceil_div() and parentheses"
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\n]+)|(?P<number>\d+(?![A-Za-z_0-9.]))|(?P<name>[A-Za-z_]\w*)|(?P<operator>\*\*|//|[<>=!]=|[-+*%<>(),])",
+    r"(?P<space>[ \t\n]+)|(?P<number>\d+(?![A-Za-z_0-9.]))|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<operator>\*\*|//|[<>=!]=|[-+*%<>(),])",
     re.ASCII,
 )
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -131,72 +132,74 @@ def _check(text: str, node: ast.expr, names: set[str], depth: int) -> Kind:
     """The kind of `node`, after checking all below it; collects the names it reads."""
     if depth > MAX_DEPTH:
         _fail(text, node, f"nested deeper than {MAX_DEPTH}")
+    kind, parts, parts_kind = _taken_apart(text, node)
+    if isinstance(node, ast.Name):
+        names.add(node.id)
+    for part in parts:
+        found = _check(text, part, names, depth + 1)
+        if found != parts_kind:
+            _fail(text, part, f"this is {_described(found)}, expected {_described(parts_kind)}")
+    return kind
 
-    def need(child: ast.expr, kind: Kind) -> None:
-        found = _check(text, child, names, depth + 1)
-        if found != kind:
-            _fail(text, child, f"this is {_described(found)}, expected {_described(kind)}")
 
+def _taken_apart(text: str, node: ast.expr) -> tuple[Kind, Sequence[ast.expr], Kind]:
+    """The allow-list: what `node` yields, its operands, and what each of them must yield."""
+    kind: Kind = "integer"
+    parts: Sequence[ast.expr] = ()
+    parts_kind: Kind = "integer"
     match node:
-        case ast.Constant(value=bool() | None):
-            _fail(text, node, f"{node.value} is not allowed; allowed are {_ALLOWED}")
-        case ast.Constant(value=int()):
-            return "integer"
-        case ast.Name(id=name):
-            if name in FUNCTIONS:
-                _fail(text, node, f"{name} is a function: it takes {FUNCTIONS[name]} arguments")
-            names.add(name)
-            return "integer"
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            pass
+        case ast.Name(id=name) if name not in FUNCTIONS:
+            pass
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            need(left, "integer")
-            need(right, "integer")
-            return "integer"
+            parts = (left, right)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            need(operand, "integer")
-            return "integer"
+            parts = (operand,)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            need(operand, "boolean")
-            return "boolean"
+            kind, parts, parts_kind = "boolean", (operand,), "boolean"
         case ast.BoolOp(values=values):
-            for value in values:
-                need(value, "boolean")
-            return "boolean"
+            kind, parts, parts_kind = "boolean", values, "boolean"
         case ast.Compare(left=left, ops=ops, comparators=comparators) if all(type(op) in _COMPARISON for op in ops):
-            for value in (left, *comparators):
-                need(value, "integer")
-            return "boolean"
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
-            if len(args) < 2 or (name == "ceil_div" and len(args) > 2):
-                _fail(text, node, f"{name} takes {FUNCTIONS[name]} arguments, found {len(args)}")
-            for argument in args:
-                need(argument, "integer")
-            return "integer"
-        case ast.Call(func=ast.Name(id=name)) if name not in FUNCTIONS:
-            _fail(text, node, f"unknown function {name!r}; known are {', '.join(FUNCTIONS)}")
+            kind, parts = "boolean", (left, *comparators)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            _check_call(text, node, name, len(arguments))
+            parts = arguments
         case _:
             _fail(text, node, f"not allowed here; allowed are {_ALLOWED}")
+    return kind, parts, parts_kind
+
+
+def _check_call(text: str, node: ast.expr, name: str, count: int) -> None:
+    if name not in FUNCTIONS:
+        _fail(text, node, f"unknown function {name!r}; known are {', '.join(FUNCTIONS)}")
+    if count < 2 or (name == "ceil_div" and count > 2):
+        _fail(text, node, f"{name} takes {FUNCTIONS[name]} arguments, found {count}")
 
 
 def _integer(text: str, node: ast.expr, values: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int() as number):
-            return number
+            result = number
         case ast.Name(id=name):
             if name not in values:
                 _fail(text, node, f"unknown name {name!r}; known are {', '.join(sorted(values)) or 'none'}")
-            return _bounded(text, node, values[name])
+            result = _bounded(text, node, values[name])
         case ast.UnaryOp(operand=operand):
-            return -_integer(text, operand, values)
+            result = -_integer(text, operand, values)
         case ast.BinOp(left=left, op=op, right=right):
-            return _arithmetic(text, node, op, _integer(text, left, values), _integer(text, right, values))
-        case ast.Call(func=ast.Name(id=name), args=args):
-            numbers = [_integer(text, argument, values) for argument in args]
-            if name == "min":
-                return min(numbers)
-            if name == "max":
-                return max(numbers)
-            return -_arithmetic(text, node, ast.FloorDiv(), -numbers[0], numbers[1])
-    raise AssertionError(f"parse() let {ast.dump(node)} through")
+            result = _arithmetic(text, node, op, _integer(text, left, values), _integer(text, right, values))
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            result = _call(text, node, name, [_integer(text, argument, values) for argument in arguments])
+        case _:
+            raise AssertionError(f"parse() let {ast.dump(node)} through")
+    return result
+
+
+def _call(text: str, node: ast.expr, name: str, numbers: Sequence[int]) -> int:
+    if name == "ceil_div":
+        return -_arithmetic(text, node, ast.FloorDiv(), -numbers[0], numbers[1])
+    return min(numbers) if name == "min" else max(numbers)
 
 
 def _arithmetic(text: str, node: ast.expr, op: ast.operator, left: int, right: int) -> int:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from kernels_db.binding import amount, bind_axes, bind_input, bind_shape, extent
 from kernels_db.job import Job, JobCandidate, JobLimits, Level, ResolvedInput, ResolvedOutput, ResolvedWorkload
-from kernels_db.spec import CodeCheck, ExactCheck, Input, InputOverride, Op, Output, State, Workload
+from kernels_db.spec import InputOverride, Op, Workload
 from kernels_db.spec_errors import SpecError, SpecErrors
+from kernels_db.spec_tensors import CodeCheck, ExactCheck, Input, Output
 from kernels_db.spec_types import DTYPE_BYTES
 from kernels_db.target import Target
 
@@ -34,7 +35,7 @@ _NO_OVERRIDE = InputOverride()
 
 def arguments(op: Op) -> list[Input]:
     """The arguments of `run` in order: the inputs, then the state as weights."""
-    return [*op.inputs, *(_state_input(state) for state in op.state)]
+    return [*op.inputs, *(state.as_input() for state in op.state)]
 
 
 def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
@@ -55,24 +56,23 @@ def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
             for item in arguments(op)
         ]
         outputs = [_resolve_output(f"outputs.{output.name}", output, bound) for output in op.outputs]
-        limits = op.limits
+        flops, least_bytes = op.limits.flops, op.limits.bytes
+        min_bytes = traffic(inputs, outputs) if least_bytes is None else amount("limits.bytes", least_bytes, bound)
         return {
             "id": workload.id,
             "role": workload.role,
             "axes": bound,
             "inputs": inputs,
             "outputs": outputs,
-            "min_bytes": traffic(inputs, outputs)
-            if limits.bytes is None
-            else amount("limits.bytes", limits.bytes, bound),
-            "flops": None if limits.flops is None else amount("limits.flops", limits.flops, bound),
+            "min_bytes": min_bytes,
+            "flops": None if flops is None else amount("limits.flops", flops, bound),
         }
     except SpecError as error:
         raise SpecErrors([error]) from None
 
 
 def traffic(inputs: Sequence[ResolvedInput], outputs: Sequence[ResolvedOutput]) -> int:
-    """Bytes that one call must move at least: each input element read once, each output and mutated element written once."""
+    """Bytes that one call must move at least: each input read once, each output and mutated input written once."""
     total = sum(extent(item["shape"], None) * DTYPE_BYTES[item["dtype"]] for item in outputs)
     for item in inputs:
         if item["shape"] is None:
@@ -105,8 +105,8 @@ def build_job(
 ) -> Job:
     """The job that puts `candidate` (None at level `baseline`) before the judge.
 
-    `workloads` defaults to those of the target: the bench ones for `screen`, all of them otherwise. Raises SpecErrors where the op
-    asks for what the judge cannot do, ValueError where level and candidate do not belong together.
+    `workloads` defaults to those of the target: the bench ones for `screen`, all of them otherwise. Raises SpecErrors
+    where the op asks for what the judge cannot do, ValueError where level and candidate do not belong together.
     """
     if (candidate is None) != (level == "baseline"):
         raise ValueError(f"level {level!r} {'needs a' if candidate is None else 'takes no'} candidate")
@@ -130,12 +130,12 @@ def build_job(
         "target": str(target),
         "workloads": [resolve_workload(op, workload) for workload in workloads],
         "candidate": candidate,
-        "limits": dict(DEFAULT_LIMITS) if limits is None else limits,  # type: ignore[typeddict-item]
+        "limits": DEFAULT_LIMITS.copy() if limits is None else limits,
     }
 
 
 def reference_source(op: Op) -> str:
-    """A module with `run(*arguments)`. For a `Model` it is built once, without storage, and called with the state it is given."""
+    """A module with `run(*arguments)`. A `Model` is built once, without storage, and called with the state given."""
     if op.init is None and not op.state:
         return op.reference
     inputs = ", ".join(item.name for item in op.inputs)
@@ -156,10 +156,6 @@ _model.requires_grad_(False)
 def run({parameters}):
     return _torch.func.functional_call(_model, {{{state}}}, ({inputs},), strict=True)
 """
-
-
-def _state_input(state: State) -> Input:
-    return Input(name=state.name, shape=state.shape, dtype=state.dtype, dist=state.dist, role="weight")
 
 
 def _resolve_output(field: str, output: Output, bound: dict[str, int]) -> ResolvedOutput:

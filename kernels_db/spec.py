@@ -1,6 +1,7 @@
-"""The models of the op spec: what to compute, on which shapes, and what counts as right.
+"""The op spec: what to compute, on which shapes, and what to be faster than.
 
-Each model checks its own fields; what several fields must agree on is checked in `spec_checks`. Load a spec with `kernels_db.op`.
+Each model checks its own fields; what several fields must agree on is checked in `spec_checks`. Load a spec with
+`kernels_db.op`.
 """
 
 from __future__ import annotations
@@ -10,158 +11,15 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, model_validator
+from pydantic import Field, model_validator
 
 from kernels_db.dist import Dist
 from kernels_db.spec_errors import SpecError, SpecErrors
-from kernels_db.spec_types import (
-    MAX_RANK,
-    Amount,
-    BooleanExpr,
-    Dimension,
-    Dtype,
-    IntegerExpr,
-    Items,
-    Label,
-    Name,
-    Number,
-    Python,
-    Size,
-    Spec,
-    refuse,
-)
+from kernels_db.spec_tensors import Axis, Input, Output, State
+from kernels_db.spec_types import Amount, BooleanExpr, Items, Label, Name, Number, Python, Size, Spec, Text, refuse
 from kernels_db.target import Target
 
 Role = Literal["bench", "test", "holdout"]
-Text = Annotated[str, Field(max_length=4000)]
-Shape = Annotated[Items[Dimension], Field(max_length=MAX_RANK)]
-
-
-class ConstAxis(Spec):
-    """An axis with one size for all workloads."""
-
-    kind: Literal["const"]
-    value: Size
-    """The size, at least 1."""
-    description: Text = ""
-    """For people and models; no effect."""
-
-
-class VarAxis(Spec):
-    """An axis whose size each workload gives."""
-
-    kind: Literal["var"]
-    description: Text = ""
-    """For people and models; no effect."""
-
-
-class ExprAxis(Spec):
-    """An axis derived from others."""
-
-    kind: Literal["expr"]
-    expr: IntegerExpr
-    """The size as an expression over other axes, such as `2 * hidden`."""
-    description: Text = ""
-    """For people and models; no effect."""
-
-
-Axis = Annotated[ConstAxis | VarAxis | ExprAxis, Discriminator("kind")]
-
-
-class Input(Spec):
-    """One argument of `run`, in order: a tensor, or a scalar where `shape` is null."""
-
-    name: Name
-    """The argument's name."""
-    shape: Shape | None = None
-    """Axis names and integers, outermost first; null or absent for a scalar. An empty list is a tensor of one element."""
-    dtype: Dtype
-    """Element type, by torch's name. A scalar's value is a Python number of this type."""
-    dist: Dist | None = None
-    """How values are drawn. Default: standard normal for floating dtypes, fair coin for bool; integer inputs must say."""
-    value: Number | None = None
-    """A scalar's value. A workload may give another."""
-    role: Literal["input", "weight"] = "input"
-    """`weight`: a parameter, the same from call to call in use, as opposed to an activation."""
-    optional: bool = False
-    """Whether a workload may leave it out; `run` then gets None."""
-    mutated: bool = False
-    """Whether `run` writes into it (in-place op): it is then checked like an output, and restored before every call."""
-    strides: Annotated[Items[Amount], Field(max_length=MAX_RANK)] | None = None
-    """Elements between neighbours along each axis: integers or expressions over the axes, 0 for a broadcast axis. Default: contiguous."""
-    alignment: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Bytes, a power of two: all that may be assumed of the data pointer. Default: an allocator's own alignment, 16 or more."""
-    description: Text = ""
-    """For people and models; no effect."""
-
-
-class State(Spec):
-    """A parameter or buffer of the reference's `Model`; `run` gets it after the inputs."""
-
-    name: Name
-    """The name of the argument that candidates get."""
-    attribute: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$", max_length=256)]
-    """Where the module keeps it: its key in `state_dict()`, such as `linear.weight`."""
-    shape: Shape
-    """Axis names and integers."""
-    dtype: Dtype
-    """Element type, by torch's name."""
-    dist: Dist | None = None
-    """How values are drawn; defaults as for inputs."""
-    description: Text = ""
-    """For people and models; no effect."""
-
-
-class Tolerance(Spec):
-    """An element passes where |found - expected| <= atol + rtol |expected|, expected being the float64 reference."""
-
-    rtol: Annotated[float, Field(ge=0)]
-    """Relative part."""
-    atol: Annotated[float, Field(ge=0)]
-    """Absolute part."""
-
-
-class DerivedCheck(Spec):
-    """Tolerance derived from PyTorch's own error against float64, unless `tolerance` is given. Integer outputs must be equal."""
-
-    kind: Literal["derived"]
-
-
-class ExactCheck(Spec):
-    """Every element equal to the reference's."""
-
-    kind: Literal["exact"]
-
-
-class CodeCheck(Spec):
-    """The user's own check. It is kept with the spec, but this version of the judge does not run it and refuses such a job."""
-
-    kind: Literal["code"]
-    source: Python
-    """A module with `check(inputs, expected, found)` that returns whether the outputs are right."""
-
-
-class Output(Spec):
-    """One tensor that the reference returns, and one buffer that a candidate fills; passed to a candidate's `run` after the inputs."""
-
-    name: Name
-    """The buffer's name."""
-    shape: Shape
-    """Axis names and integers, outermost first."""
-    dtype: Dtype
-    """Element type, by torch's name."""
-    tolerance: Tolerance | None = None
-    """The op's own tolerance; the verdict then says so. Default: derived from float64."""
-    check: Annotated[DerivedCheck | ExactCheck | CodeCheck, Discriminator("kind")] = DerivedCheck(kind="derived")
-    """How the output is compared with the reference's."""
-    description: Text = ""
-    """For people and models; no effect."""
-
-    @model_validator(mode="after")
-    def _one_criterion(self) -> Output:
-        if self.tolerance is not None and self.check.kind != "derived":
-            raise refuse(f"a tolerance or the check {self.check.kind!r}, not both")
-        return self
 
 
 class InputOverride(Spec):
@@ -181,10 +39,10 @@ class Workload(Spec):
     id: Label
     """Its name, unique in its list."""
     role: Role
-    """`bench`: timed, and shown to the search. `test`: checked only. `holdout`: checked in verification, never shown to the search."""
-    axes: dict[str, Size] = {}
+    """`bench`: timed, and shown to the search. `test`: checked only. `holdout`: checked in verification, not shown."""
+    axes: dict[str, Size] = Field(default_factory=dict)
     """A size for every var axis."""
-    inputs: dict[str, InputOverride] = {}
+    inputs: dict[str, InputOverride] = Field(default_factory=dict)
     """Changes by input name."""
 
 
@@ -221,7 +79,8 @@ class Limits(Spec):
     """The work that no kernel can avoid, for the physical limit of its time."""
 
     flops: Amount | None = None
-    """Operations of one call, a multiply-add counting two: an integer or an expression over the axes. Default: not limited by operations."""
+    """Operations of one call, a multiply-add counting two: an integer or an expression over the axes.
+    Default: not limited by operations."""
     bytes: Amount | None = None
     """Bytes of one call. Default: every input read once, every output and mutated input written once."""
 
@@ -263,7 +122,7 @@ class Op(Spec):
     """What it computes, for people and models."""
     family: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] | None = None
     """The kind of op (`normalization`, `gemm`, ...): where similar kernels are looked for."""
-    axes: dict[Name, Axis] = {}
+    axes: dict[Name, Axis] = Field(default_factory=dict)
     """The named sizes."""
     constraints: Items[BooleanExpr] = ()
     """Conditions over the axes that every workload meets, such as `hidden % 8 == 0`. Candidates may rely on them."""
@@ -272,8 +131,8 @@ class Op(Spec):
     outputs: Annotated[Items[Output], Field(max_length=64)] = ()
     """What `run` returns, in order. May be empty where an input is mutated."""
     reference: Python
-    """A Python module with `run(*inputs)` in PyTorch: it returns the outputs (one tensor or a tuple), or None where there are none.
-    With `state` or `init`: a module with a class `Model`, a torch.nn.Module whose `forward(*inputs)` does the same."""
+    """A Python module with `run(*inputs)` in PyTorch: it returns the outputs (a tensor or a tuple), or None where
+    there are none. With `state` or `init`: a class `Model`, a torch.nn.Module whose `forward(*inputs)` does so."""
     init: Items[Any] | None = None
     """Arguments to construct `Model` with."""
     state: Items[State] = ()
@@ -304,7 +163,7 @@ class Op(Spec):
 
     @property
     def semantic_digest(self) -> str:
-        """SHA-256 (hex) of what is computed, however described and on whatever workloads: the identity for pools and envelopes."""
+        """SHA-256 (hex) of what is computed, however described and on whatever workloads: for pools and envelopes."""
         fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math")
         document = self.document()
         return _digest({field: _undescribed(document[field]) for field in fields if field in document})

@@ -1,8 +1,9 @@
-"""From text to a plain document: YAML or JSON, bounded, without aliases, duplicate keys or anything that JSON cannot hold."""
+"""From text to a plain document: YAML or JSON, bounded, without aliases, duplicate keys or what JSON cannot hold."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str", "int
 
 
 def read_document(text: str | bytes) -> Any:
-    """The document that `text` holds: JSON where it starts with a brace, YAML otherwise. Raises SpecErrors with line and column."""
+    """The document in `text`: JSON where it starts with a brace, YAML otherwise. Raises SpecErrors with the place."""
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     if len(text) > MAX_BYTES:
@@ -44,25 +45,32 @@ def _refuse(found: object, expected: str) -> NoReturn:
 
 
 def _unplain(value: Any, path: str, depth: int) -> Iterator[SpecError]:
-    field = path or "document"
     if depth > MAX_DEPTH:
-        yield SpecError(field, "more levels", f"at most {MAX_DEPTH} levels of nesting")
+        yield SpecError(path, "more levels", f"at most {MAX_DEPTH} levels of nesting")
     elif isinstance(value, dict):
         for key, item in value.items():
-            if not isinstance(key, str):
-                yield SpecError(field, f"the key {key!r}", "keys that are text (quote it)")
-            elif not _storable(key):
-                yield SpecError(field, f"the key {key!r}", "text without NUL and lone surrogates")
-            else:
+            if isinstance(key, str) and _storable(key):
                 yield from _unplain(item, f"{path}.{key}" if path else key, depth + 1)
+            else:
+                yield SpecError(path or "document", f"the key {key!r}", "keys that are text (quote them), without NUL")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _unplain(item, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, str):
-        if not _storable(value):
-            yield SpecError(field, value, "text without NUL and lone surrogates")
-    elif not (value is None or isinstance(value, bool | int | float)):
-        yield SpecError(field, value, "text, a number, true, false, null, a list or a mapping")
+    elif (expected := _expected_scalar(value)) is not None:
+        yield SpecError(path or "document", value, expected)
+
+
+def _expected_scalar(value: Any) -> str | None:
+    """None where JSON and both databases can keep `value`."""
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return None if _storable(value) else "text without NUL and lone surrogates"
+    if isinstance(value, int):
+        return None if -(2**63) <= value < 2**63 else "an integer of at most 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "a finite number"
+    return "text, a number, true, false, null, a list or a mapping"
 
 
 def _storable(text: str) -> bool:
@@ -93,27 +101,34 @@ def _read_json(text: str) -> Any:
 
 
 class _SpecLoader(yaml.SafeLoader):
-    """SafeLoader less what a spec has no use for: aliases (they can blow up), tags, dates, duplicate keys, deep nesting."""
+    """SafeLoader less what a spec has no use for: aliases (they can blow up), tags, dates, duplicate keys, nesting."""
 
     depth = 0
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            _refuse(f"an alias ({_place(self.peek_event().start_mark)})", "YAML without aliases")
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # The stubs leave PyYAML's parser untyped.
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            _refuse(f"an alias ({_place(event.start_mark)})", "YAML without aliases")
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            _refuse(f"more levels ({_place(self.peek_event().start_mark)})", f"at most {MAX_DEPTH} levels of nesting")
+            _refuse(f"more levels ({_place(event.start_mark)})", f"at most {MAX_DEPTH} levels of nesting")
         node = super().compose_node(parent, index)
         self.depth -= 1
         if node is not None and node.tag not in _CORE_TAGS:
             _refuse(f"the tag {node.tag!r} ({_place(node.start_mark)})", "YAML without tags")
         if isinstance(node, yaml.MappingNode):
-            seen = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                    _refuse(f"the key {key.value!r} twice ({_place(key.start_mark)})", "each key once")
-                seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+            _refuse_repeated_keys(node)
         return node
+
+
+def _refuse_repeated_keys(mapping: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key, _ in mapping.value:
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in seen:
+                _refuse(f"the key {key.value!r} twice ({_place(key.start_mark)})", "each key once")
+            seen.add(key.value)
 
 
 # Dates stay text; numbers such as 1e-5, which YAML 1.1 reads as text, are numbers as in JSON.

@@ -24,7 +24,7 @@ class SpecError(ValueError):
         return f"{self.field}: found {found}, expected {self.expected}"
 
 
-class SpecErrors(ValueError):
+class SpecErrors(ValueError):  # noqa: N818  several of SpecError
     """Every bad field of one document; `errors` is never empty."""
 
     def __init__(self, errors: list[SpecError]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import keyword
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -49,7 +50,7 @@ def is_float(dtype: str) -> bool:
 
 
 class Spec(BaseModel):
-    """Base of every part of a spec: unknown fields are refused, values are not coerced, and nothing changes after loading."""
+    """Base of every part of a spec: unknown fields are refused, values not coerced, and nothing changes later."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
@@ -90,7 +91,7 @@ def _size(value: Any, described: str = "a positive integer") -> Any:
 
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, int | float) or abs(value) >= float("inf") or value != value:
+    if not isinstance(value, int | float) or not -math.inf < value < math.inf:
         raise refuse("a finite number or a boolean")
     return value
 
@@ -136,6 +137,9 @@ def _python(source: str) -> str:
 T = TypeVar("T")
 Items = Annotated[tuple[T, ...], Strict(False), Field(max_length=1024)]
 """A list in the document, a tuple in the model."""
+
+Text = Annotated[str, Field(max_length=4000)]
+"""Prose."""
 
 Name = Annotated[str, AfterValidator(_name)]
 """A Python identifier of at most 128 ASCII characters."""
