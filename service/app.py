@@ -36,7 +36,6 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     """The application; opens no connection before its first request. Every app has a database pool and metrics of
     its own."""
     settings = settings or ServiceSettings()
-    log.configure(settings)
     db = Database(settings.database)
     service = Service(
         settings=settings,
@@ -81,7 +80,8 @@ def _middleware(service: Service) -> list[Middleware]:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    yield
     service: Service = app.state.service
+    log.configure(service.settings)
+    yield
     service.celery.close()
     service.db.dispose()

@@ -29,7 +29,7 @@ def parse_json(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from error
     try:
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise MalformedBody(f"The body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     except (RecursionError, ValueError) as error:  # ValueError: NaN, or an integer of thousands of digits
@@ -72,6 +72,15 @@ def _walk(document: Any, root: tuple[int | str, ...]) -> Iterator[tuple[tuple[in
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the name {brief(name)!r} stands twice in one object")
+        members[name] = value
+    return members
 
 
 def content_type(request: Request) -> str:

@@ -39,6 +39,13 @@ from pydantic import BaseModel, ConfigDict, Field
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"
 LONGEST_FOUND = 200
+EXPECTED = {"missing": "a value: the field is required", "extra_forbidden": "no field of this name"}
+SUBJECTS = {
+    "Value error, ": "",
+    "Input should be ": "",
+    "String should have ": "text with ",
+    "String should match ": "text that matches ",
+}
 
 
 class FieldError(BaseModel):
@@ -240,12 +247,18 @@ def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     found = []
     for error in errors:
         kind = error["type"]
-        expected = str(error["msg"]).removeprefix("Value error, ")
-        if kind == "extra_forbidden":
-            expected = "no such field"
+        expected = EXPECTED.get(kind) or _without_subject(str(error["msg"]))
         value = None if kind == "missing" else brief(error.get("input"))
         found.append(FieldError(field=field_path(error["loc"]), found=value, expected=brief(expected)))
     return found
+
+
+def _without_subject(message: str) -> str:
+    """Pydantic's sentence as the end of ours: "Input should be a valid string" is "a valid string"."""
+    for subject, replacement in SUBJECTS.items():
+        if message.startswith(subject):
+            return replacement + message.removeprefix(subject)
+    return message
 
 
 def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:

@@ -78,7 +78,8 @@ class SearchRequest(BaseModel):
         description="Limits: candidates, model_calls, tokens, cost_usd, wall_clock_s; default is the pool's, or none",
     )
     model: dict[str, Any] = Field(
-        description='{"provider": "openai", "model"?, "base_url"?}, {"provider": "replay", "pool"}, {"provider": "agent"}'
+        description='{"provider": "openai", "model"?, "base_url"?} or {"provider": "replay", "pool"} '
+        'or {"provider": "agent"}'
     )
 
 
