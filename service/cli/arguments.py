@@ -73,7 +73,7 @@ def parse_model(text: str, base_url: str | None) -> dict[str, str]:
 
 
 def _pairs(option: str, text: str) -> list[tuple[str, str]]:
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
         if not equals or not name.strip() or not value.strip():

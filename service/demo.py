@@ -1,0 +1,205 @@
+"""`make run`: a first search from end to end, on recorded model replies and this machine's own measurements.
+
+Starts the service, submits two ops over REST, shows their trees grow, prints what the winners gained, exports them, checks
+the exports against PyTorch in a process that cannot import Warpsmith, and stays up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels_db.op import Target, load_op
+from service import machine
+from service.archive import ArchiveError, unpack
+from service.cli.connection import connected_or_embedded
+from service.cli.following import watch
+from service.cli.output import DONE, FAILED, CommandError, say, stdout, tell
+from service.cli.search import model_document
+from service.cli.up import StopRequest
+from service.client import Client, ProblemError, ServiceUnreachableError
+from service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
+from service.schemas import KernelDocument, WorkloadTimes
+
+REPOSITORY = Path(__file__).parents[1]
+OPS = ("fused_add_mul_relu", "layer_norm")
+SELFCHECK_TIMEOUT_S = 300
+BLOCKED = """
+import runpy, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"service", "workers", "prompts", "kernels_db", "warpsmith"}:
+            raise ImportError(f"{name} is Warpsmith's: an export must do without it")
+sys.meta_path.insert(0, Blocked())
+sys.path.insert(0, sys.argv[1])
+module = sys.argv[2]
+sys.argv[1:] = ["--json"]
+runpy.run_module(f"{module}.selfcheck", run_name="__main__")
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where the demonstration runs and why; the spec and the recorded pool of each op."""
+
+    target: str
+    why: str
+    pools: dict[str, Path]
+
+
+def main() -> int:
+    """Run the demonstration; exit code 1 when any part of it failed."""
+    parser = argparse.ArgumentParser(prog="make run ARGS=...", description=__doc__)
+    parser.add_argument("--exit", action="store_true", help="end when done, instead of staying up")
+    parser.add_argument("--output", type=Path, default=Path("exports"), help="directory that receives the packages")
+    options = parser.parse_args()
+    told = StopRequest(interrupt=True)
+    try:
+        plan = make_plan(REPOSITORY / "examples", machine.gpus())
+        missing = machine.missing_for_judge()
+        if missing:
+            raise CommandError("this machine cannot judge:\n" + "\n".join(missing))
+        tell(f"Target {plan.target}: {plan.why}")
+        with connected_or_embedded(os.environ.get("WARPSMITH_URL"), os.environ.get("WARPSMITH_API_KEY")) as (client, _):
+            good = demonstrate(client, plan, options.output)
+            tell(f"\nThe service is at {client.url}")
+            if not options.exit:
+                tell(f"It stays up; Ctrl-C stops it. Meanwhile: {Path(sys.executable).parent / 'warpsmith'} searches")
+                stay(client, told)
+    except (CommandError, ProblemError, ServiceUnreachableError, ArchiveError) as error:
+        say(f"error: {error}")
+        return FAILED
+    except KeyboardInterrupt:
+        say("stopped")
+        return FAILED
+    return DONE if good else FAILED
+
+
+def make_plan(examples: Path, gpus: list[machine.Gpu]) -> Plan:
+    """The GPU where there is one with recorded pools, else the CPU. Raises `CommandError` naming the pools that are missing."""
+    why = "this machine has no CUDA GPU"
+    if gpus:
+        pools = pools_of(examples, "cuda")
+        missing = [path for path in pools.values() if not path.is_file()]
+        if not missing:
+            return Plan(
+                gpus[0].target, f"this machine has a {gpus[0].name}, and there are recorded pools for it", pools
+            )
+        why = f"there is a {gpus[0].name}, but no recorded pool for it ({missing[0].name})"
+    pools = pools_of(examples, "cpu")
+    missing = [path for path in pools.values() if not path.is_file()]
+    if missing:
+        raise CommandError(
+            f"pool: found no {', '.join(map(str, missing))}, expected recorded model replies; record them: `warpsmith search "
+            "examples/OP.yaml --model agent`, answer with `warpsmith ask` and `warpsmith tell`, then `warpsmith pools export`"
+        )
+    return Plan(machine.cpu_target(), why, pools)
+
+
+def pools_of(examples: Path, device: str) -> dict[str, Path]:
+    """Where the recorded pools of a device type stand, by op."""
+    return {op: examples / "pools" / f"{op}.{device}.jsonl" for op in OPS}
+
+
+def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
+    """Search every op, show what came of it, export the winners and check them. False when any part failed."""
+    rows: list[list[str]] = []
+    winners: list[KernelDocument] = []
+    good = True
+    for op, pool in plan.pools.items():
+        winner = search_one(client, plan.target, op, pool)
+        if winner is None:
+            good = False
+        else:
+            winners.append(winner)
+            rows += result_rows(op, timed_workloads(winner))
+    if rows:
+        tell("")
+        stdout.print(result_table(rows))
+    for winner in winners:
+        tell(statement(winner))
+    for winner in winners:
+        good = export_one(client, winner, output, Target.parse(plan.target)) and good
+    return good
+
+
+def search_one(client: Client, target: str, op: str, pool: Path) -> KernelDocument | None:
+    """One search over REST, with its tree; None when it kept no kernel."""
+    begun = time.monotonic()
+    body: dict[str, Any] = {"op": load_op(REPOSITORY / "examples" / f"{op}.yaml").document(), "target": target}
+    body["model"] = model_document(client, {"provider": "replay", "file": str(pool)})
+    search = client.create_search(body)
+    tell(f"\nSearch {search.id}: {op} on {target}, replayed from {pool.name}")
+    final = watch(client, search, lambda _, line: tell(line) if line else None)
+    stdout.print(tree_text(final, client.tree(final.id)))
+    tell(
+        f"{final.state} after {duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}; best {best_line(final.best)}"
+    )
+    if final.problem is not None:
+        tell(f"  {final.problem.field}: found {final.problem.found!r}, expected {final.problem.expected}")
+    if final.state != "finished" or not final.kernels:
+        say(f"error: the search for {op} kept no kernel")
+        return None
+    return max((client.kernel(kernel) for kernel in final.kernels), key=lambda kernel: kernel.score)
+
+
+def timed_workloads(kernel: KernelDocument) -> list[WorkloadTimes]:
+    """The workloads of the verdict that admitted the kernel."""
+    return [WorkloadTimes.model_validate(item) for item in kernel.evidence["workloads"]]
+
+
+def statement(kernel: KernelDocument) -> str:
+    """Whether the winner is faster than every baseline on every bench workload, and if not, where it is not."""
+    behind = [
+        f"{workload.id} against {baseline} ({ratio(value, workload.ci95.get(baseline))})"
+        for workload in timed_workloads(kernel)
+        if workload.role == "bench"
+        for baseline, value in workload.speedup.items()
+        if workload.ci95.get(baseline, [value])[0] <= 1
+    ]
+    if not behind:
+        return f"{kernel.op_name}: faster than every baseline on every bench workload, beyond the noise"
+    return f"{kernel.op_name}: NOT faster beyond the noise on {'; '.join(behind)}"
+
+
+def export_one(client: Client, kernel: KernelDocument, output: Path, target: Target) -> bool:
+    """Write a winner's package and check it against PyTorch in a fresh process without Warpsmith."""
+    written = unpack(client.export(kernel.id), output, replace=True)
+    name = written[0].relative_to(output).parts[0]
+    result = subprocess.run(
+        [sys.executable, "-c", BLOCKED, str((output / name).resolve()), name],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=SELFCHECK_TIMEOUT_S,
+        cwd=output,
+        env={name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "CXX") if name in os.environ},
+    )
+    if not result.stdout.strip():
+        say(f"error: the export of {kernel.op_name} could not be used:\n{result.stderr[-2000:]}")
+        return False
+    report = json.loads(result.stdout)
+    worst = max(report["workloads"], key=lambda row: row["error"] / row["limit"])
+    word = "agrees" if report["agrees"] and result.returncode == 0 else "does NOT agree"
+    tell(
+        f"exported {output / name}: imported in a fresh process on {target}, it {word} with PyTorch on "
+        f"{len(report['workloads'])} workloads (worst error {worst['error']:.1e}, limit {worst['limit']:.1e})"
+    )
+    return word == "agrees"
+
+
+def stay(client: Client, told: StopRequest) -> None:
+    """Wait until told to stop; complain when the service goes away."""
+    while not told.wait(1.0):
+        client.ready()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
