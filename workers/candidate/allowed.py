@@ -1,0 +1,153 @@
+"""What a candidate may name. Everything that stands here is allowed; whatever does not is refused.
+
+Dotted names are those that an import leads to: under `import triton.language as tl`, `tl.load` is
+`triton.language.load`.
+"""
+
+from __future__ import annotations
+
+
+def names(text: str, prefix: str = "") -> frozenset[str]:
+    """The words of `text`, each behind `prefix`."""
+    return frozenset(prefix + word for word in text.split())
+
+
+LANGUAGES = ("cpp", "triton", "cuda")
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 90  # of the syntax tree: the checks recurse
+
+_COMMON_IMPORTS = frozenset({"math", "torch", "__future__.annotations"})
+IMPORTS = {
+    "cpp": _COMMON_IMPORTS | {"kernels_db.runtime.cpp"},
+    "cuda": _COMMON_IMPORTS | {"kernels_db.runtime.cuda"},
+    "triton": _COMMON_IMPORTS
+    | {
+        "triton",
+        "triton.language",
+        "triton.language.math",
+        "triton.language.extra.libdevice",
+        "triton.language.extra.cuda.libdevice",
+        "triton.tools.tensor_descriptor.TensorDescriptor",
+    },
+}
+"""What `import a.b` and `from a import b` may lead to. `from m import name` also takes single allowed names."""
+
+BUILTINS = names(
+    """
+    abs all any bool divmod enumerate float int len list max min pow range reversed round sorted sum tuple zip
+    """
+)
+CONTAINER_BUILTINS = names("enumerate len list reversed tuple zip")
+"""Builtins that only arrange their arguments, so that tensors may pass through them."""
+EXCEPTIONS = names("AssertionError NotImplementedError RuntimeError TypeError ValueError")
+
+MATH = names(
+    """
+    acos asin atan atan2 ceil comb copysign cos cosh degrees e erf exp fabs floor fmod frexp gcd hypot inf isfinite
+    isinf isnan isqrt lcm ldexp log log10 log1p log2 modf nan pi pow prod radians sin sinh sqrt tan tanh tau trunc
+    """,
+    "math.",
+)
+DTYPES = names(
+    """
+    bfloat16 bool complex128 complex64 double float float16 float32 float64 float8_e4m3fn float8_e5m2 half int int16
+    int32 int64 int8 long short uint16 uint32 uint64 uint8
+    """,
+    "torch.",
+)
+ANNOTATIONS = names("Tensor dtype device", "torch.")
+SCRATCH = names("empty empty_like empty_strided full zeros zeros_like", "torch.")
+"""Scratch memory. Filling it is allowed because atomics and partial sums start from a value."""
+SCRATCH_KEYWORDS = names("device dtype fill_value size stride")
+
+HOST_CALLS = (
+    MATH
+    | SCRATCH
+    | {
+        "torch.cuda.get_device_properties",
+        "triton.cdiv",
+        "triton.next_power_of_2",
+        "triton.tools.tensor_descriptor.TensorDescriptor",
+        "triton.tools.tensor_descriptor.TensorDescriptor.from_tensor",
+    }
+)
+HOST_ATTRIBUTES = names("T device dtype index is_cuda itemsize mT major minor multi_processor_count ndim shape type")
+"""Attributes of any value in `run` and helpers."""
+
+VIEWS = names(
+    """
+    chunk detach diagonal expand expand_as flatten movedim narrow permute reshape select split squeeze swapaxes swapdims
+    t tensor_split transpose unbind unflatten unfold unsqueeze view view_as
+    """
+)
+"""Methods that view a tensor. `reshape` and `flatten` copy where no view exists, which computes nothing; `contiguous`,
+`clone`, `to` and `copy_` are copies by name and count as library calls."""
+SCRATCH_METHODS = names("fill_ new_empty new_full new_zeros zero_")
+NUMBERS = names(
+    """
+    bit_length data_ptr dim element_size get is_contiguous items keys nelement numel size storage_offset stride values
+    """
+)
+"""Methods that give a number, a shape or an entry of a constant table."""
+HOST_METHODS = VIEWS | SCRATCH_METHODS | NUMBERS
+
+MODULE_CALLS = MATH | names("cdiv language.constexpr next_power_of_2", "triton.")
+COMPILERS = {"cpp": "kernels_db.runtime.cpp.compile", "cuda": "kernels_db.runtime.cuda.compile"}
+DECORATORS = {
+    "triton.jit": names("do_not_specialize do_not_specialize_on_alignment noinline"),
+    "triton.autotune": names("configs key reset_to_zero restore_value"),
+    "triton.heuristics": names("values"),
+}
+"""Decorators of a kernel, with the keywords that each may have: no hooks, which are host code that runs at a launch."""
+CONFIG_KEYWORDS = names("kwargs maxnreg num_ctas num_stages num_warps")
+TRITON_LAUNCH = names("launch_cooperative_grid launch_pdl maxnreg num_ctas num_stages num_warps")
+CUDA_LAUNCH = names("block cluster cooperative grid shared_bytes")
+
+KERNEL_NAMES = (
+    names(
+        """
+        TRITON_MAX_TENSOR_NUMEL abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and
+        atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor bfloat16 block_type broadcast broadcast_to
+        cast cat cdiv ceil clamp const constexpr cos cumprod cumsum debug_barrier device_assert div_rn dot dot_scaled dtype
+        erf exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4nv float8e5 floor fma full gather
+        histogram inline_asm_elementwise int1 int16 int32 int64 int8 interleave join load load_tensor_descriptor log
+        log2        make_block_ptr make_tensor_descriptor map_elementwise max max_constancy max_contiguous maximum min minimum mul
+        multiple_of num_programs permute philox pi32_t pointer_type program_id rand rand4x randint randint4x randn
+        randn4x range ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn squeeze
+        static_assert static_range store store_tensor_descriptor sub sum swizzle2d tensor tensor_descriptor topk trans
+        tuple uint16 uint32 uint64 uint8 umulhi unsqueeze view void where xor_sum zeros zeros_like
+        """,
+        "triton.language.",
+    )
+    | names(
+        "abs ceil cos div_rn erf exp exp2 fdiv floor fma log log2 rsqrt sin sqrt sqrt_rn umulhi",
+        "triton.language.math.",
+    )
+    | names("cdiv next_power_of_2", "triton.")
+)
+_LIBDEVICE = """
+    abs acos acosh add_rd add_rn add_ru add_rz asin asinh atan atan2 atanh brev byte_perm cbrt ceil clz copysign cos
+    cosh cospi cyl_bessel_i0 cyl_bessel_i1 div_rd div_rn div_ru div_rz double_as_longlong erf erfc erfcinv erfcx erfinv exp
+    exp10 exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf
+    fast_tanf fast_tanhf fdim ffs finitef float2int_rd float2int_rn float2int_ru float2int_rz float_as_int float_as_uint
+    floor fma fma_rd fma_rn fma_ru fma_rz fmod hypot ilogb int2float_rn int_as_float isfinited isinf isnan j0 j1 jn
+    ldexp lgamma llrint llround log log10 log1p log2 logb longlong_as_double mul24 mul_rd mul_rn mul_ru mul_rz mulhi nearbyint
+    nextafter norm3d norm4d normcdf normcdfinv popc pow rcbrt rcp_rd rcp_rn rcp_ru rcp_rz remainder rhypot rint round
+    rsqrt rsqrt_rn saturatef scalbn signbit sin sinh sinpi sqrt sqrt_rd sqrt_rn sqrt_ru sqrt_rz sub_rd sub_rn sub_ru
+    sub_rz tan tanh tgamma trunc uint2float_rn uint_as_float y0 y1 yn
+    """
+KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.libdevice.")
+KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.cuda.libdevice.")
+"""What a `@triton.jit` function may use. Clocks, printing and the random generator's internals are left out."""
+KERNEL_BUILTINS = names("abs bool float int len max min range tuple")
+KERNEL_ATTRIBUTES = names(
+    """
+    T abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or
+    atomic_xchg atomic_xor block_shape broadcast_to cast cdiv ceil cos cumprod cumsum dtype element_ty erf exp exp2
+    expand_dims flip floor gather histogram is_bf16 is_floating is_fp16 is_fp32 is_int load log log2 logical_and
+    logical_or max min ndim permute primitive_bitwidth ravel reduce reshape rsqrt scatter shape sigmoid sin softmax sort
+    split sqrt sqrt_rn store sum to trans type value view xor_sum
+    """
+)
+"""Attributes and methods of values inside a `@triton.jit` function."""

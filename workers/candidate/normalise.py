@@ -1,0 +1,45 @@
+"""A candidate's identity: the same for two files that differ in comments, docstrings and layout alone.
+
+Names are kept: a renamed variable makes another candidate, which costs a compile but never hides a difference.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+
+from kernels_db.runtime.ctext import canonical
+from workers.candidate.allowed import MAX_DEPTH
+from workers.candidate.gate import depth, parse
+from workers.candidate.sources import kernel_sources
+
+_Documented = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def normalised_digest(source: str) -> str:
+    """SHA-256, hex, of the candidate's syntax tree without docstrings, its C sources without comments and layout.
+
+    Text that is not Python (or too deeply nested to walk) is its own identity, trailing white space aside.
+    """
+    return hashlib.sha256(_normal_form(source).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _normal_form(source: str) -> str:
+    try:
+        tree = parse(source)
+    except SyntaxError:
+        tree = None
+    if tree is None or depth(tree) > MAX_DEPTH:
+        return "text\n" + "\n".join(line.rstrip() for line in source.strip().splitlines())
+    sources = {entry.source for entry in kernel_sources(source)}
+    for node in ast.walk(tree):
+        if isinstance(node, _Documented):
+            node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in sources:
+            node.value = canonical(node.value)
+    return "tree\n" + ast.dump(tree)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is a string alone, which does nothing wherever it stands."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,0 +1,14 @@
+"""What the gate finds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Problem(NamedTuple):
+    """Something that a candidate may not do. `line` counts from 1; `message` says what was found and what is
+    allowed.
+    """
+
+    line: int
+    message: str
