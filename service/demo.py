@@ -1,7 +1,7 @@
 """`make run`: a first search from end to end, on recorded model replies and this machine's own measurements.
 
-Starts the service, submits two ops over REST, shows their trees grow, prints what the winners gained, exports them, checks
-the exports against PyTorch in a process that cannot import Warpsmith, and stays up.
+Starts the service, submits two ops over REST, shows their trees grow, prints what the winners gained, exports them,
+checks the exports against PyTorch in a process that cannot import Warpsmith, and stays up.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,6 @@ from service.cli.connection import connected_or_embedded
 from service.cli.following import watch
 from service.cli.output import DONE, FAILED, CommandError, say, stdout, tell
 from service.cli.search import model_document
-from service.cli.up import StopRequest
 from service.client import Client, ProblemError, ServiceUnreachableError
 from service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
 from service.schemas import KernelDocument, WorkloadTimes
@@ -31,6 +32,7 @@ from service.schemas import KernelDocument, WorkloadTimes
 REPOSITORY = Path(__file__).parents[1]
 OPS = ("fused_add_mul_relu", "layer_norm")
 SELFCHECK_TIMEOUT_S = 300
+LOOK_EVERY_S = 5.0
 BLOCKED = """
 import runpy, sys
 class Blocked:
@@ -60,7 +62,7 @@ def main() -> int:
     parser.add_argument("--exit", action="store_true", help="end when done, instead of staying up")
     parser.add_argument("--output", type=Path, default=Path("exports"), help="directory that receives the packages")
     options = parser.parse_args()
-    told = StopRequest(interrupt=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         plan = make_plan(REPOSITORY / "examples", machine.gpus())
         missing = machine.missing_for_judge()
@@ -72,7 +74,7 @@ def main() -> int:
             tell(f"\nThe service is at {client.url}")
             if not options.exit:
                 tell(f"It stays up; Ctrl-C stops it. Meanwhile: {Path(sys.executable).parent / 'warpsmith'} searches")
-                stay(client, told)
+                stay(client)
     except (CommandError, ProblemError, ServiceUnreachableError, ArchiveError) as error:
         say(f"error: {error}")
         return FAILED
@@ -83,7 +85,7 @@ def main() -> int:
 
 
 def make_plan(examples: Path, gpus: list[machine.Gpu]) -> Plan:
-    """The GPU where there is one with recorded pools, else the CPU. Raises `CommandError` naming the pools that are missing."""
+    """The GPU where there is one with recorded pools, else the CPU. Raises `CommandError` naming missing pools."""
     why = "this machine has no CUDA GPU"
     if gpus:
         pools = pools_of(examples, "cuda")
@@ -97,8 +99,9 @@ def make_plan(examples: Path, gpus: list[machine.Gpu]) -> Plan:
     missing = [path for path in pools.values() if not path.is_file()]
     if missing:
         raise CommandError(
-            f"pool: found no {', '.join(map(str, missing))}, expected recorded model replies; record them: `warpsmith search "
-            "examples/OP.yaml --model agent`, answer with `warpsmith ask` and `warpsmith tell`, then `warpsmith pools export`"
+            f"pool: found no {', '.join(map(str, missing))}, expected recorded model replies; record them: "
+            "`warpsmith search examples/OP.yaml --model agent`, answer with `warpsmith ask` and `warpsmith tell`, "
+            "then `warpsmith pools export SEARCH`"
         )
     return Plan(machine.cpu_target(), why, pools)
 
@@ -139,9 +142,8 @@ def search_one(client: Client, target: str, op: str, pool: Path) -> KernelDocume
     tell(f"\nSearch {search.id}: {op} on {target}, replayed from {pool.name}")
     final = watch(client, search, lambda _, line: tell(line) if line else None)
     stdout.print(tree_text(final, client.tree(final.id)))
-    tell(
-        f"{final.state} after {duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}; best {best_line(final.best)}"
-    )
+    tell(f"{final.state} after {duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}")
+    tell(f"best {best_line(final.best)}")
     if final.problem is not None:
         tell(f"  {final.problem.field}: found {final.problem.found!r}, expected {final.problem.expected}")
     if final.state != "finished" or not final.kernels:
@@ -195,10 +197,13 @@ def export_one(client: Client, kernel: KernelDocument, output: Path, target: Tar
     return word == "agrees"
 
 
-def stay(client: Client, told: StopRequest) -> None:
-    """Wait until told to stop; complain when the service goes away."""
-    while not told.wait(1.0):
-        client.ready()
+def stay(client: Client) -> None:
+    """Wait for Ctrl-C. Raises `ServiceUnreachableError` when the service goes away; one that recovers is waited for."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(LOOK_EVERY_S)
+            with suppress(ProblemError):
+                client.ready()
 
 
 if __name__ == "__main__":
