@@ -74,7 +74,7 @@ class PoolReplyRow(Base):
 
 
 class SearchRow(Base):
-    """One run of the tree search. The counters are kept in the transaction that spends, so a budget survives any restart."""
+    """One run of the tree search. The counters change in the transaction that spends: a budget survives any restart."""
 
     __tablename__ = "searches"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -88,6 +88,7 @@ class SearchRow(Base):
     reason: Mapped[str | None] = mapped_column(Text)
     problem: Mapped[dict[str, Any] | None] = mapped_column(Document)  # {field, found, expected} of a failed search
     best_node_id: Mapped[str | None] = mapped_column(String(32))
+    round: Mapped[int] = mapped_column(default=0)  # the latest that was started
     next_seq: Mapped[int] = mapped_column(default=1)
     candidates: Mapped[int] = mapped_column(default=0)
     model_calls: Mapped[int] = mapped_column(default=0)
@@ -103,7 +104,9 @@ class SearchRow(Base):
 class NodeRow(Base):
     """One step of the tree. The root (`seq` 0) is the reference with its baselines; its verdict is the baselines'.
 
-    What the policy reads stands in columns here, so that `advance` reads this table alone.
+    What the policy reads stands in columns here, so that `advance` reads this table alone. The narrow columns stand
+    before the wide ones: SQLite keeps the head of a long row in place and the rest on overflow pages, which `advance`
+    then never touches.
     """
 
     __tablename__ = "nodes"
@@ -113,13 +116,7 @@ class NodeRow(Base):
     parent_id: Mapped[str | None] = mapped_column(String(32))
     round: Mapped[int]
     technique: Mapped[str | None] = mapped_column(String(64))
-    idea: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    variant: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(String(16))  # planned coding coded judging judged closed
-    reason: Mapped[str | None] = mapped_column(Text)  # why it was closed, or the verdict's reason
-    language: Mapped[str | None] = mapped_column(String(16))
-    source: Mapped[str | None] = mapped_column(Text)
-    source_digest: Mapped[str | None] = mapped_column(String(64))  # of the normalised source
     repairs: Mapped[int] = mapped_column(default=0)
     verdict: Mapped[str | None] = mapped_column(String(16))
     gate: Mapped[str | None] = mapped_column(String(16))
@@ -130,8 +127,14 @@ class NodeRow(Base):
     ideation: Mapped[str] = mapped_column(String(16), default="none")  # none open done
     ideated: Mapped[int] = mapped_column(default=0)  # the last round for which ideas were asked for on this node
     verification: Mapped[str] = mapped_column(String(16), default="none")  # none open passed failed
+    variant: Mapped[int] = mapped_column(default=0)
+    language: Mapped[str | None] = mapped_column(String(16))
+    source_digest: Mapped[str | None] = mapped_column(String(64))  # of the normalised source
     created_at: Mapped[float]
     updated_at: Mapped[float]
+    idea: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    reason: Mapped[str | None] = mapped_column(Text)  # why it was closed, or the verdict's reason
+    source: Mapped[str | None] = mapped_column(Text)
     __table_args__ = (
         UniqueConstraint("search_id", "seq"),
         Index(None, "search_id", "source_digest"),
@@ -139,7 +142,7 @@ class NodeRow(Base):
 
 
 class AttemptRow(Base):
-    """One execution of one step for a node, held under a lease. (`node_id`, `kind`, `ordinal`) makes creation idempotent."""
+    """One execution of one step for a node, under a lease. (`node_id`, `kind`, `ordinal`) makes creation idempotent."""
 
     __tablename__ = "attempts"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -151,7 +154,7 @@ class AttemptRow(Base):
     state: Mapped[str] = mapped_column(String(16))  # pending running waiting succeeded failed cancelled
     owner: Mapped[str | None] = mapped_column(String(128))
     lease_expires_at: Mapped[float | None]
-    tries: Mapped[int] = mapped_column(default=0)  # times it was claimed
+    tries: Mapped[int] = mapped_column(default=0)  # claims since a worker last gave it back alive
     deferrals: Mapped[int] = mapped_column(default=0)  # times it was put off because the model was unavailable
     not_before: Mapped[float] = mapped_column(default=0.0)
     sent_at: Mapped[float | None]  # when its message last went to the broker
@@ -244,7 +247,7 @@ class KernelRow(Base):
     limit_fraction: Mapped[float | None]
     envelope: Mapped[dict[str, Any]] = mapped_column(Document)
     evidence: Mapped[dict[str, Any]] = mapped_column(Document)  # the verify verdict's document
-    lineage: Mapped[list[dict[str, Any]]] = mapped_column(Document)  # root to winner: seq, round, technique, idea, score
+    lineage: Mapped[list[dict[str, Any]]] = mapped_column(Document)  # root to winner
     created_at: Mapped[float]
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest"),
@@ -253,7 +256,10 @@ class KernelRow(Base):
 
 
 class EventRow(Base):
-    """Append-only history of a search; `id` is the server-sent event's id. Written under the search's row lock, so ids of one search commit in order."""
+    """Append-only history of a search; `id` is the server-sent event's id.
+
+    Written under the search's row lock, so the ids of one search commit in order.
+    """
 
     __tablename__ = "events"
     id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
@@ -278,7 +284,7 @@ class WorkerRow(Base):
 
 
 class IdempotencyRow(Base):
-    """A POST that was answered under an Idempotency-Key: the same body gets the same answer, another body is refused."""
+    """A POST answered under an Idempotency-Key: the same body gets the same answer, another body is refused."""
 
     __tablename__ = "idempotency_keys"
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
