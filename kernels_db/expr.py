@@ -86,11 +86,11 @@ def parse(text: str, kind: Kind) -> Expression:
     """Parse `text` as a number or a condition; raises ExprError and nothing else."""
     _check_text(text)
     # The tree of Python's own parser, so that precedence is what everybody expects.
-    inner = text.strip(" \t\n")
+    inner = text.replace("\n", " ").strip(" \t")
     try:
         tree = ast.parse(inner, mode="eval").body
     except SyntaxError as error:
-        raise ExprError(text, min(len(text), (error.offset or 1) + _offset(text)), "not a valid expression") from None
+        raise ExprError(text, _offset(text) + (error.offset or len(inner)), "not a valid expression") from None
     except (ValueError, RecursionError, MemoryError):
         raise ExprError(text, 1, "not a valid expression") from None
     names: set[str] = set()
@@ -109,7 +109,7 @@ def _offset(text: str) -> int:
 
 
 def _fail(text: str, node: ast.expr, problem: str) -> NoReturn:
-    raise ExprError(text, min(len(text), node.col_offset + 1 + _offset(text)), problem)
+    raise ExprError(text, _offset(text) + node.col_offset + 1, problem)
 
 
 def _check_text(text: str) -> None:
@@ -150,8 +150,9 @@ def _taken_apart(text: str, node: ast.expr) -> tuple[Kind, Sequence[ast.expr], K
     match node:
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
             pass
-        case ast.Name(id=name) if name not in FUNCTIONS:
-            pass
+        case ast.Name(id=name):
+            if name in FUNCTIONS:
+                _fail(text, node, f"{name} is a function: it takes {FUNCTIONS[name]} arguments")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
             parts = (left, right)
         case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -1,0 +1,32 @@
+"""docs/op-spec.md is what the models say."""
+
+from __future__ import annotations
+
+from kernels_db import spec_docs
+from kernels_db.dist import Dist
+from kernels_db.spec import Op, Workload
+from kernels_db.spec_types import Items, Spec
+
+
+def test_the_page_is_up_to_date() -> None:
+    written = spec_docs.PAGE.read_text(encoding="utf-8")
+    assert written == spec_docs.page(), "run python -m kernels_db.spec_docs"
+
+
+def test_every_field_of_every_model_is_described() -> None:
+    page = spec_docs.page()
+    models = Spec.__subclasses__()
+    assert Op in models
+    for model in models:
+        section = page.partition(f"\n### {model.__name__}\n")[2] or page.partition(f"\n### {model.__name__}: ")[2]
+        assert section, f"{model.__name__} is missing"
+        for name, field in model.model_fields.items():
+            if name != "kind":
+                assert field.description, f"{model.__name__}.{name} has no docstring"
+                assert f"| `{name}` |" in section.partition("\n### ")[0]
+
+
+def test_types_in_words() -> None:
+    assert spec_docs.type_text(Items[Workload]) == "list of Workload"
+    assert spec_docs.type_text(Dist | None) == "distribution, or null"
+    assert spec_docs.type_text(dict[str, int]) == "mapping of text to integer"
