@@ -18,7 +18,6 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 _HERE = Path(__file__).parent
-_EXAMPLE_SUFFIX = {"cpp": "py", "triton": "py", "cuda": "py"}
 
 
 @dataclass(frozen=True)
@@ -37,18 +36,16 @@ class PromptError(ValueError):
 
 
 def render(name: str, **context: object) -> str:
-    """The template `name` (as `ideate.md.j2`) filled with `context`; no trailing blank, one newline at the end.
+    """The template `name` (as `ideate.md.j2`) filled with `context`, one newline at its end.
 
     Raises jinja2.UndefinedError for a name that `context` lacks, jinja2.TemplateNotFound for an unknown template.
     """
-    text = _environment().get_template(name).render(**context)
-    lines = (line.rstrip() for line in text.splitlines())
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+    return _tidy(_environment().get_template(name).render(**context))
 
 
 def example(language: str) -> str:
     """The minimal candidate in `language` ("cpp", "triton", "cuda")."""
-    return (_HERE / "examples" / f"{language}.{_EXAMPLE_SUFFIX[language]}").read_text(encoding="utf-8")
+    return (_HERE / "examples" / f"{language}.py").read_text(encoding="utf-8")
 
 
 @lru_cache
@@ -67,6 +64,25 @@ def fenced(text: str, language: str = "") -> str:
 def quoted(text: str) -> str:
     """`text` as a block quote."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def _tidy(text: str) -> str:
+    """`text` with one blank line where templates left several; what stands inside a fence is left as it is."""
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        opened = re.match(r"`{3,}", line)
+        if fence:
+            if line == fence:
+                fence = ""
+        elif opened:
+            fence = opened[0]
+        elif not line.strip():
+            if not lines or lines[-1] == "":
+                continue
+            line = ""  # noqa: PLW2901 - blanks alone are no text
+        lines.append(line)
+    return "\n".join(lines).strip("\n") + "\n"
 
 
 @lru_cache

@@ -4,7 +4,8 @@
         ... base_url=server.url ...
         server.requests[0].body["messages"]
 
-Each request takes the next answer of the script; the last answer repeats. A `default` function may answer by the request instead.
+Each request takes the next answer of the script; the last answer repeats. A `default` function may answer by the
+request instead.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ KEY = "sk-test-0123456789"
 
 @dataclass(frozen=True)
 class Answer:
-    """One scripted answer. `delay_s` passes before the head; `pause_s` between the chunks of the body; `close` hangs up unanswered."""
+    """One scripted answer. `delay_s` passes before the head; `pause_s` between the chunks of the body.
+
+    `close` hangs up unanswered.
+    """
 
     status: int = 200
     body: bytes = b""

@@ -209,6 +209,14 @@ def _field(number: int, document: dict[str, Any], field: str, expected: str) -> 
     return document[field]
 
 
+def _storable(value: Any) -> bool:
+    if isinstance(value, str):
+        return _UNSTORABLE.search(value) is None
+    if isinstance(value, dict):
+        return all(_storable(part) for pair in value.items() for part in pair)
+    return all(_storable(part) for part in value) if isinstance(value, list) else True
+
+
 def _optional(read: Any, number: int, document: dict[str, Any], field: str, *limits: int) -> Any:
     return None if document.get(field) is None else read(number, document, field, *limits)
 
@@ -251,7 +259,6 @@ def _mapping(number: int, document: dict[str, Any], field: str) -> dict[str, Any
     value = _field(number, document, field, "a JSON object")
     if not isinstance(value, dict):
         raise PoolError(number, field, value, "a JSON object")
-    written = json.dumps(value, ensure_ascii=False)
-    if "\\u0000" in written or _UNSTORABLE.search(written):
+    if not _storable(value):
         raise PoolError(number, field, value, "text without NUL or lone surrogates")
     return value

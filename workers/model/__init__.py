@@ -1,7 +1,7 @@
 """Ways to have a model, behind one interface."""
 
 from workers.model.base import AskPending, Model, ModelError, ModelReply, ModelRequest, ModelUnavailable, PoolMiss
-from workers.model.providers import ModelSpecError, check_model, open_model
+from workers.model.providers import check_model, open_model
 
 __all__ = [
     "AskPending",
@@ -9,7 +9,6 @@ __all__ = [
     "ModelError",
     "ModelReply",
     "ModelRequest",
-    "ModelSpecError",
     "ModelUnavailable",
     "PoolMiss",
     "check_model",

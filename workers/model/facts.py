@@ -33,7 +33,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 def microseconds(value: float) -> str:
     """A time in the unit that reads best."""
-    if value >= 1e4:
+    if value >= 1e3:
         return f"{significant(value / 1e3)} ms"
     return f"{significant(value)} us"
 

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kernels_db.db import Database
+from kernels_db.spec_errors import SpecError
 from workers.model.agent_model import AgentModel
 from workers.model.base import Model
 from workers.model.cost import Prices
@@ -15,42 +16,34 @@ from workers.settings import Settings
 PROVIDERS = {"openai": {"model", "base_url"}, "replay": {"pool"}, "agent": set[str]()}
 
 
-class ModelSpecError(ValueError):
-    """A `model` document that names no model. `field`, `found` and `expected` are for a problem document."""
-
-    def __init__(self, field: str, found: object, expected: str) -> None:
-        super().__init__(f"{field}: found {found!r}, expected {expected}")
-        self.field = field
-        self.found = found
-        self.expected = expected
-
-
 def check_model(document: dict[str, Any]) -> None:
-    """Refuse, with `ModelSpecError`, a document that `open_model` could not open.
+    """Refuse, with `SpecError`, a document that `open_model` could not open.
 
     Whether a pool exists is the store's to say.
     """
     provider = document.get("provider")
     if not isinstance(provider, str) or provider not in PROVIDERS:
-        raise ModelSpecError("model.provider", provider, f"one of {', '.join(PROVIDERS)}")
+        raise SpecError("model.provider", provider, f"one of {', '.join(PROVIDERS)}")
     allowed = PROVIDERS[provider]
-    for field in document.keys() - allowed - {"provider"}:
-        raise ModelSpecError(f"model.{field}", document[field], f"only {', '.join(sorted({'provider', *allowed}))}")
+    for field in sorted(document.keys() - allowed - {"provider"}):
+        # The value is not repeated: somebody may have put a key here.
+        raise SpecError(f"model.{field}", "a field of this name", f"only {', '.join(sorted({'provider', *allowed}))}")
     for field in sorted(allowed):
         value = document.get(field)
         if value is None and provider == "openai":
             continue
         if not isinstance(value, str) or not 0 < len(value.strip()) <= 512:
-            raise ModelSpecError(f"model.{field}", value, "a non-empty string")
+            raise SpecError(f"model.{field}", value, "a non-empty string")
     base_url = document.get("base_url")
     if base_url is not None and not _usable(base_url):
-        raise ModelSpecError("model.base_url", base_url, "an http:// or https:// URL without user or password")
+        shown = "a URL with user or password" if "@" in base_url else base_url
+        raise SpecError("model.base_url", shown, "an http:// or https:// URL without user or password")
 
 
 def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Model:
     """The model that `document` names.
 
-    Opening makes no call; raises `ModelSpecError`, or `PriceError` for a bad price file.
+    Opening makes no call; raises `SpecError`, or `PriceError` for a bad price file.
     """
     check_model(document)
     match document["provider"]:

@@ -1,0 +1,18 @@
+"""The prompts in full, as a model reads them: reviewed as text, held to the templates by a test.
+
+`python -m tests.golden` writes them anew after a change of a template.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workers.model.base import ModelRequest
+
+DIRECTORY = Path(__file__).parent
+
+
+def shown(request: ModelRequest) -> str:
+    """A request as its golden file has it: every message under its role."""
+    parts = [f"<!-- {message['role']} -->\n\n{message['content'].rstrip()}\n" for message in request.messages]
+    return "\n".join(parts)

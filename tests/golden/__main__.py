@@ -1,0 +1,12 @@
+"""Write the golden files anew."""
+
+from __future__ import annotations
+
+from tests.golden import DIRECTORY, shown
+from tests.unit.prompt_scenarios import scenarios
+from workers.model.requests import build
+
+for stale in DIRECTORY.glob("*.md"):
+    stale.unlink()
+for name, context in scenarios().items():
+    (DIRECTORY / f"{name}.md").write_text(shown(build(context)), encoding="utf-8")

@@ -1,0 +1,181 @@
+"""What a model is told of its candidate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_db.job import Failure
+from tests.unit.prompt_scenarios import WRONG, op, rejected, timed, verdict, workloads
+from workers.model.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, trim_log
+
+ALL = workloads(op())
+
+
+def failure(kind: str, message: str, **details: Any) -> Failure:
+    return {"kind": kind, "message": message, **details}  # type: ignore[typeddict-item]
+
+
+def test_an_accepted_candidate_gets_times_rates_and_the_limit_that_binds() -> None:
+    text = feedback(verdict(), ALL)
+    assert text.startswith(
+        "Correct. 1.28 times as fast as the fastest baseline, geometric mean (95 % interval 1.25 to 1.31)."
+    )
+    assert "`prefill`: 11.9 ms; 1.81x PyTorch eager, 1.13x torch.compile" in text
+    assert "11.3 GB/s of the least traffic, 3.52 GFLOP/s" in text
+    assert "78 % of the physical limit, which is set by bytes: memory traffic binds" in text
+    assert cause(verdict(), ALL) == "78 % of the bytes limit on prefill"
+
+
+def test_without_workloads_rates_are_left_out() -> None:
+    text = feedback(verdict())
+    assert "GB/s" not in text
+    assert "1.13x torch.compile" in text
+
+
+def test_hold_out_times_are_not_told() -> None:
+    hidden = timed("secret_shape", 5.0, 9.0, 8.0, 1.0) | {"role": "holdout"}
+    document = verdict(workloads=[*verdict()["workloads"], hidden], level="verify")
+    assert "secret_shape" not in feedback(document, ALL)
+    assert "secret_shape" not in feedback(document)
+
+
+@pytest.mark.parametrize(
+    ("time_us", "limit_us", "by", "words"),
+    [
+        (100.0, 95.0, "bytes", "little is left here"),
+        (100.0, 70.0, "operations", "arithmetic binds; fewer operations"),
+        (100.0, 20.0, "bytes", "memory traffic is not saturated, so latency"),
+        (8.0, 1.0, "bytes", "bound by its own overhead"),
+        (100.0, None, "bytes", ""),
+    ],
+)
+def test_the_limit_that_binds(time_us: float, limit_us: float | None, by: str, words: str) -> None:
+    entry = timed("decode", time_us, 200.0, 150.0, 1.0) | {"limit_us": limit_us, "limit_by": by}
+    said = binding(entry, time_us)  # type: ignore[arg-type]
+    assert words in said
+    assert (said == "") == (words == "")
+
+
+def test_a_wrong_value_names_workload_element_expected_found_and_share() -> None:
+    document = rejected("screen", WRONG)
+    text = feedback(document, ALL)
+    for part in (
+        "workload: `ragged`",
+        "worst element: `y` at index [36, 1007]",
+        "expected: 1.25",
+        "found: 0",
+        "limit: 1.1e-06",
+    ):
+        assert part in text
+    assert "37 of 37296 elements wrong (0.0992 %)" in text
+    assert (
+        cause(document, ALL)
+        == "wrong value on `ragged`: y[36, 1007] expected 1.25, found 0, 37 of 37296 elements wrong (0.0992 %)"
+    )
+
+
+def test_a_relative_error_alone_is_told_as_such() -> None:
+    document = rejected(
+        "screen", WRONG | {"wrong_elements": 0, "message": "relative L2 error of y is 3e-4, limit 1e-7"}
+    )  # type: ignore[arg-type]
+    assert cause(document, ALL) == "wrong value: relative L2 error of y is 3e-4, limit 1e-7"
+
+
+def test_of_a_hidden_shape_only_its_failure_is_told() -> None:
+    hidden = WRONG | {"workload": "secret_shape", "message": "workload secret_shape: y[2, 7775] is 0"}
+    document = rejected("verify", hidden)  # type: ignore[arg-type]
+    text = feedback(document, ALL)
+    assert "secret_shape" not in text + cause(document, ALL)
+    assert "7775" not in text
+    assert "a hidden hold-out shape" in text
+    assert "expected: 1.25" in text
+    assert cause(document, ALL) == "wrong value on a hold-out shape"
+
+
+COMPILER_LOG = """In file included from /usr/include/c++/12/cmath:41,
+                 from <command-line>:
+/home/somebody/.cache/build/kernel.cpp: In function 'void f(const float*)':
+/home/somebody/.cache/build/kernel.cpp:12:9: error: 'summ' was not declared in this scope; did you mean 'sum'?
+   12 |         summ += x[i];
+      |         ^~~~
+
+compilation terminated due to -fmax-errors=10.
+"""
+
+
+def test_a_compiler_log_is_trimmed_to_what_matters() -> None:
+    document = rejected("compile", failure("compile", "the kernel does not compile", log=COMPILER_LOG))
+    text = feedback(document, ALL)
+    assert "kernel.cpp:12:9: error: 'summ' was not declared" in text
+    assert "   12 |         summ += x[i];" in text
+    assert "/home" not in text
+    assert "In file included" not in text
+    assert cause(document) == "line 12: 'summ' was not declared in this scope; did you mean 'sum'?"
+
+
+def test_the_log_of_the_compile_section_is_used_where_the_failure_has_none() -> None:
+    document = rejected("compile", failure("compile", "failed"), compile={"log": COMPILER_LOG})
+    assert "error: 'summ'" in feedback(document)
+
+
+def test_gate_problems_are_listed() -> None:
+    log = "line 3: import of `os` is not allowed\nline 9: `@` is a library op"
+    document = rejected("gate", failure("gate", "line 3: import of `os` is not allowed", log=log))
+    text = feedback(document)
+    assert "Rejected at the gate gate" in text or "Rejected at the gate" in text
+    assert "line 9: `@` is a library op" in text
+    assert cause(document) == "line 3: import of `os` is not allowed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("crash", "out of bounds"),
+        ("timeout", "endless loop"),
+        ("not_written", "Every element"),
+        ("nondeterministic", "race"),
+    ],
+)
+def test_a_kind_of_failure_brings_its_advice(kind: str, advice: str) -> None:
+    document = rejected("screen", failure(kind, "it went wrong", workload="decode"))
+    assert advice in feedback(document, ALL)
+    assert cause(document, ALL) == f"{kind.replace('_', ' ')}: it went wrong"
+
+
+def test_quarantine_tells_its_reason() -> None:
+    document = verdict(verdict="quarantined", gate="physics", reason="faster than the physical limit")
+    assert feedback(document, ALL).startswith("Quarantined at the physics gate: faster than the physical limit")
+    assert cause(document) == "faster than the physical limit"
+
+
+def test_accepted_without_timing() -> None:
+    document = verdict(score=None, score_ci95=None, workloads=[], reason="interpreted: correct, not timed")
+    assert feedback(document, ALL) == "Correct, not timed: interpreted: correct, not timed"
+
+
+def test_registers_and_spills_are_told() -> None:
+    kernels = [{"name": "k", "registers": 255, "spills": 16, "shared": 49152}]
+    assert "kernel `k`: registers 255, spills 16, shared bytes 49152" in feedback(
+        verdict(compile={"kernels": kernels}), ALL
+    )
+
+
+def test_outcomes() -> None:
+    assert outcome("accepted", "time", 1.234) == "1.23x"
+    assert outcome("rejected", "compile", None) == "rejected at compile"
+    assert outcome(None, None, None) == "no verdict"
+
+
+@given(
+    st.text(max_size=3000)
+    | st.lists(st.sampled_from(["error: x", "note", "/a/b.cpp:1:2: error: y", ""]), max_size=500).map("\n".join)
+)
+def test_a_log_is_always_bounded(log: str) -> None:
+    assert len(trim_log(log)) <= MAX_LOG_CHARS + 100
+    document = rejected("compile", failure("compile", "failed", log=log))
+    assert "\n" not in cause(document)
+    assert len(feedback(document)) < 3 * MAX_LOG_CHARS
