@@ -16,7 +16,7 @@ from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
 from service.context import Service
 from service.handlers import spec_problem
 from service.problems import FieldError, InvalidInput, InvalidPool, MissingSetting
-from workers.model.providers import ModelSpecError, check_model
+from workers.model.providers import check_model
 from workers.search.budget import budget_document, parse_budget
 from workers.search.policy import parse_policy, policy_document
 
@@ -104,7 +104,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest)
     model = request.model
     try:
         check_model(model)
-    except ModelSpecError as error:
+    except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}
     if model["provider"] == "replay":
