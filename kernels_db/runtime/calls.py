@@ -6,6 +6,7 @@ A tensor is anything with `data_ptr()`, `dtype` and `is_cuda`, as torch's have; 
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Callable
 from typing import Any, Literal, SupportsFloat, SupportsIndex
@@ -15,6 +16,20 @@ from .signatures import Parameter
 
 Argument = Any
 """A tensor, a number, or None for a pointer to nothing."""
+C_TYPES: dict[str, type] = {
+    "bool": ctypes.c_bool,
+    "int8": ctypes.c_int8,
+    "int16": ctypes.c_int16,
+    "int32": ctypes.c_int32,
+    "int64": ctypes.c_int64,
+    "uint8": ctypes.c_uint8,
+    "uint16": ctypes.c_uint16,
+    "uint32": ctypes.c_uint32,
+    "uint64": ctypes.c_uint64,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+}
+"""How a number of each scalar type is passed."""
 
 
 def converter(function: str, parameter: Parameter, device: Literal["cpu", "cuda"]) -> Callable[[Argument], Any]:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from . import signatures as _signatures
 from .cache import Build, cache_directory, content_key, find, publish, workspace
-from .calls import Argument, converter
+from .calls import C_TYPES, Argument, converter
 from .errors import CompileError, trim_log
 from .flags import checked
 from .process import Finished, run_limited
@@ -227,19 +227,4 @@ def _c_type(parameter: Parameter) -> type:
     """How ctypes passes the parameter."""
     if parameter.kind == "pointer":
         return ctypes.c_void_p
-    return _C_TYPES[parameter.scalar]
-
-
-_C_TYPES: dict[str, type] = {
-    "bool": ctypes.c_bool,
-    "int8": ctypes.c_int8,
-    "int16": ctypes.c_int16,
-    "int32": ctypes.c_int32,
-    "int64": ctypes.c_int64,
-    "uint8": ctypes.c_uint8,
-    "uint16": ctypes.c_uint16,
-    "uint32": ctypes.c_uint32,
-    "uint64": ctypes.c_uint64,
-    "float32": ctypes.c_float,
-    "float64": ctypes.c_double,
-}
+    return C_TYPES[parameter.scalar]

@@ -7,7 +7,7 @@ import select
 import shlex
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,18 +30,26 @@ class Finished:
     timed_out: bool
 
 
-def run_limited(command: Sequence[str], *, cwd: Path, timeout_s: float, memory_bytes: int) -> Finished:
-    """Run `command` in `cwd` with an environment of PATH and TMPDIR alone.
+def run_limited(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    timeout_s: float,
+    memory_bytes: int,
+    variables: Mapping[str, str] | None = None,
+) -> Finished:
+    """Run `command` in `cwd` with an environment of PATH, TMPDIR and `variables` alone.
 
     Args:
         timeout_s: wall-clock seconds; then the whole process group is killed. CPU seconds are limited alike, so that an
             orphan ends too.
         memory_bytes: address space of each process.
+        variables: added to that environment.
 
     Raises:
         FileNotFoundError: there is no such command.
     """
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(cwd), "LC_ALL": "C"}
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": str(cwd), "LC_ALL": "C", **(variables or {})}
     limits = [str(memory_bytes // 1024), str(int(timeout_s) + 2), str(_FILE_BYTES // 512)]
     output = cwd / "output"
     with output.open("wb") as sink:

@@ -70,6 +70,7 @@ HOST_CALLS = (
         "triton.next_power_of_2",
         "triton.tools.tensor_descriptor.TensorDescriptor",
         "triton.tools.tensor_descriptor.TensorDescriptor.from_tensor",
+        "kernels_db.runtime.cuda.tensor_map",
     }
 )
 HOST_ATTRIBUTES = names("T device dtype index is_cuda itemsize mT major minor multi_processor_count ndim shape type")
@@ -109,14 +110,14 @@ KERNEL_NAMES = (
         """
         TRITON_MAX_TENSOR_NUMEL abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and
         atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor bfloat16 block_type broadcast broadcast_to
-        cast cat cdiv ceil clamp const constexpr cos cumprod cumsum debug_barrier device_assert div_rn dot dot_scaled dtype
-        erf exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4nv float8e5 floor fma full gather
-        histogram inline_asm_elementwise int1 int16 int32 int64 int8 interleave join load load_tensor_descriptor log
-        log2        make_block_ptr make_tensor_descriptor map_elementwise max max_constancy max_contiguous maximum min minimum mul
-        multiple_of num_programs permute philox pi32_t pointer_type program_id rand rand4x randint randint4x randn
-        randn4x range ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn squeeze
-        static_assert static_range store store_tensor_descriptor sub sum swizzle2d tensor tensor_descriptor topk trans
-        tuple uint16 uint32 uint64 uint8 umulhi unsqueeze view void where xor_sum zeros zeros_like
+        cast cat cdiv ceil clamp const constexpr cos cumprod cumsum debug_barrier device_assert div_rn dot dot_scaled
+        dtype erf exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4nv float8e5 floor fma full
+        gather histogram inline_asm_elementwise int1 int16 int32 int64 int8 interleave join load load_tensor_descriptor
+        log log2        make_block_ptr make_tensor_descriptor map_elementwise max max_constancy max_contiguous maximum
+        min minimum mul multiple_of num_programs permute philox pi32_t pointer_type program_id rand rand4x randint
+        randint4x randn randn4x range ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn
+        squeeze static_assert static_range store store_tensor_descriptor sub sum swizzle2d tensor tensor_descriptor topk
+        trans tuple uint16 uint32 uint64 uint8 umulhi unsqueeze view void where xor_sum zeros zeros_like
         """,
         "triton.language.",
     )
@@ -128,14 +129,14 @@ KERNEL_NAMES = (
 )
 _LIBDEVICE = """
     abs acos acosh add_rd add_rn add_ru add_rz asin asinh atan atan2 atanh brev byte_perm cbrt ceil clz copysign cos
-    cosh cospi cyl_bessel_i0 cyl_bessel_i1 div_rd div_rn div_ru div_rz double_as_longlong erf erfc erfcinv erfcx erfinv exp
-    exp10 exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf
-    fast_tanf fast_tanhf fdim ffs finitef float2int_rd float2int_rn float2int_ru float2int_rz float_as_int float_as_uint
-    floor fma fma_rd fma_rn fma_ru fma_rz fmod hypot ilogb int2float_rn int_as_float isfinited isinf isnan j0 j1 jn
-    ldexp lgamma llrint llround log log10 log1p log2 logb longlong_as_double mul24 mul_rd mul_rn mul_ru mul_rz mulhi nearbyint
-    nextafter norm3d norm4d normcdf normcdfinv popc pow rcbrt rcp_rd rcp_rn rcp_ru rcp_rz remainder rhypot rint round
-    rsqrt rsqrt_rn saturatef scalbn signbit sin sinh sinpi sqrt sqrt_rd sqrt_rn sqrt_ru sqrt_rz sub_rd sub_rn sub_ru
-    sub_rz tan tanh tgamma trunc uint2float_rn uint_as_float y0 y1 yn
+    cosh cospi cyl_bessel_i0 cyl_bessel_i1 div_rd div_rn div_ru div_rz double_as_longlong erf erfc erfcinv erfcx erfinv
+    exp exp10 exp2 expm1 fast_cosf fast_dividef fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf
+    fast_sinf fast_tanf fast_tanhf fdim ffs finitef float2int_rd float2int_rn float2int_ru float2int_rz float_as_int
+    float_as_uint floor fma fma_rd fma_rn fma_ru fma_rz fmod hypot ilogb int2float_rn int_as_float isfinited isinf isnan
+    j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb longlong_as_double mul24 mul_rd mul_rn mul_ru mul_rz
+    mulhi nearbyint nextafter norm3d norm4d normcdf normcdfinv popc pow rcbrt rcp_rd rcp_rn rcp_ru rcp_rz remainder
+    rhypot rint round rsqrt rsqrt_rn saturatef scalbn signbit sin sinh sinpi sqrt sqrt_rd sqrt_rn sqrt_ru sqrt_rz sub_rd
+    sub_rn sub_ru sub_rz tan tanh tgamma trunc uint2float_rn uint_as_float y0 y1 yn
     """
 KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.libdevice.")
 KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.cuda.libdevice.")

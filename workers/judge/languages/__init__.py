@@ -1,0 +1,69 @@
+"""The languages of candidates: each checks and builds a candidate's kernels before anything runs them.
+
+A language is a module with `prepare`. Nothing of the candidate runs in the calling process: compilers and whatever
+imports the candidate are processes of their own, limited in time and memory, that end with the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from kernels_db.job import ResolvedWorkload
+from kernels_db.runtime import CompileError
+from workers.judge.languages import cpp, cuda, triton
+from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
+
+__all__ = ["CompileError", "CompileLimits", "KernelReport", "Language", "Prepared", "prepare"]
+
+
+class Language(Protocol):
+    """What the judge asks of a language."""
+
+    def __call__(
+        self,
+        source: str,
+        *,
+        target_arch: str,
+        cache_dir: Path,
+        limits: CompileLimits,
+        workloads: Sequence[ResolvedWorkload] = (),
+    ) -> Prepared:
+        """Build the kernels of `source` into `cache_dir`, where the runner finds them.
+
+        Args:
+            source: a candidate that has passed the gate.
+            target_arch: "x86_64", "sm_90" ...: the part of the target behind the colon.
+            cache_dir: the directory that the runner is given as WARPSMITH_KERNEL_CACHE.
+            workloads: what `run` will be called with; Triton compiles a kernel for the arguments of a launch.
+
+        Raises:
+            CompileError: a kernel does not compile, or a parameter fits no argument; the message names it.
+        """
+        ...
+
+
+_LANGUAGES: dict[str, Language] = {"cpp": cpp.prepare, "cuda": cuda.prepare, "triton": triton.prepare}
+
+
+def prepare(
+    source: str,
+    language: str,
+    *,
+    target_arch: str,
+    cache_dir: Path,
+    limits: CompileLimits,
+    workloads: Sequence[ResolvedWorkload] = (),
+) -> Prepared:
+    """`Language` by its name.
+
+    Raises:
+        CompileError: see `Language`.
+        ValueError: there is no such language.
+    """
+    if language not in _LANGUAGES:
+        raise ValueError(f"language: found {language!r}, expected one of {', '.join(_LANGUAGES)}")
+    return _LANGUAGES[language](
+        source, target_arch=target_arch, cache_dir=cache_dir, limits=limits, workloads=workloads
+    )

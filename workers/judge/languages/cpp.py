@@ -1,0 +1,45 @@
+"""C++ candidates: each source is built into the cache, so that the runner only loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels_db.job import ResolvedWorkload
+from kernels_db.runtime import CompileError, cpp
+from workers.candidate.sources import kernel_sources
+from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
+
+
+def prepare(
+    source: str,
+    *,
+    target_arch: str,  # built for this machine's processor, whatever it is called
+    cache_dir: Path,
+    limits: CompileLimits,
+    workloads: Sequence[ResolvedWorkload] = (),  # a signature says all that C++ needs
+) -> Prepared:
+    """See `Language`. Registers, spills and shared memory are not known of CPU kernels."""
+    builds = []
+    kernels: list[KernelReport] = []
+    for entry in kernel_sources(source):
+        if entry.language == "cpp":
+            names = cpp.signatures(entry.source)
+            builds.append(
+                cpp.build(
+                    entry.source,
+                    entry.flags,
+                    cache_dir=cache_dir,
+                    timeout_s=limits.seconds,
+                    memory_bytes=limits.memory_bytes,
+                )
+            )
+            kernels += [{"name": name, "registers": None, "spills": None, "shared": None} for name in names]
+    if not builds:
+        raise CompileError("the candidate compiles nothing: expected `kernels = cpp.compile(<constant source>)`")
+    return {
+        "seconds": sum(build.seconds for build in builds if not build.cached),
+        "log": "\n".join(build.log for build in builds if build.log),
+        "cached": all(build.cached for build in builds),
+        "kernels": kernels,
+    }

@@ -1,0 +1,73 @@
+"""What Triton kernels a candidate launches, noted as it runs under Triton's interpreter.
+
+Triton is imported by whoever calls this, in the process that runs the candidate: names and types are a report, and
+decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypedDict
+
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.interpreter import InterpretedFunction
+
+
+class Launch(TypedDict):
+    """One launch. arguments: each run-time argument's dtype, "int" or "float"; constexprs: each compile-time argument's
+    value as text;
+    options: num_warps and its like."""
+
+    kernel: str
+    arguments: dict[str, str]
+    constexprs: dict[str, str]
+    options: dict[str, Any]
+
+
+@contextmanager
+def interpreted_launches(limit: int = 1000) -> Iterator[list[Launch]]:
+    """The first `limit` launches of interpreted kernels inside the block, in order.
+
+    Inside it, an autotuned kernel takes its first configuration: there is no GPU on which to compare them.
+    """
+    seen: list[Launch] = []
+    run: Callable[..., Any] = InterpretedFunction.run
+    tune: Callable[..., Any] = Autotuner.run
+
+    def noted(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if len(seen) < limit:
+            seen.append(described(self.fn, self.arg_names, args, kwargs))
+        return run(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+    InterpretedFunction.run = noted
+    Autotuner.run = first_configuration
+    try:
+        yield seen
+    finally:
+        InterpretedFunction.run = run
+        Autotuner.run = tune
+
+
+def first_configuration(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands in for `Autotuner.run`: launches with the first configuration, untimed."""
+    return tuner.fn.run(*args, **kwargs, **tuner.configs[0].all_kwargs())
+
+
+def described(function: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
+    """The launch of `function`, a kernel's own Python function, with these arguments."""
+    given = {**dict(zip(names, args, strict=False)), **{name: value for name, value in kwargs.items() if name in names}}
+    annotations = {name: str(kind) for name, kind in function.__annotations__.items()}
+    constant = {name for name in names if "constexpr" in annotations.get(name, "")}
+    return {
+        "kernel": function.__name__,
+        "arguments": {name: kind_of(value) for name, value in given.items() if name not in constant},
+        "constexprs": {name: str(value)[:80] for name, value in given.items() if name in constant},
+        "options": {name: value for name, value in kwargs.items() if name not in names and isinstance(value, int)},
+    }
+
+
+def kind_of(value: Any) -> str:
+    """A tensor's dtype, or the name of a number's type."""
+    dtype = getattr(value, "dtype", None)
+    return str(dtype).removeprefix("torch.") if dtype is not None else type(value).__name__
