@@ -1,0 +1,342 @@
+"""The reference of an op in its runners: expected values in float64, tolerances, and the baselines that candidates are timed against.
+
+Runners of an op stay warm between jobs, because compiling the baselines takes seconds. Nothing of a candidate ever runs in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import torch
+
+from kernels_db.job import JobOp, ResolvedWorkload
+from workers.judge import compare
+from workers.judge.buffers import TensorSpec, contiguous_strides, layout_bytes
+from workers.judge.compare import Comparison, Tolerance, ToleranceBuilder
+from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.inputs import InputSource, input_spec
+
+COMPILE_S = 300.0
+"""Longest first call of a compiled baseline: compiling and autotuning."""
+
+FEWEST_SEEDS, MOST_SEEDS, ENOUGH_ELEMENTS = 3, 16, 256
+"""Tolerances pool at least 3 seeds, and more where an output is so small that eager's error on 3 would be luck."""
+
+KEEP_OPS, KEEP_S = 2, 120.0
+
+LARGE_SLOT = 128 << 20
+
+Values = Sequence["torch.Tensor | None"]
+Start = Callable[[Mode], Contender]
+"""Starts a runner of this op's reference in a mode."""
+
+
+class ReferenceFault(Exception):
+    """The user's reference is at fault. `details` has kind, workload, expected and found."""
+
+    def __init__(self, kind: str, message: str, workload: str, **details: object) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.workload = workload
+        self.details = details
+
+
+def result_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
+    """The output buffers of a workload."""
+    specs = []
+    for item in workload["outputs"]:
+        shape = tuple(item["shape"])
+        specs.append(TensorSpec(item["name"], shape, contiguous_strides(shape), getattr(torch, item["dtype"])))
+    return specs
+
+
+def input_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
+    """The input buffers of a workload, scalars included."""
+    return [input_spec(item) for item in workload["inputs"]]
+
+
+def widened(spec: TensorSpec) -> TensorSpec:
+    """The buffer that holds the same tensor for the float64 reference."""
+    if spec.shape is None or not spec.dtype.is_floating_point:
+        return spec
+    return replace(spec, dtype=torch.float64)
+
+
+def slots_for(mode: Mode, workload: ResolvedWorkload) -> int:
+    """Slots that a contender rotates through: fresh pointers for every call, fewer where they are large."""
+    if mode in ("float64", "generate"):
+        return 1
+    return 3 if layout_bytes([*input_specs(workload), *result_specs(workload)]) <= LARGE_SLOT else 2
+
+
+def result_positions(workload: ResolvedWorkload) -> list[tuple[str, int]]:
+    """Name and slot position of everything a call produces: outputs, then mutated inputs."""
+    inputs = workload["inputs"]
+    outputs = [(item["name"], len(inputs) + n) for n, item in enumerate(workload["outputs"])]
+    return outputs + [(item["name"], n) for n, item in enumerate(inputs) if item["mutated"]]
+
+
+def own_tolerance(workload: ResolvedWorkload, name: str) -> tuple[float, float] | None:
+    """The op's own (rtol, atol) for an output; None where it is derived."""
+    for item in workload["outputs"]:
+        if item["name"] == name and item["tolerance"] is not None:
+            return float(item["tolerance"].get("rtol", 0.0)), float(item["tolerance"].get("atol", 0.0))
+    return None
+
+
+def workload_key(workload: ResolvedWorkload) -> str:
+    """Identity of a workload as the reference sees it."""
+    return hashlib.sha256(json.dumps([workload["inputs"], workload["outputs"]], sort_keys=True).encode()).hexdigest()
+
+
+@dataclass
+class OpRunners:
+    """The reference's runners for one op, with what was learnt of its workloads. Close it to end the runners."""
+
+    start: Start
+    call_s: float
+    runners: dict[Mode, Contender] = field(default_factory=dict)
+    bound: dict[Mode, str] = field(default_factory=dict)
+    compiled: set[tuple[Mode, str]] = field(default_factory=set)
+    tolerances: dict[str, list[Tolerance | None]] = field(default_factory=dict)
+    unavailable: dict[tuple[Mode, str], str] = field(default_factory=dict)
+    used_at: float = field(default_factory=time.monotonic)
+
+    def on(self, mode: Mode, workload: ResolvedWorkload) -> Contender:
+        """The runner of a mode with its slots bound to a workload, started where needed. Raises ContenderFault."""
+        if mode not in self.runners:
+            self.runners[mode] = self.start(mode)
+        runner = self.runners[mode]
+        key = workload_key(workload)
+        if self.bound.get(mode) != key:
+            wide = mode == "float64"
+            inputs = [widened(spec) if wide else spec for spec in input_specs(workload)]
+            outputs = [widened(spec) if wide else spec for spec in result_specs(workload)]
+            self.bound.pop(mode, None)
+            runner.bind(inputs, outputs, slots_for(mode, workload))
+            self.bound[mode] = key
+        return runner
+
+    def drop(self, mode: Mode) -> None:
+        """End one runner; the next use starts a fresh one."""
+        self.bound.pop(mode, None)
+        self.compiled = {entry for entry in self.compiled if entry[0] != mode}
+        if (runner := self.runners.pop(mode, None)) is not None:
+            runner.close()
+
+    def unbind(self) -> None:
+        """Free all buffers; the processes stay."""
+        for mode in list(self.runners):
+            self.bound.pop(mode, None)
+            try:
+                self.runners[mode].unbind()
+            except ContenderFault:
+                self.drop(mode)
+
+    def close(self) -> None:
+        """End all runners."""
+        for mode in list(self.runners):
+            self.drop(mode)
+
+    def run(self, mode: Mode, workload: ResolvedWorkload, values: Values, slot: int = 0) -> list[torch.Tensor]:
+        """Run a mode once on values; returns views of what it produced (outputs, then mutated inputs), valid until the slot's next use."""
+        runner = self.on(mode, workload)
+        runner.fill(slot, values)
+        self.call(mode, workload, slot)
+        runner.deliver()
+        return [runner.slots[slot].tensor(position) for _, position in result_positions(workload)]
+
+    def call(self, mode: Mode, workload: ResolvedWorkload, slot: int) -> int:
+        """One call of a bound mode, in nanoseconds; the first of a compiled one compiles. Raises ContenderFault; the runner is then ended."""
+        key = (mode, workload_key(workload))
+        compiles = mode in ("compile", "max_autotune") and key not in self.compiled
+        try:
+            spent = self.runners[mode].call(slot, COMPILE_S if compiles else self.call_s)
+        except ContenderFault:
+            self.drop(mode)
+            raise
+        self.compiled.add(key)
+        return spent
+
+    def expected(self, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor]:
+        """Expected results for values: float64 for floating results, eager's own for integer ones. Fresh tensors."""
+        results = [tensor.clone() for tensor in self.run("float64", workload, values)]
+        if any(not tensor.is_floating_point() for tensor in results):
+            own = self.run("eager", workload, values)
+            results = [
+                wide if wide.is_floating_point() else exact.clone() for wide, exact in zip(results, own, strict=True)
+            ]
+        return results
+
+    def check(
+        self, workload: ResolvedWorkload, found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
+    ) -> list[Comparison]:
+        """Compare results with expected ones under the workload's tolerances, in the order of `result_positions`."""
+        return [
+            compare.compare_exactly(one, wanted) if limit is None else compare.compare_floats(one, wanted, limit)
+            for one, wanted, limit in zip(found, expected, self.tolerances[workload_key(workload)], strict=True)
+        ]
+
+    def learn(self, workload: ResolvedWorkload, source: Callable[[], InputSource]) -> None:
+        """Check the reference on a workload and derive its tolerances; nothing to do the second time.
+
+        Raises ReferenceFault where the reference raises, returns other tensors than declared, writes undeclared inputs, is not
+        deterministic, is finite where its float64 self is not (or the reverse), or misses the op's own tolerance.
+        """
+        key = workload_key(workload)
+        if key in self.tolerances:
+            return
+        names = [name for name, _ in result_positions(workload)]
+        builders: list[ToleranceBuilder | None] = []
+        pairs: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
+        seeds = _seeds(workload)
+        for number in range(seeds):
+            values = source().draw()
+            try:
+                eager = [tensor.clone() for tensor in self.run("eager", workload, values)]
+                self._untouched(workload, values)
+                if number == 0:
+                    self._deterministic(workload, values, eager)
+                expected = [tensor.clone() for tensor in self.run("float64", workload, values)]
+            except ContenderFault as fault:
+                if fault.external:
+                    raise
+                raise ReferenceFault(fault.kind, str(fault), workload["id"], **fault.details) from fault
+            if not builders:
+                builders = [
+                    ToleranceBuilder(one.dtype, own_tolerance(workload, name)) if one.is_floating_point() else None
+                    for name, one in zip(names, eager, strict=True)
+                ]
+            for name, builder, one, wanted in zip(names, builders, eager, expected, strict=True):
+                if builder is not None:
+                    _same_finiteness(workload["id"], name, one, wanted)
+                    builder.add(one, wanted)
+            if number == 0:
+                pairs.append((eager, expected))
+        self.tolerances[key] = [None if builder is None else builder.finish() for builder in builders]
+        for eager, expected in pairs:
+            self._passes_itself(workload, eager, expected)
+
+    def _untouched(self, workload: ResolvedWorkload, values: Values) -> None:
+        if (fault := modified_input(self.runners["eager"], workload, 0, values)) is not None:
+            message = f"run writes its input {fault[0]}, which the op does not declare as mutated"
+            raise ReferenceFault(
+                "input_modified", message, workload["id"], found=f"{fault[0]} changed", expected="unchanged inputs"
+            )
+
+    def _deterministic(self, workload: ResolvedWorkload, values: Values, first: Sequence[torch.Tensor]) -> None:
+        names = [name for name, _ in result_positions(workload)]
+        for name, one, other in zip(names, first, self.run("eager", workload, values, slot=1), strict=True):
+            if compare.differs(one, other):
+                message = f"run gives another {name} for the same inputs the second time"
+                raise ReferenceFault(
+                    "nondeterministic",
+                    message,
+                    workload["id"],
+                    found="two different results",
+                    expected="the same result",
+                )
+
+    def _passes_itself(
+        self, workload: ResolvedWorkload, eager: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
+    ) -> None:
+        results = zip(result_positions(workload), self.check(workload, eager, [
+            wide if wide.is_floating_point() else own for wide, own in zip(expected, eager, strict=True)
+        ]), strict=True)  # fmt: skip
+        for (name, _), comparison in results:
+            if not comparison.passed:
+                place = f"{name}{comparison.index}"
+                raise ReferenceFault(
+                    "tolerance",
+                    f"PyTorch eager itself misses the op's tolerance at {place}",
+                    workload["id"],
+                    found=comparison.found,
+                    expected=comparison.expected,
+                )
+
+
+def modified_input(
+    runner: Contender, workload: ResolvedWorkload, slot: int, values: Values
+) -> tuple[str, list[int]] | None:
+    """Name and index of the first input that a call changed without leave, or None."""
+    for position, (item, value) in enumerate(zip(workload["inputs"], values, strict=True)):
+        if value is None or item["mutated"]:
+            continue
+        found = runner.slots[slot].tensor(position)
+        wanted = value if value.dtype == found.dtype else value.to(found.dtype)
+        if (index := compare.first_difference(found, wanted)) is not None:
+            return item["name"], index
+    return None
+
+
+def _seeds(workload: ResolvedWorkload) -> int:
+    sizes = [spec.elements for spec in result_specs(workload)]
+    sizes += [
+        spec.elements for spec, item in zip(input_specs(workload), workload["inputs"], strict=True) if item["mutated"]
+    ]
+    smallest = max(1, min(sizes, default=1))
+    return min(MOST_SEEDS, max(FEWEST_SEEDS, -(-ENOUGH_ELEMENTS // smallest)))
+
+
+def _same_finiteness(workload: str, name: str, eager: torch.Tensor, expected: torch.Tensor) -> None:
+    narrow = expected.to(eager.dtype)
+    wrong = torch.isfinite(eager.to(torch.float32)) != torch.isfinite(narrow.to(torch.float32))
+    if bool(wrong.any()):
+        at = int(wrong.reshape(-1).to(torch.uint8).argmax())
+        raise ReferenceFault(
+            "non_finite",
+            f"{int(wrong.sum())} elements of {name} are finite in {str(eager.dtype).removeprefix('torch.')} and not in float64, or the reverse",
+            workload,
+            found=float(eager.reshape(-1)[at]),
+            expected=float(expected.reshape(-1)[at]),
+        )
+    if expected.numel() and not bool(torch.isfinite(expected).any()):
+        raise ReferenceFault(
+            "non_finite",
+            f"no element of {name} is finite",
+            workload,
+            found=float(expected.reshape(-1)[0]),
+            expected="finite values",
+        )
+
+
+class WarmOps:
+    """The ops whose runners are kept: the last KEEP_OPS, each for KEEP_S after its last job."""
+
+    def __init__(self) -> None:
+        self._ops: dict[str, OpRunners] = {}
+
+    def of(self, op: JobOp, make: Callable[[], OpRunners]) -> OpRunners:
+        """The runners of an op; the least recently used beyond KEEP_OPS are ended."""
+        key = json.dumps([op["digest"], op["reference"], op["math"]])
+        runners = self._ops.pop(key, None) or make()
+        self._ops[key] = runners
+        runners.used_at = time.monotonic()
+        while len(self._ops) > KEEP_OPS:
+            self._ops.pop(next(iter(self._ops))).close()
+        return runners
+
+    def forget(self, runners: OpRunners) -> None:
+        """End an op's runners now."""
+        self._ops = {key: kept for key, kept in self._ops.items() if kept is not runners}
+        runners.close()
+
+    def end_idle(self) -> None:
+        """End runners that were idle for KEEP_S."""
+        for runners in [kept for kept in self._ops.values() if time.monotonic() - kept.used_at > KEEP_S]:
+            self.forget(runners)
+
+    def close(self) -> None:
+        """End all."""
+        for runners in list(self._ops.values()):
+            self.forget(runners)
+
+
+def baseline_modes(op: JobOp) -> list[Mode]:
+    """The baselines of an op as runner modes."""
+    return cast("list[Mode]", list(op["baselines"]))

@@ -1,0 +1,168 @@
+"""Shared buffers: one sealed memory file per slot, laid out by the referee, mapped by the referee and one runner.
+
+Every tensor stands alone between guard zones, so that writing past either end is seen, and starts at another 64-byte offset in each slot, so
+that pointers and alignments differ between calls. Poison fills outputs and guards: for floating dtypes the 0xFF pattern is NaN, for
+integers 0xA5. The files are sealed against shrinking: a runner cannot make the referee fault.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import mmap
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+PAGE = 4096
+ALIGNMENT = 64
+"""Bytes to which torch's CPU allocator aligns, and what a buffer has unless its spec asks for less."""
+GUARD = PAGE
+_GUARD_BYTE = 0xA5
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape, strides (elements) and dtype of one buffer; a scalar has `shape` None and its `value`."""
+
+    name: str
+    shape: tuple[int, ...] | None
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    value: float | int | bool | None = None
+    alignment: int = ALIGNMENT
+
+    @property
+    def storage_elements(self) -> int:
+        """Elements from the first to the last that the strides reach."""
+        if self.shape is None or 0 in self.shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def storage_bytes(self) -> int:
+        return self.storage_elements * self.dtype.itemsize
+
+    @property
+    def elements(self) -> int:
+        return 0 if self.shape is None else math.prod(self.shape)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a dense row-major tensor, in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
+    return tuple(strides)
+
+
+def poison_byte(dtype: torch.dtype) -> int:
+    """A byte whose repetition no honest result holds: NaN for floating dtypes, a conspicuous number for integers."""
+    return 0xFF if dtype.is_floating_point or dtype.is_complex else _GUARD_BYTE
+
+
+def _skew(spec: TensorSpec, slot: int, number: int) -> int:
+    """Bytes, below a page, by which a tensor starts off its page: another multiple of its alignment in each slot.
+
+    A spec that promises less than the allocator's alignment gets exactly what it promises, no more.
+    """
+    step = max(spec.alignment, ALIGNMENT)
+    skew = step * ((7 * slot + 3 * number) % 31) % (PAGE - ALIGNMENT)
+    return skew // step * step + (spec.alignment if spec.alignment < ALIGNMENT else 0)
+
+
+def _rounded(size: int, to: int) -> int:
+    return (size + to - 1) // to * to
+
+
+@dataclass
+class Slot:
+    """One arena: tensors for every input and output of one call."""
+
+    fd: int
+    size: int
+    layout: list[tuple[TensorSpec, int]]
+    arena: torch.Tensor = field(repr=False)
+
+    def tensor(self, position: int) -> torch.Tensor:
+        """The tensor at a position (inputs first, then outputs). Not for scalars."""
+        spec, offset = self.layout[position]
+        assert spec.shape is not None
+        if spec.elements == 0:
+            return torch.empty(spec.shape, dtype=spec.dtype)
+        return self.storage(position).view(spec.dtype).as_strided(spec.shape, spec.strides)
+
+    def storage(self, position: int) -> torch.Tensor:
+        """The raw bytes behind a tensor."""
+        spec, offset = self.layout[position]
+        return self.arena[offset : offset + spec.storage_bytes]
+
+    def poison(self, position: int) -> None:
+        """Fill a tensor's storage with poison."""
+        self.storage(position).fill_(poison_byte(self.layout[position][0].dtype))
+
+    def broken_guard(self) -> str | None:
+        """Name of the tensor beside which somebody wrote out of bounds, or None."""
+        for spec, offset in self.layout:
+            if spec.shape is None:
+                continue
+            end = offset + spec.storage_bytes
+            before = self.arena[offset - GUARD : offset]
+            after = self.arena[end : end + GUARD]
+            if bool((before != _GUARD_BYTE).any()) or bool((after != _GUARD_BYTE).any()):
+                return spec.name
+        return None
+
+    def close(self) -> None:
+        """Give the memory back once the last tensor over it is gone."""
+        os.close(self.fd)
+
+
+def layout_bytes(specs: list[TensorSpec]) -> int:
+    """Bytes of one slot for these tensors, guards included."""
+    return sum(_rounded(spec.storage_bytes, PAGE) + 4 * GUARD for spec in specs if spec.shape is not None) + PAGE
+
+
+def allocate(specs: list[TensorSpec], slot: int) -> Slot:
+    """Allocate and map a slot, guards set, nothing else initialised. Raises OSError where memory is refused."""
+    size = layout_bytes(specs)
+    fd = os.memfd_create(f"slot{slot}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        arena = torch.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)
+    except OSError:
+        os.close(fd)
+        raise
+    arena.fill_(_GUARD_BYTE)
+    layout: list[tuple[TensorSpec, int]] = []
+    position = GUARD
+    for number, spec in enumerate(specs):
+        if spec.shape is None:
+            layout.append((spec, 0))
+            continue
+        offset = position + _skew(spec, slot, number)
+        layout.append((spec, offset))
+        position += _rounded(spec.storage_bytes, PAGE) + 4 * GUARD
+    return Slot(fd, size, layout, arena)
+
+
+def described(slot: Slot) -> list[dict[str, Any]]:
+    """The layout as a runner is told it."""
+    items: list[dict[str, Any]] = []
+    for spec, offset in slot.layout:
+        if spec.shape is None:
+            items.append({"value": spec.value})
+        else:
+            items.append(
+                {
+                    "dtype": str(spec.dtype).removeprefix("torch."),
+                    "shape": list(spec.shape),
+                    "strides": list(spec.strides),
+                    "elements": spec.storage_elements,
+                    "offset": offset,
+                }
+            )
+    return items

@@ -1,0 +1,80 @@
+"""The first two gates: what may stand in a candidate, and whether it compiles. Nothing of it is run here."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernels_db.job import Failure, Job, JobCandidate
+from kernels_db.runtime.cache import CACHE_VARIABLE
+from workers.candidate import check
+from workers.judge import languages
+from workers.judge.verdict import Report, Stopped
+
+DEVICE_LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A compiled candidate: variables that its runner needs to find the binaries, and whether it runs under an interpreter."""
+
+    interpreted: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(job: Job, report: Report, cache: Path) -> Prepared | None:
+    """Take the candidate through the gates `gate` and `compile`; None at baseline level. Raises Stopped."""
+    candidate = job["candidate"]
+    if candidate is None:
+        return None
+    with report.gate("gate"):
+        _gate(job, candidate)
+    with report.gate("compile"):
+        return _compile(job, candidate, report, cache)
+
+
+def _gate(job: Job, candidate: JobCandidate) -> None:
+    device, language = job["target"].partition(":")[0], candidate["language"]
+    if language not in DEVICE_LANGUAGES[device]:
+        expected = f"one of {', '.join(DEVICE_LANGUAGES[device])} for target {job['target']}"
+        message = f"candidate.language: found {language!r}, expected {expected}"
+        failure: Failure = {"kind": "language", "message": message, "field": "candidate.language"}
+        failure |= {"found": language, "expected": expected}
+        raise Stopped("rejected", "gate", message, failure)
+    workload = job["workloads"][0]
+    names = [item["name"] for item in [*workload["inputs"], *workload["outputs"]]]
+    scalars = [item["name"] for item in workload["inputs"] if item["shape"] is None]
+    problems = check(candidate["source"], language, job["op"]["library_calls"], names, scalars)
+    if problems:
+        first = f"line {problems[0].line}: {problems[0].message}"
+        log = "\n".join(f"line {problem.line}: {problem.message}" for problem in problems)
+        raise Stopped("rejected", "gate", first, {"kind": "gate", "message": first, "log": log})
+
+
+def kernel_cache(cache: Path, source: str) -> Path:
+    """Where one candidate's binaries are kept. One directory per source: what runs from it cannot reach another's by its own name."""
+    return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
+
+
+def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path) -> Prepared:
+    directory = kernel_cache(cache, candidate["source"])
+    device, _, arch = job["target"].partition(":")
+    language = candidate["language"]
+    try:
+        built = languages.prepare(
+            candidate["source"],
+            language,
+            target_arch=arch,
+            cache_dir=directory,
+            limits=languages.CompileLimits(seconds=job["limits"]["compile_s"]),
+            workloads=job["workloads"],
+        )
+    except languages.CompileError as error:
+        failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
+        raise Stopped("rejected", "compile", error.message, failure) from error
+    report.compile = dict(built)
+    if language == "cuda":
+        raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run")
+    environment = {CACHE_VARIABLE: str(directory)}
+    return Prepared(device == "cuda", environment | ({"TRITON_INTERPRET": "1"} if device == "cuda" else {}))

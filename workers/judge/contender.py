@@ -1,0 +1,330 @@
+"""The referee's side of one runner: buffers, the timed exchange, deadlines, and faults told apart.
+
+A contender is a candidate or one mode of the reference. What its runner says is used for messages only; whether a call counted is seen from
+the referee's clock and the bytes in the slot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from workers.judge import buffers, channel, process_control
+from workers.judge.buffers import Slot, TensorSpec
+from workers.judge.processes import ForkServer, Spawned
+from workers.judge.runner import ARM, DELIVER, DONE, FAILED, GO, NOTHING
+
+Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
+
+_WATCH_MS = 50
+_SETUP_S = 120.0
+_MIB = 1 << 20
+_MEMORY_TYPES = ("MemoryError",)
+_MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory")
+
+
+class ContenderFault(Exception):
+    """A contender failed by its own doing. `kind` and `details` fill the verdict's failure; `mode` is the contender's;
+    `external` marks an end by SIGKILL that the
+    referee did not order, which may be somebody else's doing and is worth one more try."""
+
+    def __init__(self, mode: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
+        super().__init__(message)
+        self.mode = mode
+        self.kind = kind
+        self.external = external
+        self.details = details
+
+
+def runner_limits(base_virtual: int, memory_bytes: int, mode: Mode, cores: int) -> dict[str, int]:
+    """Resource limits of a runner.
+
+    Resident memory is watched by the referee; the address space is the backstop for what allocates faster than it is watched, so it leaves
+    room for thread stacks and allocator arenas. A compiled baseline starts compilers and writes their output.
+    """
+    threads = 80 * _MIB * (cores + 4)
+    limits = {
+        "AS": base_virtual + 2 * memory_bytes + threads + 1024 * _MIB,
+        "CORE": 0,
+        "CPU": 1800 * cores,
+        "NOFILE": 1024,
+    }
+    if mode in ("compile", "max_autotune"):
+        return limits | {"AS": limits["AS"] + 8192 * _MIB, "FSIZE": 4096 * _MIB}
+    return limits | {"FSIZE": 64 * _MIB, "NPROC": process_control.user_tasks() + 256}
+
+
+class Contender:
+    """One runner with its slots. Close it; closing kills the runner with everything it started."""
+
+    def __init__(
+        self,
+        server: ForkServer,
+        *,
+        name: str,
+        mode: Mode,
+        source: str,
+        math: str,
+        directory: Path,
+        environment: dict[str, str],
+        memory_bytes: int,
+        cores: int,
+    ) -> None:
+        """Fork the runner and load `source` into it. Raises ContenderFault, ForkServerDied."""
+        self.name = name
+        self.mode: Mode = mode
+        self.memory_bytes = memory_bytes
+        self.slots: list[Slot] = []
+        self.inputs: list[TensorSpec] = []
+        self.outputs: list[TensorSpec] = []
+        self._server = server
+        self._directory = directory
+        self._spawned: Spawned | None = None
+        directory.mkdir(mode=0o700)
+        stem = "candidate" if mode == "candidate" else "generator" if mode == "generate" else "reference"
+        path = directory / f"{stem}.py"
+        path.write_text(source, encoding="utf-8")
+        try:
+            server.ready()
+            self._spawned = server.spawn(
+                directory=directory,
+                environment={"HOME": str(directory), "TMPDIR": str(directory), **environment},
+                limits=runner_limits(server.base_virtual_bytes(), memory_bytes, mode, cores),
+            )
+            self._poller = select.poll()
+            self._poller.register(self._control, select.POLLIN)
+            self.command({"command": "load", "mode": mode, "path": str(path), "math": math}, _SETUP_S)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _control(self) -> socket.socket:
+        assert self._spawned is not None
+        return self._spawned.control
+
+    @property
+    def pid(self) -> int:
+        """The runner's process id, which is also its session and group."""
+        assert self._spawned is not None
+        return self._spawned.pid
+
+    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], slots: int) -> None:
+        """Allocate slots for these tensors and have the runner map them. Raises ContenderFault, OSError where memory is refused."""
+        self.unbind()
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.slots = [buffers.allocate([*inputs, *outputs], number) for number in range(slots)]
+        for number, slot in enumerate(self.slots):
+            items = buffers.described(slot)
+            self._send(
+                {
+                    "command": "bind",
+                    "slot": number,
+                    "bytes": slot.size,
+                    "inputs": items[: len(self.inputs)],
+                    "outputs": items[len(self.inputs) :],
+                },
+                [slot.fd],
+            )
+            self._answer(_SETUP_S)
+
+    def unbind(self) -> None:
+        """Have the runner forget its slots and free them."""
+        if self.slots:
+            self.command({"command": "unbind"}, _SETUP_S)
+        self._free()
+
+    def fill(self, slot: int, values: Sequence[torch.Tensor | None]) -> None:
+        """Copy values into the slot's inputs (None for scalars), and poison its outputs and the gaps of strided inputs."""
+        target = self.slots[slot]
+        for position, (spec, value) in enumerate(zip(self.inputs, values, strict=True)):
+            if value is None:
+                continue
+            if spec.storage_elements != spec.elements:
+                target.poison(position)
+            writable = target.tensor(position)
+            if 0 in spec.strides:  # a broadcast axis is one element wide in storage
+                for axis in (axis for axis, stride in enumerate(spec.strides) if stride == 0):
+                    writable, value = writable.narrow(axis, 0, 1), value.narrow(axis, 0, 1)
+            writable.copy_(value)
+        for position in range(len(self.inputs), len(self.inputs) + len(self.outputs)):
+            target.poison(position)
+
+    def call(self, slot: int, limit_s: float) -> int:
+        """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault."""
+        self._exchange(ARM + bytes([slot]), _SETUP_S)
+        self._nothing_unsolicited()
+        start = time.perf_counter_ns()
+        self._control.send(GO)
+        reply = self._wait(limit_s)
+        end = time.perf_counter_ns()
+        self._accept(reply)
+        return end - start
+
+    def empty_call(self, slot: int) -> int:
+        """The exchange with nothing run: what the clock reads for a kernel that takes no time, in nanoseconds."""
+        self._exchange(ARM + bytes([slot]), _SETUP_S)
+        start = time.perf_counter_ns()
+        self._control.send(NOTHING)
+        reply = self._wait(_SETUP_S)
+        end = time.perf_counter_ns()
+        self._accept(reply)
+        return end - start
+
+    def deliver(self) -> None:
+        """Have a reference copy its last result into the slot's outputs. Raises ContenderFault where it does not fit them."""
+        self._exchange(DELIVER, _SETUP_S)
+
+    def freeze(self) -> None:
+        """Stop every thread of the runner's group, so that nothing is written after the clock has stopped."""
+        try:
+            os.killpg(self.pid, signal.SIGSTOP)
+        except ProcessLookupError:
+            self._died()
+        deadline = time.monotonic() + 1.0
+        while not process_control.is_stopped(self.pid) and time.monotonic() < deadline:
+            time.sleep(0)
+
+    def thaw(self) -> None:
+        """Undo `freeze`."""
+        try:
+            os.killpg(self.pid, signal.SIGCONT)
+        except ProcessLookupError:
+            self._died()
+
+    def command(self, message: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        """Send a JSON command and return its answer. Raises ContenderFault where the runner reports an error or dies."""
+        self._send(message)
+        return self._answer(limit_s)
+
+    def close(self) -> None:
+        """Kill the runner and free everything. Raises nothing: a dead fork server is noticed by the next spawn."""
+        self._free()
+        if self._spawned is not None:
+            self._server.discard(self._spawned)
+            self._spawned = None
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _free(self) -> None:
+        for slot in self.slots:
+            slot.close()
+        self.slots = []
+
+    def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        try:
+            channel.send(self._control, message, fds)
+        except channel.ChannelClosed:
+            self._died()
+
+    def _answer(self, limit_s: float) -> dict[str, Any]:
+        raw = self._wait(limit_s)
+        try:
+            answer = json.loads(raw)
+            error = answer.get("error")
+        except (ValueError, AttributeError):
+            raise ContenderFault(self.mode, "protocol", "the runner answered out of turn") from None
+        if error:
+            raise _reported(self.mode, error)
+        assert isinstance(answer, dict)
+        return answer
+
+    def _exchange(self, request: bytes, limit_s: float) -> None:
+        try:
+            self._control.send(request)
+        except OSError:
+            self._died()
+        self._accept(self._wait(limit_s))
+
+    def _accept(self, reply: bytes) -> None:
+        if reply == FAILED:
+            answer = self.command({"command": "error"}, _SETUP_S)
+            raise AssertionError(f"unreachable: the error command answers with an error, not {answer}")
+        if reply != DONE:
+            raise ContenderFault(self.mode, "protocol", "the runner answered out of turn")
+
+    def _nothing_unsolicited(self) -> None:
+        try:
+            self._control.recv(1, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._died()
+        raise ContenderFault(self.mode, "protocol", "the runner answered before it was asked")
+
+    def _wait(self, limit_s: float) -> bytes:
+        deadline = time.monotonic() + limit_s
+        while not self._poller.poll(_WATCH_MS):
+            resident = process_control.resident_bytes(self.pid)
+            if resident > self.memory_bytes:
+                raise ContenderFault(
+                    self.mode,
+                    "memory",
+                    f"uses {resident >> 20} MiB of memory besides the buffers, limit {self.memory_bytes >> 20} MiB",
+                    found=resident,
+                    expected=f"at most {self.memory_bytes}",
+                )
+            if time.monotonic() > deadline:
+                raise ContenderFault(
+                    self.mode,
+                    "timeout",
+                    f"did not return within {limit_s:g} s",
+                    found=f"more than {limit_s:g} s",
+                    expected=f"{limit_s:g} s",
+                )
+        try:
+            reply = self._control.recv(channel.MAX_MESSAGE)
+        except OSError:
+            reply = b""
+        if not reply:
+            self._died()
+        return reply
+
+    def _died(self) -> None:
+        assert self._spawned is not None
+        code = self._server.exit_code(self._spawned.pid, 10.0)
+        log = self._spawned.log_tail()
+        if code < 0:
+            name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+            if any(word in log for word in _MEMORY_WORDS):
+                raise ContenderFault(
+                    self.mode, "memory", f"ran out of memory ({name})", log=log, found=name, expected="a return"
+                )
+            raise ContenderFault(
+                self.mode,
+                "crash",
+                f"killed by {name}",
+                external=-code == signal.SIGKILL,
+                log=log,
+                found=name,
+                expected="a return",
+            )
+        raise ContenderFault(
+            self.mode,
+            "crash",
+            f"the process ended with exit code {code}",
+            log=log,
+            found=f"exit code {code}",
+            expected="a return",
+        )
+
+
+def _reported(mode: str, error: dict[str, Any]) -> ContenderFault:
+    """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
+    kind = str(error.get("kind") or "raises")
+    text = str(error.get("message", ""))
+    details = {key: error[key] for key in ("found", "expected") if key in error}
+    if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
+        return ContenderFault(mode, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
+    if error.get("type") == "ContractError":
+        return ContenderFault(mode, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
+    return ContenderFault(mode, "raises", f"{error.get('type')}: {text}", log=str(error.get("trace", "")), **details)

@@ -1,0 +1,43 @@
+"""The reference in float64: the arithmetic from which tolerances are derived.
+
+Casting the inputs is not enough: references cast inside (`x.float()`, `softmax(..., dtype=torch.float32)`). Under this mode every request
+for a narrower floating dtype becomes a request for float64, so the result carries float64's error whatever the reference says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+NARROW = {torch.float32, torch.float16, torch.bfloat16}
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.dtype) and value in NARROW:
+        return torch.float64
+    if isinstance(value, torch.Tensor) and value.dtype in NARROW:
+        return value.to(
+            torch.float64
+        )  # a constant that was made outside of torch's dispatcher, such as torch.tensor(0.5)
+    return value
+
+
+class _WideFloats(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        writes = func._schema.is_mutable
+        wide = args if writes else tree_map(_widened, args)
+        return func(*wide, **tree_map(_widened, kwargs or {}))
+
+
+def in_float64(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` with every narrower floating dtype inside replaced by float64."""
+
+    def widened_run(*arguments: Any) -> Any:
+        with _WideFloats():
+            return run(*arguments)
+
+    return widened_run

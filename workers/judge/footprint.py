@@ -1,0 +1,91 @@
+"""What a job needs: which workloads it can run here, and whether they fit in memory. Nothing is allocated before this is known."""
+
+from __future__ import annotations
+
+import math
+
+import psutil
+
+from kernels_db.job import Job, ResolvedWorkload
+from workers.judge.baselines import input_specs, result_specs, slots_for, widened
+from workers.judge.buffers import TensorSpec, layout_bytes
+from workers.judge.candidates import Prepared
+from workers.judge.inputs import stock_bytes
+from workers.judge.verdict import Stopped
+
+SHARE = 0.8
+"""Share of the available memory that a job may take where it names no limit."""
+
+LEAST_FOR_RUNNERS = 512 << 20
+INTERPRETED_ELEMENTS, INTERPRETED_WORKLOADS = 1 << 16, 2
+
+
+def select(job: Job, prepared: Prepared | None) -> list[ResolvedWorkload]:
+    """The workloads that this job runs: all, or, for a device that is not here, a few so small that an interpreter gets through them.
+
+    Raises Stopped where none is small enough.
+    """
+    if job["target"].startswith("cpu"):
+        return job["workloads"]
+    small = [workload for workload in job["workloads"] if _elements(workload) <= INTERPRETED_ELEMENTS]
+    small.sort(key=_elements)
+    if not small:
+        least = min(job["workloads"], key=_elements)
+        message = (
+            f"no CUDA device: compiled, not checked; workload {least['id']} has {_elements(least)} elements, "
+            f"the interpreter takes at most {INTERPRETED_ELEMENTS}"
+        )
+        raise Stopped("ambiguous", "screen", message)
+    return small[:INTERPRETED_WORKLOADS]
+
+
+def needed_bytes(job: Job, workload: ResolvedWorkload) -> int:
+    """Memory of one workload at its peak: every contender's slots, the stocks, the expected values, and the references' temporaries.
+
+    A reference's temporaries cannot be known; they are taken for as much again as its inputs and outputs, in float64 for the float64 one.
+    """
+    inputs, outputs = input_specs(workload), result_specs(workload)
+    slot = layout_bytes([*inputs, *outputs])
+    wide = layout_bytes([widened(spec) for spec in [*inputs, *outputs]])
+    contenders = len(job["op"]["baselines"]) + 1
+    slots = sum(1 for _ in range(contenders)) * slots_for("candidate", workload) * slot + wide
+    values = 2 * sum(stock_bytes(item) for item in workload["inputs"] if item["shape"] is not None)
+    results = 3 * sum(_wide_bytes(spec) for spec in outputs) + sum(
+        2 * _wide_bytes(spec) for spec, item in zip(inputs, workload["inputs"], strict=True) if item["mutated"]
+    )
+    return slots + values + results + wide + contenders * slot
+
+
+def check_memory(job: Job, workloads: list[ResolvedWorkload]) -> int:
+    """Bytes that each runner may use besides its buffers. Raises Stopped where a workload does not fit."""
+    limit = job["limits"]["memory_bytes"] or int(SHARE * psutil.virtual_memory().available)
+    most = 0
+    for workload in workloads:
+        needed = needed_bytes(job, workload)
+        most = max(most, needed)
+        if needed > limit:
+            whose = "limits.memory_bytes" if job["limits"]["memory_bytes"] else f"{SHARE:.0%} of the available memory"
+            message = f"workload {workload['id']} needs {needed} bytes, expected at most {limit} ({whose})"
+            raise Stopped(
+                "rejected",
+                "memory",
+                message,
+                {
+                    "kind": "memory",
+                    "message": message,
+                    "field": f"workloads.{workload['id']}",
+                    "workload": workload["id"],
+                    "found": needed,
+                    "expected": f"at most {limit} bytes",
+                },
+            )
+    return max(LEAST_FOR_RUNNERS, limit - most)
+
+
+def _wide_bytes(spec: TensorSpec) -> int:
+    return 8 * spec.elements
+
+
+def _elements(workload: ResolvedWorkload) -> int:
+    shapes = [item["shape"] for item in [*workload["inputs"], *workload["outputs"]] if item["shape"] is not None]
+    return sum(math.prod(shape) for shape in shapes)

@@ -1,0 +1,123 @@
+"""The fork server: a clean process, preloaded with torch, from which every runner is forked.
+
+It is started before the referee has read any job, so it can hold no secret, and it has one thread until it forks. It is told by the
+referee to fork a runner or to kill one, over the socket whose descriptor is its only argument; it reports every runner's end. It adopts
+orphaned descendants and kills them with their runner. When the referee ends, in whatever way, the socket closes and everything here dies.
+When this process is killed, its runners die by their death signal and the referee adopts and kills what they left.
+
+Left to the sandbox: descendants of a candidate outlive a *simultaneous* SIGKILL of referee and fork server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+from typing import Any
+
+from workers.judge import channel, process_control, runner
+
+
+def _preload() -> None:
+    # torch alone: Triton reads TRITON_INTERPRET when it is imported, so a runner that needs Triton imports it itself.
+    import torch  # noqa: F401, PLC0415 - imported for its effect: runners inherit it
+
+    gc.collect()
+    gc.freeze()  # runners share these pages; a collection would copy them all
+
+
+class _Server:
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.runners: dict[int, int] = {}  # pid -> pidfd
+        self.pid = os.getpid()
+
+    def serve(self) -> None:
+        poller = select.poll()
+        poller.register(self.control, select.POLLIN)
+        try:
+            while True:
+                for fd in self.runners.values():
+                    poller.register(fd, select.POLLIN)
+                ready = {fd for fd, _ in poller.poll()}
+                for pid, fd in list(self.runners.items()):
+                    if fd in ready:
+                        poller.unregister(fd)
+                        self.bury(pid)
+                if self.control.fileno() in ready:
+                    message, fds = channel.receive(self.control, max_fds=2)
+                    if message["command"] == "fork":
+                        self.fork(message["spec"], *fds)
+                    elif message["command"] == "kill" and message["pid"] in self.runners:
+                        self.kill_session(message["pid"])
+        except channel.ChannelClosed:
+            pass
+        finally:
+            for pid in list(self.runners):
+                self.kill_session(pid)
+            process_control.kill_children(self.pid, spare=())
+
+    def fork(self, spec: dict[str, Any], control_fd: int, log_fd: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            status = 70  # EX_SOFTWARE: left only by an exception below
+            try:
+                self.become_runner(spec, control_fd, log_fd)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(control_fd)
+        os.close(log_fd)
+        self.runners[pid] = os.pidfd_open(pid)
+        channel.send(self.control, {"event": "forked", "pid": pid})
+
+    def become_runner(self, spec: dict[str, Any], control_fd: int, log_fd: int) -> None:
+        os.setsid()
+        process_control.die_with_parent(self.pid)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, null), (1, log_fd), (2, log_fd)):
+            os.dup2(source, target)
+        process_control.close_other_fds({0, 1, 2, control_fd})
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.umask(0o077)
+        os.chdir(spec["directory"])
+        os.environ.update(spec["environment"])
+        tempfile.tempdir = None  # a cached value would point into the parent's directory
+        process_control.set_limits(spec["limits"])
+        process_control.drop_privileges()
+        runner.main(socket.socket(fileno=control_fd))
+
+    def kill_session(self, pid: int) -> None:
+        # The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a runner has no group yet.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+
+    def bury(self, pid: int) -> None:
+        """Reap a runner, kill what it left behind and report its end."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        os.close(self.runners.pop(pid))
+        process_control.kill_children(self.pid, spare=self.runners)
+        channel.send(self.control, {"event": "exited", "pid": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    process_control.close_other_fds({0, 1, 2, control.fileno()})
+    process_control.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
+    _preload()
+    threads = len(os.listdir("/proc/self/task"))
+    channel.send(control, {"event": "ready", "threads": threads})
+    _Server(control).serve()
+
+
+if __name__ == "__main__":
+    main()

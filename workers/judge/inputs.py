@@ -1,0 +1,84 @@
+"""Input values, drawn by the referee from secret seeds. The seed never enters a runner.
+
+Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor; each call then gets a
+window of it at a random place, so every call has new values at the price of a copy. Structured values (permutation, indptr, spd) and the
+user's own code are drawn as a few whole tensors, one of which each call gets.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kernels_db import draws
+from kernels_db.job import ResolvedInput
+from workers.judge.buffers import ALIGNMENT, TensorSpec, contiguous_strides
+
+SLACK = 1 << 14
+"""Elements of a stock beyond the tensor's own: so many different windows there are."""
+
+STRUCTURED_VARIANTS = 4
+
+Make = Callable[[str, TensorSpec, int], torch.Tensor]
+"""Runs the user's generator (source, tensor, seed) in a runner and returns its tensor."""
+
+
+def input_spec(item: ResolvedInput) -> TensorSpec:
+    """The buffer that an input of a job needs."""
+    dtype = getattr(torch, item["dtype"])
+    if item["shape"] is None:
+        return TensorSpec(item["name"], None, (), dtype, item["value"])
+    shape = tuple(item["shape"])
+    strides = contiguous_strides(shape) if item["strides"] is None else tuple(item["strides"])
+    return TensorSpec(item["name"], shape, strides, dtype, alignment=item.get("alignment", ALIGNMENT))
+
+
+class InputSource:
+    """Values for all inputs of one workload under one seed."""
+
+    def __init__(self, inputs: Sequence[ResolvedInput], seed: int, make: Make) -> None:
+        """Draw the stocks. Raises ContenderFault where the user's generator fails."""
+        self._choose = random.Random(seed ^ 0x5EED)  # noqa: S311 - unpredictable to runners because the seed is
+        generator = torch.Generator().manual_seed(seed)
+        self._stocks: list[list[torch.Tensor] | None] = []
+        self._specs = [input_spec(item) for item in inputs]
+        for item, spec in zip(inputs, self._specs, strict=True):
+            self._stocks.append(None if spec.shape is None else _stock(item["dist"], spec, generator, make))
+
+    def draw(self) -> list[torch.Tensor | None]:
+        """New values for one call, in the declared shapes and dtypes, contiguous; None for scalars. Views of the stock: do not write."""
+        values: list[torch.Tensor | None] = []
+        for spec, stock in zip(self._specs, self._stocks, strict=True):
+            if stock is None:
+                values.append(None)
+                continue
+            assert spec.shape is not None
+            chosen = self._choose.choice(stock)
+            if chosen.shape == spec.shape:
+                values.append(chosen)
+            else:
+                start = self._choose.randrange(chosen.numel() - spec.elements + 1)
+                values.append(chosen[start : start + spec.elements].view(spec.shape))
+        return values
+
+
+def stock_bytes(item: ResolvedInput) -> int:
+    """Bytes that an InputSource holds for one input."""
+    spec = input_spec(item)
+    variants = 1 if item["dist"].get("kind") in draws.INDEPENDENT else STRUCTURED_VARIANTS
+    return variants * (spec.elements + SLACK) * spec.dtype.itemsize
+
+
+def _stock(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator, make: Make) -> list[torch.Tensor]:
+    assert spec.shape is not None
+    kind = dist["kind"]
+    if kind in draws.INDEPENDENT:
+        return [draws.draw(dist, (spec.elements + SLACK,), spec.dtype, generator)]
+    if kind == "code":
+        seeds = torch.randint(0, 2**62, (STRUCTURED_VARIANTS,), generator=generator).tolist()
+        return [make(dist["source"], spec, seed) for seed in seeds]
+    variants = 1 if kind == "constant" else STRUCTURED_VARIANTS
+    return [draws.draw(dist, spec.shape, spec.dtype, generator) for _ in range(variants)]

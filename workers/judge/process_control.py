@@ -1,0 +1,173 @@
+"""What Linux offers to hold a process: death signals, subreaping, capabilities, limits and the walk over a process's children.
+
+Every function acts on the calling process unless it names a pid. Linux only: `prctl` and `/proc` are its interfaces (prctl(2), proc(5)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_CAPABILITY_VERSION_3 = 0x20080522
+_LAST_CAPABILITY = 63
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, *arguments: int) -> None:
+    padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
+    if _libc.prctl(ctypes.c_int(option), *padded) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the thread that started this process ends. Ends at once where `parent` is already gone."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent dies, so that none escapes by a double fork."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def adopts_orphans() -> bool:
+    """Whether `adopt_orphans` was called in this process."""
+    flag = ctypes.c_int(0)
+    if _libc.prctl(ctypes.c_int(_PR_GET_CHILD_SUBREAPER), ctypes.byref(flag), 0, 0, 0) != 0:
+        return False
+    return flag.value == 1
+
+
+def hide_memory() -> None:
+    """Forbid other processes of this user to trace this one or to read its memory and environment."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def drop_privileges() -> None:
+    """Give up every capability and the gaining of new ones. As root this leaves root's files but not ptrace, mount or limits."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    for capability in range(_LAST_CAPABILITY + 1):
+        with contextlib.suppress(OSError):  # not permitted, or beyond the kernel's last capability
+            _prctl(_PR_CAPBSET_DROP, capability)
+    with contextlib.suppress(OSError):  # kernels before 4.3
+        _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if _libc.capset(header, nothing) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"capset: {os.strerror(number)}")
+
+
+def close_other_fds(keep: Iterable[int]) -> None:
+    """Close every descriptor but those in `keep`."""
+    low = 0
+    for fd in sorted(set(keep)):
+        if low < fd:  # closerange(0, 0) closes everything: its end wraps around
+            os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def set_limits(limits: dict[str, int]) -> None:
+    """Set hard and soft limits by name (`AS`, `FSIZE` ...), never above the hard limit in force."""
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        bounded = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (bounded, bounded))
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process, all threads' together; empty where it is gone."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
+                found += [int(word) for word in file.read().split()]
+    return found
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants, parents first."""
+    members = [pid]
+    for member in members:
+        members += [child for child in children(member) if child not in members]
+    return members
+
+
+def resident_bytes(pid: int) -> int:
+    """Private resident memory of a process and its descendants; memory shared with the referee (the buffers) is not counted."""
+    total = 0
+    for member in family(pid):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{member}/status") as file:
+            for line in file:
+                if line.startswith("RssAnon:"):
+                    total += int(line.split()[1]) * 1024
+    return total
+
+
+def user_tasks() -> int:
+    """Processes and threads of this user, which is what RLIMIT_NPROC counts."""
+    total = 0
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
+                total += len(os.listdir(f"/proc/{entry.name}/task"))
+    return total
+
+
+def virtual_bytes(pid: int) -> int:
+    """Size of a process's address space."""
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def is_stopped(pid: int) -> bool:
+    """Every thread of the process stands still (stopped, or dead)."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        for task in tasks:
+            with open(f"/proc/{pid}/task/{task}/stat") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] not in "TtZX":
+                    return False
+    except OSError:
+        return True
+    return True
+
+
+def kill_children(pid: int, spare: Iterable[int], timeout_s: float = 5.0) -> list[int]:
+    """Kill, until none is left, the children of `pid` that are not in `spare`; dead ones are reaped where `pid` is this process.
+
+    Descendants of the killed are adopted by the nearest subreaper, so a caller that is one sees them in the next round. Returns the
+    pids that were killed; raises TimeoutError where processes are born faster than they die.
+    """
+    spared = set(spare)
+    killed: list[int] = []
+    deadline = time.monotonic() + timeout_s
+    while victims := [child for child in children(pid) if child not in spared]:
+        for victim in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+            if pid == os.getpid():
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(victim, 0)
+        killed += victims
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"children of {pid} outlive their killing: {victims[:8]}")
+    return killed

@@ -1,0 +1,282 @@
+"""A runner: the process in which somebody else's code runs, be it a candidate or the user's reference.
+
+It maps buffers that the referee allocated, calls `run` on the slot it is told and answers with one byte. Nothing that it says decides
+anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by what it runs; it keeps no secret.
+
+Commands, one datagram each. JSON: load, bind, unbind, error, generate. Bytes: `A<slot>` arm a slot and drop the last result, `G` run
+(the only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import json
+import mmap
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from workers.judge import channel
+
+ARM, GO, DELIVER, NOTHING, DONE, FAILED = b"A", b"G", b"D", b"N", b"K", b"E"
+_SPIN = 2000
+"""Polls of the socket between arm and go before sleeping, some hundred microseconds: a sleeping runner would add its wake-up to the time."""
+_LONGEST_TEXT = 4000
+
+
+class ContractError(Exception):
+    """What `run` returned is not what the op declares. `kind` and `details` fill the verdict's failure."""
+
+    def __init__(self, kind: str, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.details = details
+
+
+class Runner:
+    """State of one runner: the loaded `run`, the bound slots, the last result."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.run: Callable[..., Any] | None = None
+        self.module: ModuleType | None = None
+        self.mode = "candidate"
+        self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
+        self.current: tuple[list[Any], list[Any]] = ([], [])
+        self.result: Any = None
+        self.error: dict[str, Any] = {}
+        self.received: list[int] = []  # descriptors that came with the last message
+
+    def serve(self) -> None:
+        """Answer commands until the referee hangs up."""
+        handlers = {ARM[0]: self.arm, GO[0]: self.go, DELIVER[0]: self.deliver, NOTHING[0]: self.nothing}
+        spin = 0
+        while True:
+            raw = self.next_datagram(spin)
+            if not raw:
+                return
+            handler = handlers.get(raw[0])
+            if handler is None:
+                self.command(json.loads(raw))
+                spin = 0
+                continue
+            spin = _SPIN if raw[0] == ARM[0] else 0
+            try:
+                handler(raw)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the referee must be told that the call failed
+                self.error = describe(error)
+                self.control.send(FAILED)
+            else:
+                self.control.send(DONE)
+
+    def next_datagram(self, spin: int) -> bytes:
+        for _ in range(spin):
+            with contextlib.suppress(BlockingIOError):
+                return self.control.recv(channel.MAX_MESSAGE, socket.MSG_DONTWAIT)
+        raw, self.received = channel.receive_raw(self.control, max_fds=1)
+        return raw
+
+    def arm(self, raw: bytes) -> None:
+        self.result = None
+        self.current = self.slots[raw[1]]
+
+    def go(self, raw: bytes) -> None:
+        assert self.run is not None
+        self.result = self.run(*self.current[0])
+
+    def nothing(self, raw: bytes) -> None:
+        pass
+
+    def deliver(self, raw: bytes) -> None:
+        """Copy what the reference returned into the output buffers. Raises ContractError where it does not fit them."""
+        returned = returned_tensors(self.result)
+        outputs = self.current[1]
+        if len(returned) != len(outputs):
+            raise ContractError(
+                "outputs",
+                f"run returned {len(returned)} tensors, the op declares {len(outputs)} outputs",
+                found=len(returned),
+                expected=len(outputs),
+            )
+        for position, (tensor, output) in enumerate(zip(returned, outputs, strict=True)):
+            check_output(position, tensor, output, self.mode)
+            output.copy_(tensor)
+
+    def command(self, message: dict[str, Any]) -> None:
+        answer: dict[str, Any]
+        try:
+            handler = {
+                "load": self.load, "bind": self.bind, "unbind": self.unbind, "error": self.last_error, "generate": self.generate,
+            }[message["command"]]  # fmt: skip
+            answer = handler(message)
+        except BaseException as error:  # noqa: BLE001 - user code ran inside; the referee must be told
+            answer = {"error": describe(error)}
+        channel.send(self.control, answer)
+
+    def last_error(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"error": self.error}
+
+    def load(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Import the file and prepare its `run` for `mode`: candidate, float64, eager, compile or max_autotune."""
+        import torch  # noqa: PLC0415 - already loaded by the fork server
+
+        self.mode = message["mode"]
+        torch.set_float32_matmul_precision("high" if message["math"] == "tf32" else "highest")
+        if self.mode == "float64":
+            torch.set_default_dtype(torch.float64)
+        self.module = import_file(message["path"])
+        entry = "make" if self.mode == "generate" else "run"
+        run = getattr(self.module, entry, None)
+        if not callable(run):
+            raise ContractError(
+                "raises", f"the source defines no function `{entry}`", expected=f"def {entry}(...)", found=None
+            )
+        self.run = wrap(run, self.mode)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        return {}
+
+    def bind(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Map one more slot, whose arena came with the message, and build its tensors."""
+        fd = self.received.pop()
+        try:
+            arena = mmap.mmap(
+                fd, message["bytes"], mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ | mmap.PROT_WRITE
+            )
+        finally:
+            os.close(fd)
+        inputs = [bound(arena, item) for item in message["inputs"]]
+        outputs = [bound(arena, item) for item in message["outputs"]]
+        self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
+        return {}
+
+    def unbind(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.result = None
+        self.current = ([], [])
+        self.slots = []
+        return {}
+
+    def generate(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Run the spec's own generator function for one input; it fills the first output buffer of slot 0."""
+        import torch  # noqa: PLC0415
+
+        assert self.module is not None
+        generator = torch.Generator().manual_seed(message["seed"])
+        target = self.slots[0][1][0]
+        made = self.module.make(list(target.shape), target.dtype, generator)
+        check_output(0, made, target, "eager")
+        target.copy_(made)
+        return {}
+
+
+def bound(arena: mmap.mmap, item: dict[str, Any]) -> Any:
+    """A tensor over the arena, or the scalar itself."""
+    import torch  # noqa: PLC0415
+
+    if "value" in item:
+        return item["value"]
+    dtype = getattr(torch, item["dtype"])
+    if item["elements"] == 0:
+        return torch.empty(item["shape"], dtype=dtype)
+    flat = torch.frombuffer(
+        arena, dtype=torch.uint8, count=item["elements"] * dtype.itemsize, offset=item["offset"]
+    ).view(dtype)
+    return flat.as_strided(item["shape"], item["strides"])
+
+
+def returned_tensors(result: Any) -> list[Any]:
+    """What `run` returned as a list; None is the empty list (every result is a mutated input)."""
+    if result is None:
+        return []
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def check_output(position: int, tensor: Any, output: Any, mode: str) -> None:
+    """Raise ContractError unless the tensor has the declared shape and dtype (any floating dtype in float64 mode)."""
+    import torch  # noqa: PLC0415
+
+    if not isinstance(tensor, torch.Tensor):
+        raise ContractError(
+            "dtype",
+            f"output {position} is a {type(tensor).__name__}, not a tensor",
+            found=type(tensor).__name__,
+            expected="Tensor",
+        )
+    if tuple(tensor.shape) != tuple(output.shape):
+        found, expected = list(tensor.shape), list(output.shape)
+        raise ContractError(
+            "shape", f"output {position} has shape {found}, the op declares {expected}", found=found, expected=expected
+        )
+    same = tensor.dtype == output.dtype or (
+        mode == "float64" and tensor.is_floating_point() and output.is_floating_point()
+    )
+    if not same:
+        found_dtype, expected_dtype = str(tensor.dtype).removeprefix("torch."), str(output.dtype).removeprefix("torch.")
+        raise ContractError(
+            "dtype",
+            f"output {position} has dtype {found_dtype}, the op declares {expected_dtype}",
+            found=found_dtype,
+            expected=expected_dtype,
+        )
+
+
+def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """`run` as this mode calls it. Candidates are called bare; references without gradients."""
+    if mode in ("candidate", "generate"):
+        return run
+    import torch  # noqa: PLC0415
+
+    if mode == "float64":
+        from workers.judge.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
+
+        return torch.no_grad()(in_float64(run))
+    if mode == "eager":
+        return torch.no_grad()(run)
+    import torch._dynamo  # noqa: PLC0415 - takes seconds; only these runners pay
+
+    torch._dynamo.config.recompile_limit = (
+        4096  # every workload has its own shapes; past the limit torch falls back to eager silently
+    )
+    torch._dynamo.config.accumulated_recompile_limit = 4096
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    options = {"mode": "max-autotune-no-cudagraphs"} if mode == "max_autotune" else {}
+    return torch.no_grad()(torch.compile(run, dynamic=False, **options))
+
+
+def import_file(path: str) -> ModuleType:
+    """Import a source file as a module of its own name (Triton and Inductor read sources back through it)."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the referee reports it: type, message, last frames; bounded."""
+    if isinstance(error, ContractError):
+        return {"type": "ContractError", "kind": error.kind, "message": str(error)[:_LONGEST_TEXT], **error.details}
+    frames = "".join(list(_frames(error))[-6:])
+    return {"type": type(error).__name__, "message": str(error)[:_LONGEST_TEXT], "trace": frames[-_LONGEST_TEXT:]}
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    for line in traceback.format_exception(error):
+        if "workers/judge/runner.py" not in line:
+            yield line
+
+
+def main(control: socket.socket) -> None:
+    """Serve on the control socket; returns when the referee hangs up."""
+    with contextlib.suppress(ConnectionError, channel.ChannelClosed):
+        Runner(control).serve()

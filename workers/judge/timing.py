@@ -1,0 +1,117 @@
+"""Timing: interleaved blocks and the statistics of ratios.
+
+Contenders take turns in blocks, in a new random order each round, so that drift of the machine (frequency, neighbours) hits all alike; a ratio is
+formed within rounds only. A block's value is the median of its calls. The interval of a ratio of medians comes from a paired bootstrap
+over rounds (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 13): rounds are drawn with replacement, the same for both sides.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 2000
+CLOSE_ENOUGH = 0.01
+"""Half-width of a ratio's interval, relative, at which timing stops."""
+
+Samples = dict[str, list[float]]
+"""Per-block medians in microseconds, by contender; position i of every list is round i."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to time one workload: rounds at least and at most, seconds at most, chance that a block has one call checked in full."""
+
+    fewest_rounds: int
+    most_rounds: int
+    time_s: float
+    check_candidate: float
+    check_baseline: float
+
+
+def screen_plan(time_s: float) -> Plan:
+    """A short timing: enough to rank."""
+    return Plan(5, 8, time_s, 0.4, 0.05)
+
+
+def full_plan(time_s: float) -> Plan:
+    """The full timing of the baseline and verify levels; `time_s` per workload is stretched threefold."""
+    return Plan(10, 30, 3 * time_s, 0.25, 0.05)
+
+
+def calls_per_block(call_us: float) -> int:
+    """Calls of one block for every contender, from eager's time: 10 ms worth, between 3 and 30. The candidate has no say in it."""
+    return int(min(30, max(3, round(10_000 / max(call_us, 1.0)))))
+
+
+def interleave(
+    names: Sequence[str], block: Callable[[str], float], *, plan: Plan, candidate: str | None, rng: random.Random
+) -> Samples:
+    """Time `names` in rounds of blocks. `block(name)` runs one block and returns its median in microseconds.
+
+    Stops when every baseline's ratio to the candidate is known within CLOSE_ENOUGH, at the plan's most rounds, or at its time once the
+    fewest rounds are done; a call so slow that these would take thrice the time ends it after three.
+    """
+    samples: Samples = {name: [] for name in names}
+    start = time.monotonic()
+    for done in range(1, plan.most_rounds + 1):
+        order = list(names)
+        rng.shuffle(order)
+        for name in order:
+            samples[name].append(block(name))
+        spent = time.monotonic() - start
+        if done >= plan.fewest_rounds and (spent > plan.time_s or _settled(samples, candidate)):
+            break
+        if done >= 3 and spent > 3 * plan.time_s:
+            break
+    return samples
+
+
+def _settled(samples: Samples, candidate: str | None) -> bool:
+    if candidate is None:
+        return False
+    for name in samples:
+        if name != candidate:
+            ratio, (low, high) = ratio_with_interval(samples[name], samples[candidate], seed=0)
+            if (high - low) / 2 > CLOSE_ENOUGH * ratio:
+                return False
+    return True
+
+
+def bootstrap_ratios(baseline: Sequence[float], candidate: Sequence[float], seed: int) -> NDArray[np.float64]:
+    """RESAMPLES draws of median(baseline) / median(candidate) over rounds drawn with replacement."""
+    above, below = np.asarray(baseline, dtype=np.float64), np.asarray(candidate, dtype=np.float64)
+    if above.shape != below.shape or above.size == 0:
+        raise ValueError(f"rounds do not pair: {above.size} and {below.size}")
+    rounds = np.random.default_rng(seed).integers(0, above.size, size=(RESAMPLES, above.size))
+    ratios: NDArray[np.float64] = np.median(above[rounds], axis=1) / np.median(below[rounds], axis=1)
+    return ratios
+
+
+def ratio_with_interval(
+    baseline: Sequence[float], candidate: Sequence[float], seed: int
+) -> tuple[float, tuple[float, float]]:
+    """median(baseline) / median(candidate) and its 95 % interval."""
+    ratios = bootstrap_ratios(baseline, candidate, seed)
+    low, high = (float(value) for value in np.quantile(ratios, [0.025, 0.975]))
+    return float(np.median(baseline) / np.median(candidate)), (low, high)
+
+
+def score(workloads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int) -> tuple[float, tuple[float, float]]:
+    """Geometric mean over workloads of the speed-up (fastest baseline's samples, candidate's samples), and its 95 % interval."""
+    points = [float(np.median(baseline) / np.median(candidate)) for baseline, candidate in workloads]
+    draws = np.stack(
+        [np.log(bootstrap_ratios(baseline, candidate, seed + n)) for n, (baseline, candidate) in enumerate(workloads)]
+    )
+    low, high = (float(value) for value in np.exp(np.quantile(draws.mean(axis=0), [0.025, 0.975])))
+    return float(np.exp(np.mean(np.log(points)))), (low, high)
+
+
+def fastest(samples: Samples, baselines: Sequence[str]) -> str:
+    """The baseline with the smallest median."""
+    return min((name for name in baselines if name in samples), key=lambda name: float(np.median(samples[name])))

@@ -1,0 +1,147 @@
+"""Building verdicts: the failure found first, and the document that goes out of the door."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kernels_db.job import Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
+from workers.judge.compare import Comparison
+
+PROTOCOL = 1
+"""Rises when what is timed or checked changes, so that verdicts before and after are not compared."""
+
+SANDBOX: dict[str, Any] = {
+    "level": "process",
+    "layers": [
+        "own process and session",
+        "killed with its referee",
+        "resource limits",
+        "memory watch",
+        "no capabilities",
+        "clean environment",
+        "no inherited descriptors",
+        "sealed buffers",
+    ],
+}
+"""What really stands around a runner; files, the network and other processes of the same user are still within its reach."""
+
+
+class Stopped(Exception):
+    """A gate ended the job."""
+
+    def __init__(self, verdict: VerdictWord, gate: Gate, reason: str, failure: Failure | None = None) -> None:
+        super().__init__(reason)
+        self.verdict: VerdictWord = verdict
+        self.gate: Gate = gate
+        self.failure = failure
+
+
+class Report:
+    """Collects what a verdict says while a job passes through the gates."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.workloads: list[WorkloadVerdict] = []
+        self.compile: dict[str, Any] | None = None
+        self.score: float | None = None
+        self.score_ci95: list[float] | None = None
+        self.notes: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def gate(self, name: Gate) -> Iterator[None]:
+        """Count the wall clock spent inside towards a gate."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
+
+    def verdict(
+        self,
+        word: VerdictWord,
+        gate: Gate,
+        reason: str,
+        failure: Failure | None,
+        device: dict[str, Any],
+        versions: dict[str, str],
+    ) -> Verdict:
+        """The finished document. Numbers that are not finite are written as text: JSON has none."""
+        job = self.job
+        candidate = job["candidate"]
+        identity = json.dumps([device.get("name"), device.get("cores"), versions, PROTOCOL], sort_keys=True)
+        document: Verdict = {
+            "id": job["id"],
+            "level": job["level"],
+            "verdict": word,
+            "gate": gate,
+            "reason": "; ".join([reason, *self.notes]),
+            "op": job["op"]["name"],
+            "target": job["target"],
+            "language": candidate["language"] if candidate else None,
+            "workloads": self.workloads,
+            "failure": failure,
+            "compile": self.compile,
+            "score": self.score,
+            "score_ci95": self.score_ci95,
+            "sandbox": SANDBOX,
+            "device": device,
+            "versions": versions,
+            "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
+            "seconds": self.seconds,
+        }
+        finished: Verdict = json_safe(document)
+        return finished
+
+
+def json_safe(value: Any) -> Any:
+    """The same document with NaN and infinities as the strings "nan", "inf" and "-inf"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(item) for item in value]
+    return value
+
+
+def wrong_value(comparison: Comparison, workload: str, tensor: str, own: bool) -> Failure:
+    """The failure of a comparison that did not pass."""
+    place = f"{tensor}{comparison.index}"
+    if comparison.kind == "not_written":
+        what = f"{place} was not written"
+    elif comparison.wrong_elements:
+        what = f"{place} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
+        if comparison.limit:
+            what += f" within {comparison.limit:.3g}"
+    else:
+        what = (
+            f"relative L2 error of {tensor} is {comparison.l2:.3g}, limit {comparison.l2_limit:.3g}; worst is {place}"
+        )
+    message = f"workload {workload}: {what}; {comparison.wrong_elements} of {comparison.elements} elements are wrong"
+    if own:
+        message += " (by the op's own tolerance)"
+    failure: Failure = {
+        "kind": comparison.kind,
+        "message": message,
+        "workload": workload,
+        "tensor": tensor,
+        "index": comparison.index or [],
+        "expected": comparison.expected,
+        "found": comparison.found,
+        "wrong_elements": comparison.wrong_elements,
+        "elements": comparison.elements,
+    }
+    if comparison.limit is not None:
+        failure["limit"] = comparison.limit
+    return failure
+
+
+def _shown(value: float | int | bool | None) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
