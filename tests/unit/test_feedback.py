@@ -117,6 +117,13 @@ def test_a_compiler_log_is_trimmed_to_what_matters() -> None:
     assert cause(document) == "line 12: 'summ' was not declared in this scope; did you mean 'sum'?"
 
 
+def test_no_message_tells_where_things_lie() -> None:
+    said = "workload decode: /tmp/judge-x1/candidate.py died at 1/2"
+    document = rejected("screen", failure("crash", said, workload="decode"))
+    assert cause(document, ALL) == "crash: workload decode: candidate.py died at 1/2"
+    assert "/tmp" not in feedback(document, ALL)
+
+
 def test_the_log_of_the_compile_section_is_used_where_the_failure_has_none() -> None:
     document = rejected("compile", failure("compile", "failed"), compile={"log": COMPILER_LOG})
     assert "error: 'summ'" in feedback(document)
@@ -126,7 +133,7 @@ def test_gate_problems_are_listed() -> None:
     log = "line 3: import of `os` is not allowed\nline 9: `@` is a library op"
     document = rejected("gate", failure("gate", "line 3: import of `os` is not allowed", log=log))
     text = feedback(document)
-    assert "Rejected at the gate gate" in text or "Rejected at the gate" in text
+    assert text.startswith("Rejected at gate: line 3: import of `os` is not allowed.\n")
     assert "line 9: `@` is a library op" in text
     assert cause(document) == "line 3: import of `os` is not allowed"
 
@@ -135,6 +142,7 @@ def test_gate_problems_are_listed() -> None:
     ("kind", "advice"),
     [
         ("crash", "out of bounds"),
+        ("out_of_bounds", "tail"),
         ("timeout", "endless loop"),
         ("not_written", "Every element"),
         ("nondeterministic", "race"),
@@ -146,9 +154,18 @@ def test_a_kind_of_failure_brings_its_advice(kind: str, advice: str) -> None:
     assert cause(document, ALL) == f"{kind.replace('_', ' ')}: it went wrong"
 
 
+def test_a_long_message_is_told_whole_though_the_cause_is_short() -> None:
+    problems = [
+        f"line {number}: a call of `torch.sum` is not allowed: expected a kernel of yours" for number in range(9)
+    ]
+    document = rejected("gate", failure("gate", "\n".join(problems)))
+    assert cause(document).endswith("…")
+    assert all(f"- {problem}" in feedback(document) for problem in problems)
+
+
 def test_quarantine_tells_its_reason() -> None:
     document = verdict(verdict="quarantined", gate="physics", reason="faster than the physical limit")
-    assert feedback(document, ALL).startswith("Quarantined at the physics gate: faster than the physical limit")
+    assert feedback(document, ALL).startswith("Quarantined at physics: faster than the physical limit")
     assert cause(document) == "faster than the physical limit"
 
 

@@ -73,7 +73,7 @@ def test_the_identity_is_pinned() -> None:
     assert pinned == PINNED
 
 
-PINNED = {"ideate": "", "code": "", "repair": ""}
+PINNED = {"ideate": "898542a7c8bc243d", "code": "2d799fa15a0c13b0", "repair": "b8db8f2e1ad2bf0c"}
 
 
 def test_a_re_ask_shares_the_identity_and_counts_up() -> None:

@@ -22,6 +22,7 @@ _ADVICE = {
     "gate": "Rewrite the offending lines; the rules of the language say what is allowed.",
     "compile": "Fix the first error first; later ones often follow from it.",
     "crash": "Look for an index out of bounds (tails, sizes that no tile divides), misaligned vectors, a large stack.",
+    "out_of_bounds": "Look at the tail: the last vector, tile or thread that reaches past the end.",
     "timeout": "Look for an endless loop, a deadlock, or work that grows faster than intended.",
     "memory": "Allocate less scratch.",
     "non_finite": "Look for a division by zero, an overflow in exp, or scratch that is read but never set.",
@@ -39,7 +40,8 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> st
     """
     failure = verdict["failure"]
     if verdict["verdict"] == "rejected" and failure is not None:
-        lines = [f"Rejected at the {verdict['gate']} gate: {cause(verdict, workloads)}.", *_details(failure, workloads)]
+        told = cause(verdict, workloads)
+        lines = [f"Rejected at {verdict['gate']}: {told.rstrip('.')}.", *_details(failure, workloads, told)]
         if advice := _ADVICE.get(failure["kind"]):
             lines.append(advice)
         if log := _log(verdict, failure):
@@ -61,9 +63,9 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     if failure["kind"] == "wrong_value" and failure.get("wrong_elements"):
         return f"wrong value{_place(failure)}, {_share(failure)}"
     if failure["kind"] in {"gate", "compile"}:
-        return one_line(_first_error(failure) or failure["message"])
+        return one_line(_without_directories(_first_error(failure) or failure["message"]))
     kind = failure["kind"].replace("_", " ")
-    message = one_line(failure["message"])
+    message = one_line(_without_directories(failure["message"]))
     return message if message.lower().startswith(kind) else f"{kind}: {message}"
 
 
@@ -78,8 +80,12 @@ def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
 
 # Failures
 
+# Of these the element and its numbers say all that the message says.
+_TOLD_BY_NUMBERS = frozenset({"wrong_value", "non_finite", "not_written"})
 
-def _details(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+
+def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str) -> list[str]:
+    """The failure in lines; its message only where `told` does not have it whole."""
     lines = []
     hidden = _is_hidden(failure, workloads)
     if failure.get("workload") is not None:
@@ -92,6 +98,9 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> list[st
         lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
     if share := _share(failure):
         lines.append(f"- {share}")
+    if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden:
+        said = failure["message"].strip()
+        lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
     return lines
 
 
@@ -147,9 +156,14 @@ _NOISE = re.compile(
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.+@-]+)+/([\w.+@-]+)")
 
 
+def _without_directories(text: str) -> str:
+    """`text` with each absolute path as the name of its file: where things lie here is nobody's business."""
+    return _PATH.sub(r"\1", text)
+
+
 def trim_log(log: str) -> str:
     """A compiler's or an interpreter's log without noise and directories: the lines around errors first, bounded."""
-    lines = [_PATH.sub(r"\1", line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
+    lines = [_without_directories(line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
     errors = [number for number, line in enumerate(lines) if re.search(r"\berror\b|Error\b", line, re.IGNORECASE)]
     if len(lines) > MAX_LOG_LINES and errors:
         keep: set[int] = set()
@@ -168,7 +182,7 @@ def trim_log(log: str) -> str:
 
 def _headline(verdict: Verdict) -> str:
     if verdict["verdict"] != "accepted":
-        return f"{verdict['verdict'].capitalize()} at the {verdict['gate']} gate: {one_line(verdict['reason'], 600)}"
+        return f"{verdict['verdict'].capitalize()} at {verdict['gate']}: {one_line(verdict['reason'], 600)}"
     score = verdict["score"]
     if score is None:
         return f"Correct, not timed: {one_line(verdict['reason'], 600)}"
