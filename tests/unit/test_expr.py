@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels_db import expr
@@ -83,11 +83,13 @@ def agrees_with_python(text: str, kind: expr.Kind) -> None:
 
 
 @given(INTEGERS)
+@settings(deadline=None)
 def test_integers_agree_with_python(text: str) -> None:
     agrees_with_python(text, "integer")
 
 
 @given(CONDITIONS)
+@settings(deadline=None)
 def test_conditions_agree_with_python(text: str) -> None:
     agrees_with_python(text, "boolean")
 
@@ -141,6 +143,7 @@ WORDS += [
         st.lists(st.sampled_from(WORDS), max_size=40).map("".join),
     )
 )
+@settings(deadline=None)
 def test_any_text_gives_a_value_or_the_one_error(text: str) -> None:
     for kind in ("integer", "boolean"):
         position, value = 1, 0
