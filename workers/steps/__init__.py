@@ -1,0 +1,38 @@
+"""The only code that changes a search's state.
+
+Each function takes a `Database`, makes one write transaction that locks the search's row first, appends events, and
+returns what was done; messages are sent by the caller, after the commit. Time comes in as `now` (epoch seconds), so
+whoever calls owns the clock. Everything may be called twice, from several processes at once, and after any of them
+died.
+"""
+
+from workers.steps.claims import claim, defer, give_up, renew, tell, wait_for_answer
+from workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
+from workers.steps.lifecycle import advance, cancel, create_search, pause, resume
+from workers.steps.reconciling import reconcile
+from workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
+
+__all__ = [
+    "Message",
+    "ModelCall",
+    "NodeRecord",
+    "Tried",
+    "Work",
+    "WrongState",
+    "advance",
+    "cancel",
+    "claim",
+    "close_branch",
+    "complete_code",
+    "complete_ideate",
+    "complete_judge",
+    "create_search",
+    "defer",
+    "give_up",
+    "pause",
+    "reconcile",
+    "renew",
+    "resume",
+    "tell",
+    "wait_for_answer",
+]

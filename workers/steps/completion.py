@@ -1,0 +1,283 @@
+"""Committing what a step brought: ideas, code, a verdict, or the end of its branch.
+
+Each function returns False, and writes nothing, when the lease was lost or the search has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database, new_id
+from kernels_db.job import Verdict
+from kernels_db.models import AskRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from workers.candidate.normalise import normalised_digest
+from workers.model.text import storable
+from workers.search.dedup import idea_digest
+from workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
+from workers.steps.rows import Held, add_event, close_attempt, held, plain, put_back, record_calls
+from workers.steps.values import ModelCall
+from workers.steps.work import level_of
+
+UNREADABLE_IN_A_ROW = 3
+"""So many unreadable replies in a row are the model's fault, not the request's: the search waits for somebody."""
+
+
+def complete_ideate(
+    db: Database,
+    attempt_id: str,
+    owner: str,
+    ideas: Sequence[Mapping[str, Any]],
+    calls: Iterable[ModelCall],
+    now: float,
+) -> bool:
+    """Plan nodes for each idea, as many as the step's `codes`; an idea that was tried before is closed at once.
+
+    An idea has at least `technique`, `title` and `mechanism`. More than the step asked for are dropped.
+    """
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        record_calls(session, work, calls, now)
+        search, params = work.search, work.attempt.params
+        seen = _ideas_so_far(session, search.id)
+        for found in list(ideas)[: int(params["ideas"])]:
+            idea = plain(found)
+            digest = _idea_digest(idea)
+            first = seen.setdefault(digest, search.next_seq)
+            tried = first != search.next_seq
+            for variant in range(1 if tried else int(params["codes"])):
+                node = _plan(session, work, idea, variant, now)
+                if tried:
+                    close_node(session, search, node, f"the same idea as node #{first}", now)
+        work.node.ideation = "done"
+        work.node.updated_at = now
+        close_attempt(work.attempt, "succeeded", now)
+        return True
+
+
+def _ideas_so_far(session: Session, search_id: str) -> dict[str, int]:
+    """The first node of every idea in the search, by the idea's digest."""
+    seen: dict[str, int] = {}
+    query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > 0)
+    for seq, idea in session.execute(query.order_by(NodeRow.seq)):
+        seen.setdefault(_idea_digest(idea), seq)
+    return seen
+
+
+def _idea_digest(idea: Mapping[str, Any]) -> str:
+    return idea_digest(str(idea["technique"]), f"{idea['title']}\n{idea['mechanism']}")
+
+
+def _plan(session: Session, work: Held, idea: dict[str, Any], variant: int, now: float) -> NodeRow:
+    search = work.search
+    node = NodeRow(
+        id=new_id("nd"),
+        search_id=search.id,
+        seq=search.next_seq,
+        parent_id=work.node.id,
+        round=work.attempt.ordinal,
+        technique=str(idea["technique"])[:64],
+        idea=idea,
+        variant=variant,
+        state="planned",
+        created_at=now,
+        updated_at=now,
+    )
+    search.next_seq += 1
+    session.add(node)
+    add_event(
+        session,
+        search,
+        "node.created",
+        now,
+        node,
+        parent_id=node.parent_id,
+        round=node.round,
+        technique=node.technique,
+        title=idea["title"],
+        variant=variant,
+    )
+    return node
+
+
+def complete_code(
+    db: Database, attempt_id: str, owner: str, source: str, language: str, calls: Iterable[ModelCall], now: float
+) -> bool:
+    """Store the candidate's source; one that the search has seen closes its node as a duplicate."""
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        record_calls(session, work, calls, now)
+        search, node = work.search, work.node
+        close_attempt(work.attempt, "succeeded", now)
+        source = storable(source)
+        digest = normalised_digest(source)
+        twin = session.scalar(
+            select(NodeRow.seq)
+            .where(NodeRow.search_id == search.id, NodeRow.source_digest == digest)
+            .order_by(NodeRow.seq)
+            .limit(1)
+        )
+        if twin is not None:
+            if node.source is None:
+                node.source, node.language = source, language
+            again = "the repair changed nothing: " if twin == node.seq else ""
+            close_node(session, search, node, f"{again}duplicate of node #{twin}", now)
+            return True
+        node.state = "coded"
+        node.source, node.source_digest, node.language = source, digest, language
+        node.verdict = node.gate = node.reason = None
+        node.score = node.ci_low = node.ci_high = node.limit_fraction = None
+        node.updated_at = now
+        add_event(session, search, "node.coded", now, node, repairs=node.repairs, language=language)
+        return True
+
+
+def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, now: float) -> bool:
+    """Store the verdict: of the baselines on the root, of a screening, or of a full verification.
+
+    A reference that is not accepted fails the search with the problem. Raises ValueError where the verdict's level is
+    not the step's.
+    """
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        search, node, attempt = work.search, work.node, work.attempt
+        level = level_of(node, attempt)
+        if verdict["level"] != level:
+            raise ValueError(f"verdict.level: found {verdict['level']!r}, expected {level!r}")
+        document: dict[str, Any] = plain(verdict)
+        session.add(
+            VerdictRow(
+                id=new_id("vd"),
+                search_id=search.id,
+                node_id=node.id,
+                attempt_id=attempt.id,
+                level=level,
+                verdict=verdict["verdict"],
+                gate=verdict["gate"],
+                source=node.source,
+                document=document,
+                created_at=now,
+            )
+        )
+        close_attempt(attempt, "succeeded", now)
+        _judged(node, document, now)
+        accepted = node.verdict == "accepted"
+        if level == "verify":
+            node.verification = "passed" if accepted else "failed"
+            renew_best(session, search)
+        elif level == "screen":
+            search.candidates += 1
+            _challenge(session, search, node)
+        what = "node.verified" if level == "verify" else "node.judged"
+        add_event(session, search, what, now, node, **_progress(search, node, document))
+        if level == "baseline" and not accepted:
+            end(session, search, "failed", f"the reference was not admitted: {node.reason}", now, _problem(document))
+        return True
+
+
+def close_branch(
+    db: Database, attempt_id: str, owner: str, reason: str, calls: Iterable[ModelCall], now: float
+) -> bool:
+    """End the branch: the pool has no reply, or no reply could be read.
+
+    Where the search's last three calls were all unreadable it pauses instead, and the attempt is pending again.
+    """
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        recorded = list(calls)
+        record_calls(session, work, recorded, now)
+        if recorded and _only_unreadable(session, work.search.id):
+            put_back(work.attempt)
+            work.attempt.error = storable(reason)
+            # Somebody may answer better; the replies that could not be read stay among the calls.
+            session.execute(
+                update(AskRow)
+                .where(AskRow.attempt_id == attempt_id, AskRow.state == "answered")
+                .values(state="withdrawn")
+            )
+            if work.search.state == "running":
+                last = f"the last {UNREADABLE_IN_A_ROW} replies of the model could not be read"
+                pause_search(session, work.search, f"{last}: {reason}", now)
+            return True
+        fail_step(session, work, reason, now)
+        return True
+
+
+def _only_unreadable(session: Session, search_id: str) -> bool:
+    last = session.execute(
+        select(ModelCallRow.reply.is_not(None), ModelCallRow.error.is_not(None))
+        .where(ModelCallRow.search_id == search_id)
+        .order_by(ModelCallRow.created_at.desc(), ModelCallRow.id.desc())
+        .limit(UNREADABLE_IN_A_ROW)
+    ).all()
+    return len(last) == UNREADABLE_IN_A_ROW and all(replied and wrong for replied, wrong in last)
+
+
+def _judged(node: NodeRow, document: Mapping[str, Any], now: float) -> None:
+    node.state = "judged"
+    node.verdict = document["verdict"]
+    node.gate = document["gate"]
+    node.reason = document["reason"]
+    node.score = document["score"]
+    node.ci_low, node.ci_high = document["score_ci95"] or (None, None)
+    node.limit_fraction = _limit_fraction(document)
+    node.updated_at = now
+
+
+def _limit_fraction(document: Mapping[str, Any]) -> float | None:
+    """The share of the physical limit: geometric mean over the bench workloads, None where one has no limit."""
+    shares = [workload["limit_fraction"] for workload in document["workloads"] if workload["role"] == "bench"]
+    if not shares or any(share is None or share <= 0 for share in shares):
+        return None
+    return math.exp(sum(math.log(share) for share in shares) / len(shares))
+
+
+def _challenge(session: Session, search: SearchRow, node: NodeRow) -> None:
+    """Make `node` the champion where it is accepted and faster than the one so far."""
+    if node.verdict != "accepted" or node.score is None:
+        return
+    champion = None if search.best_node_id is None else session.get_one(NodeRow, search.best_node_id)
+    if champion is None or champion.score is None or node.score > champion.score:
+        search.best_node_id = node.id
+
+
+def _progress(search: SearchRow, node: NodeRow, document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "round": node.round,
+        "technique": node.technique,
+        "repairs": node.repairs,
+        "verdict": node.verdict,
+        "gate": node.gate,
+        "reason": node.reason,
+        "score": node.score,
+        "ci95": document["score_ci95"],
+        "limit_fraction": node.limit_fraction,
+        "time_us": {workload["id"]: workload["time_us"] for workload in document["workloads"]},
+        "best": search.best_node_id == node.id,
+        "candidates": search.candidates,
+        "model_calls": search.model_calls,
+        "cost_usd": search.cost_usd,
+    }
+
+
+def _problem(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the op's author must change, from the verdict on the reference."""
+    failure = document["failure"] or {}
+    where = {"reference": "op.reference", "memory": "op.workloads"}.get(document["gate"], "op")
+    return {
+        "field": failure.get("field", where),
+        "found": failure.get("found", failure.get("message", document["reason"])),
+        "expected": failure.get("expected", "a reference that the judge can admit"),
+    }

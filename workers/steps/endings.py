@@ -1,0 +1,110 @@
+"""How things end: a search, a branch, a step that cannot be done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
+from workers.model.text import storable
+from workers.steps.rows import OPEN, Held, add_event, close_attempt, spend
+from workers.steps.winners import keep_winner
+
+
+def stop_clock(search: SearchRow, now: float) -> None:
+    """Add the time since the search last began to run to what it ran before."""
+    search.active_s = spend(search, now).wall_clock_s
+    search.running_since = None
+
+
+def end(
+    session: Session, search: SearchRow, state: str, reason: str, now: float, problem: dict[str, Any] | None = None
+) -> None:
+    """End the search: nothing of it stays open, and a finished one keeps its winner."""
+    _end_open_steps(session, search, now)
+    if state == "finished":
+        kernel_id = keep_winner(session, search, now)
+        if kernel_id is None:
+            reason = f"{reason}; no candidate beat the baselines"
+    stop_clock(search, now)
+    search.state = state
+    search.reason = storable(reason)
+    search.problem = problem
+    add_event(session, search, f"search.{state}", now, reason=reason, problem=problem, best_node_id=search.best_node_id)
+
+
+def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
+    session.flush()
+    of_search = NodeRow.search_id == search.id
+    session.execute(
+        update(AttemptRow)
+        .where(AttemptRow.search_id == search.id, AttemptRow.state.in_(OPEN))
+        .values(state="cancelled", lease_expires_at=None, finished_at=now)
+    )
+    session.execute(
+        update(AskRow).where(AskRow.search_id == search.id, AskRow.state == "open").values(state="withdrawn")
+    )
+    session.execute(
+        update(NodeRow)
+        .where(of_search, NodeRow.state.in_(("coding", "judging")))
+        .values(state="closed", reason="the search ended first", updated_at=now)
+    )
+    session.execute(update(NodeRow).where(of_search, NodeRow.ideation == "open").values(ideation="done"))
+    session.execute(update(NodeRow).where(of_search, NodeRow.verification == "open").values(verification="none"))
+
+
+def pause_search(session: Session, search: SearchRow, reason: str, now: float) -> None:
+    """Pause a search that has not ended; what runs may still commit."""
+    stop_clock(search, now)
+    search.state = "paused"
+    search.reason = storable(reason)
+    add_event(session, search, "search.paused", now, reason=reason)
+
+
+def fail_step(session: Session, work: Held, reason: str, now: float) -> None:
+    """The step brings no result: its attempt fails and its branch ends; without baselines the search ends."""
+    search, node, attempt = work.search, work.node, work.attempt
+    close_attempt(attempt, "failed", now, reason)
+    add_event(session, search, "attempt.failed", now, node, kind=attempt.kind, ordinal=attempt.ordinal, error=reason)
+    match attempt.kind:
+        case "ideate":
+            node.ideation = "done"
+            node.updated_at = now
+        case "verify":
+            node.verification = "failed"
+            node.reason = storable(f"not verified: {reason}")
+            node.updated_at = now
+            renew_best(session, search)
+        case "judge" if node.seq == 0:
+            close_node(session, search, node, reason, now)
+            end(session, search, "failed", f"the baselines could not be measured: {reason}", now)
+        case _:
+            close_node(session, search, node, reason, now)
+
+
+def close_node(session: Session, search: SearchRow, node: NodeRow, reason: str, now: float) -> None:
+    """End the node without a verdict on its code."""
+    node.state = "closed"
+    node.reason = storable(reason)
+    node.updated_at = now
+    add_event(session, search, "node.closed", now, node, reason=reason)
+
+
+def renew_best(session: Session, search: SearchRow) -> None:
+    """Find the champion anew, after a verification changed what is known of one."""
+    session.flush()
+    search.best_node_id = session.scalar(
+        select(NodeRow.id)
+        .where(
+            NodeRow.search_id == search.id,
+            NodeRow.seq > 0,
+            NodeRow.state == "judged",
+            NodeRow.verdict == "accepted",
+            NodeRow.score.is_not(None),
+            NodeRow.verification != "failed",
+        )
+        .order_by(NodeRow.score.desc(), NodeRow.seq)
+        .limit(1)
+    )

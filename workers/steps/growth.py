@@ -1,0 +1,136 @@
+"""Growing the tree: from the policy's steps to open attempts. All of it happens under the search's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from kernels_db.db import new_id
+from kernels_db.models import AttemptRow, NodeRow, SearchRow
+from workers import log
+from workers.search.budget import parse_budget
+from workers.search.policy import Policy, parse_policy
+from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from workers.steps.endings import end
+from workers.steps.rows import ENDED, OPEN, add_event, message, spend
+from workers.steps.values import Message
+
+Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
+"""The policy's seam: `workers.search.policy.next_steps`."""
+
+logger = log.get(__name__)
+
+_VIEW = select(*(getattr(NodeRow, name) for name in NodeView._fields)).order_by(NodeRow.seq)
+
+
+class PolicyFault(ValueError):  # noqa: N818 - named for whose fault it is
+    """The policy asked for something that the tree does not allow."""
+
+
+def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> list[Message]:
+    """Open what the policy asks for; see `lifecycle.advance`."""
+    if search.state == "queued":
+        search.state = "running"
+        search.running_since = now
+        add_event(session, search, "search.started", now)
+    if search.state != "running":
+        return []
+    session.flush()
+    nodes = read_nodes(session, search.id)
+    try:
+        steps = decide(Tree(nodes), parse_policy(search.policy), parse_budget(search.budget), spend(search, now))
+        if steps and steps[0].kind == "stop":
+            end(session, search, "finished", steps[0].reason or "the policy stopped", now)
+            return []
+        messages = _open(session, search, nodes, steps, now)
+    except Exception as error:
+        # Policies are pure code: a second try would fail alike, for ever, and hold up whoever reconciles.
+        if search.state in ENDED or not session.is_active:
+            raise
+        logger.exception("the policy failed", search=search.id)
+        end(session, search, "failed", f"the policy failed: {type(error).__name__}: {error}", now)
+        return []
+    if not messages and not _any_open(session, search):
+        end(session, search, "finished", "the policy asked for nothing more", now)
+    return messages
+
+
+def read_nodes(session: Session, search_id: str) -> list[NodeView]:
+    """The tree as the policy sees it: one SELECT of exactly its columns, no objects."""
+    rows = session.execute(_VIEW.where(NodeRow.search_id == search_id))
+    return list(map(NodeView._make, rows))
+
+
+def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: list[Step], now: float) -> list[Message]:
+    wanted = {step.node_id for step in steps}
+    by_id = {node.id: node for node in nodes if node.id in wanted}
+    known = _known(session, by_id)
+    attempts: list[dict[str, Any]] = []
+    for step in steps:
+        node = by_id.get(step.node_id or "")
+        if node is None:
+            raise PolicyFault(f"it asked for {step.kind} on node {step.node_id}, which is not in the tree")
+        if (node.id, step.kind, step.ordinal) in known:
+            continue
+        known.add((node.id, step.kind, step.ordinal))
+        session.execute(update(NodeRow).where(NodeRow.id == node.id).values(**_opening(step, node), updated_at=now))
+        attempts.append(
+            {
+                "id": new_id("at"),
+                "search_id": search.id,
+                "node_id": node.id,
+                "kind": step.kind,
+                "ordinal": step.ordinal,
+                "params": dict(step.params),
+                "state": "pending",
+                "tries": 0,
+                "deferrals": 0,
+                "not_before": 0.0,
+                "sent_at": now,
+                "created_at": now,
+            }
+        )
+    if attempts:
+        session.execute(insert(AttemptRow), attempts)
+        _start_round(session, search, steps, now)
+        search.updated_at = now
+    return [message(attempt["id"], attempt["kind"], search.target) for attempt in attempts]
+
+
+def _known(session: Session, nodes: dict[str, NodeView]) -> set[tuple[str, str, int]]:
+    """The attempts that these nodes had or have: none of them is made twice."""
+    query = select(AttemptRow.node_id, AttemptRow.kind, AttemptRow.ordinal).where(AttemptRow.node_id.in_(list(nodes)))
+    return set(session.execute(query).tuples()) if nodes else set()
+
+
+def _opening(step: Step, node: NodeView) -> dict[str, Any]:
+    """What opening `step` changes in its node's row."""
+    match step.kind:
+        case "ideate" if node.ideation != "open":
+            return {"ideation": "open", "ideated": step.ordinal}
+        case "code" if node.state == "planned" and step.ordinal == 0:
+            return {"state": "coding"}
+        case "code" if node.state == "judged" and step.ordinal == node.repairs + 1:
+            # A repair starts over: what was said of the old code does not hold for the new.
+            return {"state": "coding", "repairs": step.ordinal, "verification": "none"}
+        case "judge" if node.state == "coded":
+            return {"state": "judging"}
+        case "verify" if node.state == "judged" and node.verification != "open":
+            return {"verification": "open"}
+    found = f"{node.state}, ideation {node.ideation}, verification {node.verification}, {node.repairs} repairs"
+    raise PolicyFault(f"it asked for {step.kind} {step.ordinal} on node #{node.seq}, which is {found}")
+
+
+def _start_round(session: Session, search: SearchRow, steps: list[Step], now: float) -> None:
+    opened = max((step.ordinal for step in steps if step.kind == "ideate"), default=0)
+    if opened > search.round:
+        search.round = opened
+        add_event(session, search, "round.started", now, round=opened, best_node_id=search.best_node_id)
+
+
+def _any_open(session: Session, search: SearchRow) -> bool:
+    query = select(AttemptRow.id).where(AttemptRow.search_id == search.id, AttemptRow.state.in_(OPEN)).limit(1)
+    return session.scalar(query) is not None

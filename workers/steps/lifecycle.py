@@ -1,0 +1,131 @@
+"""A search as a whole: created, advanced, paused, resumed, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database, new_id
+from kernels_db.models import AttemptRow, NodeRow, SearchRow
+from kernels_db.op import Op, Target
+from kernels_db.store import add_op
+from workers.search.budget import parse_budget
+from workers.search.policy import next_steps, parse_policy
+from workers.steps.endings import end, pause_search
+from workers.steps.growth import Decide, grow
+from workers.steps.rows import ENDED, add_event, lock_search, message, spend
+from workers.steps.values import Message, WrongState
+
+
+def create_search(
+    db: Database,
+    op: Op,
+    target: Target,
+    *,
+    language: str,
+    policy: Mapping[str, Any],
+    budget: Mapping[str, Any],
+    model: Mapping[str, Any],
+    now: float,
+    also: Callable[[Session, str], None] | None = None,
+) -> str:
+    """Store the op, a queued search and its root node; returns the search's id.
+
+    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError. `also(session, search_id)`
+    runs in the same transaction.
+    """
+    parse_policy(policy)
+    parse_budget(budget)
+    with db.writing() as session:
+        op_row, _ = add_op(session, op, now)
+        search = SearchRow(
+            id=new_id("sr"),
+            op_id=op_row.id,
+            target=str(target),
+            language=language,
+            policy=dict(policy),
+            budget=dict(budget),
+            model=dict(model),
+            state="queued",
+            created_at=now,
+            updated_at=now,
+        )
+        session.add(search)
+        session.flush()
+        root = NodeRow(
+            id=new_id("nd"), search_id=search.id, seq=0, round=0, state="coded", created_at=now, updated_at=now
+        )
+        session.add(root)
+        session.flush()
+        add_event(session, search, "search.created", now, op=op.name, target=search.target, language=language)
+        add_event(session, search, "node.created", now, root, parent_id=None, round=0)
+        if also is not None:
+            also(session, search.id)
+        return search.id
+
+
+def advance(db: Database, search_id: str, now: float, decide: Decide = next_steps) -> list[Message]:
+    """Ask the policy and open the attempts that it wants, or end the search where it says so.
+
+    Does nothing for a search that is paused or has ended; starts a queued one. Two calls at once do no harm. Raises
+    LookupError for an unknown search.
+    """
+    with db.writing() as session:
+        return grow(session, lock_search(session, search_id), now, decide)
+
+
+def pause(db: Database, search_id: str, reason: str, now: float) -> None:
+    """Open no new steps until `resume`; what runs may still commit. Raises WrongState once the search has ended."""
+    with db.writing() as session:
+        search = lock_search(session, search_id)
+        if search.state in ENDED:
+            raise WrongState(f"search {search_id}", search.state, "queued or running")
+        if search.state != "paused":
+            pause_search(session, search, reason, now)
+
+
+def resume(db: Database, search_id: str, now: float, decide: Decide = next_steps) -> list[Message]:
+    """Let a paused search run on: pending steps are sent again at once, and the policy is asked.
+
+    Raises WrongState where the search is not paused.
+    """
+    with db.writing() as session:
+        search = lock_search(session, search_id)
+        if search.state != "paused":
+            raise WrongState(f"search {search_id}", search.state, "paused")
+        search.state = "running"
+        search.reason = None
+        search.running_since = now
+        add_event(session, search, "search.resumed", now, spend=asdict(spend(search, now)))
+        pending = session.execute(
+            select(AttemptRow.id, AttemptRow.kind).where(
+                AttemptRow.search_id == search.id, AttemptRow.state == "pending"
+            )
+        ).tuples()
+        messages = [message(attempt_id, kind, search.target) for attempt_id, kind in pending]
+        session.execute(
+            update(AttemptRow)
+            .where(AttemptRow.search_id == search.id, AttemptRow.state.in_(("pending", "running")))
+            .values(deferrals=0, not_before=0.0)
+        )
+        session.execute(
+            update(AttemptRow)
+            .where(AttemptRow.search_id == search.id, AttemptRow.state == "pending")
+            .values(sent_at=now)
+        )
+        return messages + grow(session, search, now, decide)
+
+
+def cancel(db: Database, search_id: str, now: float) -> None:
+    """End the search now; results that come later are discarded. Raises WrongState where it ended otherwise."""
+    with db.writing() as session:
+        search = lock_search(session, search_id)
+        if search.state == "cancelled":
+            return
+        if search.state in ENDED:
+            raise WrongState(f"search {search_id}", search.state, "queued, running or paused")
+        end(session, search, "cancelled", "on request", now)

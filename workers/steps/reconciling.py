@@ -1,0 +1,119 @@
+"""Bringing back what crashes lost: expired leases, lost messages, searches that stand still.
+
+A round looks for what needs it without locks, then sees to each search in a transaction of its own; the work of a round
+is bounded, and what is left over comes with the next.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, and_, exists, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from kernels_db.db import Database
+from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
+from workers.search.policy import next_steps
+from workers.settings import Settings
+from workers.steps.endings import fail_step
+from workers.steps.growth import Decide, grow
+from workers.steps.rows import ENDED, OPEN, Held, add_event, lock_search, message, put_back
+from workers.steps.values import Message
+
+LARGEST_ROUND = 200
+"""Searches seen to, and attempts per search sent again, in one round."""
+
+LONGEST_RESEND = 6
+"""A message is sent again ever more rarely, at most this many times `resend_after_s` apart: a busy judge leaves steps
+waiting in its queue, and every message sent again lies there beside the first."""
+
+
+def reconcile(db: Database, now: float, settings: Settings, decide: Decide = next_steps) -> list[Message]:
+    """One round; returns the messages to send."""
+    with db.reading() as session:
+        search_ids = _searches(session, now, settings)
+    messages: list[Message] = []
+    for search_id in search_ids:
+        with db.writing() as session:
+            messages += _see_to(session, lock_search(session, search_id), now, settings, decide)
+    return messages
+
+
+def _searches(session: Session, now: float, settings: Settings) -> list[str]:
+    alive = SearchRow.state.in_(("queued", "running"))
+    any_open = exists().where(AttemptRow.search_id == SearchRow.id, AttemptRow.state.in_(OPEN))
+    expired = select(AttemptRow.search_id).where(_expired(now))
+    others = (
+        select(AttemptRow.search_id)
+        .join(SearchRow, SearchRow.id == AttemptRow.search_id)
+        .where(alive, or_(_unsent(now, settings), _answered()))
+    )
+    found: dict[str, None] = {}
+    for query in (expired, others, select(SearchRow.id).where(alive, ~any_open)):
+        found.update(dict.fromkeys(session.scalars(query.distinct().limit(LARGEST_ROUND))))
+    return list(found)
+
+
+def _expired(now: float) -> ColumnElement[bool]:
+    return and_(AttemptRow.state == "running", AttemptRow.lease_expires_at < now)
+
+
+def _unsent(now: float, settings: Settings) -> ColumnElement[bool]:
+    """Pending, due, and its message never sent or old: older than half the attempt's age, within limits."""
+    since = now - AttemptRow.sent_at
+    lost = and_(
+        since >= settings.resend_after_s,
+        or_(since >= LONGEST_RESEND * settings.resend_after_s, 2 * since >= now - AttemptRow.created_at),
+    )
+    return and_(AttemptRow.state == "pending", AttemptRow.not_before <= now, or_(AttemptRow.sent_at.is_(None), lost))
+
+
+def _answered() -> ColumnElement[bool]:
+    """Waiting, though no ask of it is open."""
+    ask = aliased(AskRow)
+    open_ask = exists().where(ask.attempt_id == AttemptRow.id, ask.state == "open")
+    return and_(AttemptRow.state == "waiting", ~open_ask)
+
+
+def _see_to(session: Session, search: SearchRow, now: float, settings: Settings, decide: Decide) -> list[Message]:
+    if search.state in ENDED:
+        return []
+    of_search = AttemptRow.search_id == search.id
+    for attempt in session.scalars(select(AttemptRow).where(of_search, _expired(now)).with_for_update()).all():
+        _expire(session, search, attempt, now, settings)
+        if search.state in ENDED:
+            return []
+    for attempt in session.scalars(select(AttemptRow).where(of_search, _answered())).all():
+        put_back(attempt)
+    session.flush()
+    if search.state == "paused":
+        return []
+    unsent = select(AttemptRow).where(of_search, _unsent(now, settings)).order_by(AttemptRow.created_at, AttemptRow.id)
+    messages = []
+    for attempt in session.scalars(unsent.limit(LARGEST_ROUND)).all():
+        attempt.sent_at = now
+        messages.append(message(attempt.id, attempt.kind, search.target))
+    session.flush()
+    still_open = select(AttemptRow.id).where(of_search, AttemptRow.state.in_(OPEN)).limit(1)
+    if session.scalar(still_open) is None:
+        messages += grow(session, search, now, decide)
+    return messages
+
+
+def _expire(session: Session, search: SearchRow, attempt: AttemptRow, now: float, settings: Settings) -> None:
+    node = session.get_one(NodeRow, attempt.node_id)
+    tries = attempt.tries
+    if tries >= settings.max_tries:
+        fail_step(session, Held(search, node, attempt), f"gave up after {tries} tries: a worker died each time", now)
+        return
+    add_event(
+        session,
+        search,
+        "attempt.expired",
+        now,
+        node,
+        kind=attempt.kind,
+        owner=attempt.owner,
+        tries=tries,
+        reason="the worker gave no sign of life",
+    )
+    put_back(attempt)
+    attempt.tries = tries

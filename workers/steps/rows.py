@@ -1,0 +1,150 @@
+"""What every step does with rows: the search's lock, the attempt that a worker holds, events, model calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kernels_db.db import new_id
+from kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
+from workers.model.text import storable
+from workers.queues import MODEL_QUEUE, judge_queue
+from workers.search.tree import Spend
+from workers.steps.values import Message, ModelCall
+
+OPEN = ("pending", "running", "waiting")
+"""States of an attempt that is still to bring a result."""
+
+ENDED = ("finished", "failed", "cancelled")
+"""States that a search never leaves."""
+
+
+def lock_search(session: Session, search_id: str) -> SearchRow:
+    """The search's row, locked until the transaction ends; raises LookupError."""
+    search = session.get(SearchRow, search_id, with_for_update=True, populate_existing=True)
+    if search is None:
+        raise LookupError(f"search: found {search_id!r}, expected the id of a stored search")
+    return search
+
+
+@dataclass(frozen=True)
+class Held:
+    """An attempt that its worker still holds, under the search's lock."""
+
+    search: SearchRow
+    node: NodeRow
+    attempt: AttemptRow
+
+
+def held(session: Session, attempt_id: str, owner: str) -> Held | None:
+    """The attempt if `owner` still runs it; None when the lease went to somebody else or the search ended."""
+    search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
+    if search_id is None:
+        return None
+    search = lock_search(session, search_id)
+    attempt = session.get_one(AttemptRow, attempt_id)
+    if attempt.state != "running" or attempt.owner != owner:
+        return None
+    return Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
+
+
+def put_back(attempt: AttemptRow) -> None:
+    """A live worker gives the attempt back: it is pending again, and what it tried does not count against it."""
+    attempt.state = "pending"
+    attempt.owner = None
+    attempt.lease_expires_at = None
+    attempt.sent_at = None
+    attempt.tries = 0
+
+
+def close_attempt(attempt: AttemptRow, state: str, now: float, error: str | None = None) -> None:
+    """End the attempt."""
+    attempt.state = state
+    attempt.lease_expires_at = None
+    attempt.finished_at = now
+    attempt.error = None if error is None else storable(error)
+
+
+def message(attempt_id: str, kind: str, target: str) -> Message:
+    """The message of an attempt."""
+    return Message(attempt_id, MODEL_QUEUE if kind in {"ideate", "code"} else judge_queue(target))
+
+
+def add_event(
+    session: Session, search: SearchRow, kind: str, now: float, node: NodeRow | None = None, /, **payload: Any
+) -> None:
+    """Append to the search's history; an event of a node carries its `seq`."""
+    search.updated_at = now
+    document = payload if node is None else {"seq": node.seq, **payload}
+    session.add(
+        EventRow(
+            search_id=search.id,
+            node_id=None if node is None else node.id,
+            type=kind,
+            payload=plain(document),
+            created_at=now,
+        )
+    )
+
+
+def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: float) -> None:
+    """Store model calls, failed ones too, and count what they spent."""
+    search = work.search
+    for call in calls:
+        session.add(
+            ModelCallRow(
+                id=new_id("mc"),
+                search_id=search.id,
+                node_id=work.node.id,
+                attempt_id=work.attempt.id,
+                kind=call.kind,
+                request=call.request,
+                ordinal=call.ordinal,
+                provider=call.provider,
+                model=call.model,
+                messages=plain(list(call.messages)),
+                reply=None if call.reply is None else storable(call.reply),
+                finish_reason=call.finish_reason,
+                error=None if call.error is None else storable(call.error),
+                prompt_tokens=call.prompt_tokens,
+                completion_tokens=call.completion_tokens,
+                cost_usd=call.cost_usd,
+                latency_s=call.latency_s,
+                created_at=now,
+            )
+        )
+        search.model_calls += 1
+        search.tokens += (call.prompt_tokens or 0) + (call.completion_tokens or 0)
+        search.cost_usd += call.cost_usd or 0.0
+    # One by one, so that the calls' ids rise in their order whatever the driver batches.
+    session.flush()
+
+
+def spend(search: SearchRow, now: float) -> Spend:
+    """What the search has used; the clock stands still while it is paused."""
+    running = 0.0 if search.running_since is None else max(0.0, now - search.running_since)
+    return Spend(
+        candidates=search.candidates,
+        model_calls=search.model_calls,
+        tokens=search.tokens,
+        cost_usd=search.cost_usd,
+        wall_clock_s=search.active_s + running,
+    )
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON that both databases take: no NUL, no lone surrogates, no NaN or infinity (told in words)."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {storable(str(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value

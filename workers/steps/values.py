@@ -1,0 +1,152 @@
+"""What goes in and out of the steps: messages, work, recorded model calls, and the errors.
+
+WrongState     the search (or ask) is not in a state that allows this
+LookupError    there is no such search or ask
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from kernels_db.job import Level, Verdict
+from workers.model.base import ModelReply, ModelRequest
+
+StepKind = Literal["ideate", "code", "judge", "verify"]
+
+
+class WrongState(Exception):  # noqa: N818 - named for what it is
+    """What was asked cannot be done in the state that was found."""
+
+    def __init__(self, what: str, found: str, expected: str) -> None:
+        super().__init__(f"{what}: found {found}, expected {expected}")
+        self.found = found
+        self.expected = expected
+
+
+@dataclass(frozen=True)
+class Message:
+    """A pending attempt and the queue that its step belongs to; to be sent after the commit."""
+
+    attempt_id: str
+    queue: str
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One call to a model, to be recorded with the step that made it.
+
+    A reply that could not be read has both `reply` and `error`; a call that failed has `error` alone. Times in seconds,
+    cost in US dollars; None where nobody counted.
+    """
+
+    kind: str
+    request: str
+    ordinal: int
+    provider: str
+    messages: tuple[dict[str, str], ...]
+    model: str | None = None
+    reply: str | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+    latency_s: float | None = None
+
+    @classmethod
+    def answered(
+        cls, request: ModelRequest, provider: str, reply: ModelReply, unreadable: str | None = None
+    ) -> ModelCall:
+        """A call that was answered; `unreadable` says what is wrong with the reply."""
+        return cls(
+            kind=request.kind,
+            request=request.identity,
+            ordinal=request.ordinal,
+            provider=provider,
+            messages=request.messages,
+            model=reply.model,
+            reply=reply.text,
+            finish_reason=reply.finish_reason,
+            error=unreadable,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            cost_usd=reply.cost_usd,
+            latency_s=reply.latency_s,
+        )
+
+    @classmethod
+    def failed(cls, request: ModelRequest, provider: str, error: str, latency_s: float | None = None) -> ModelCall:
+        """A call that brought no reply."""
+        return cls(
+            kind=request.kind,
+            request=request.identity,
+            ordinal=request.ordinal,
+            provider=provider,
+            messages=request.messages,
+            error=error,
+            latency_s=latency_s,
+        )
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """A node with its code; `document` is its latest verdict, None before the first."""
+
+    id: str
+    seq: int
+    round: int
+    technique: str | None
+    idea: dict[str, Any] | None
+    variant: int
+    language: str | None
+    source: str | None
+    source_digest: str | None
+    repairs: int
+    verdict: str | None
+    score: float | None
+    document: Verdict | None
+
+
+class Tried(NamedTuple):
+    """One idea that was tried and what became of it, for the ledger."""
+
+    seq: int
+    idea: Mapping[str, Any]
+    verdict: str | None
+    gate: str | None
+    score: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A claimed attempt with all that its step needs.
+
+    op: the spec's document. model: the search's model document. level: of a judge or verify step. node: the step's own;
+    parent: the node that its idea builds on (for ideate: the node itself), None where that is the root. baselines: the
+    root's verdict. best: the champion so far. Model steps alone have `ledger` (ideate: every idea that was tried),
+    `asked` (ideate: how often ideas were asked for on this node before) and `variants` (code: of how many candidates
+    for its idea this is one).
+    """
+
+    attempt_id: str
+    search_id: str
+    kind: StepKind
+    ordinal: int
+    params: dict[str, Any]
+    tries: int
+    deferrals: int
+    op: dict[str, Any]
+    target: str
+    language: str
+    model: dict[str, Any]
+    level: Level | None
+    node: NodeRecord
+    parent: NodeRecord | None
+    baselines: Verdict | None
+    best: NodeRecord | None
+    ledger: tuple[Tried, ...] = ()
+    asked: int = 0
+    variants: int = 1

@@ -1,0 +1,136 @@
+"""Keeping the winner of a search: a kernel with its envelope, its evidence and the ideas that led there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kernels_db.db import new_id
+from kernels_db.envelope import build_envelope
+from kernels_db.job import WorkloadVerdict
+from kernels_db.models import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
+from kernels_db.op import Target, parse_op
+from kernels_db.resolve import resolve_workload
+from workers.candidate.normalise import normalised_digest
+from workers.steps.rows import add_event
+
+
+def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
+    """Store the best verified candidate as a kernel; None where none is surely faster than any baseline.
+
+    A kernel with the same code for the same op and target is not stored again: it gets the newer evidence.
+    """
+    winner = session.scalars(
+        select(NodeRow)
+        .where(
+            NodeRow.search_id == search.id,
+            NodeRow.verification == "passed",
+            NodeRow.verdict == "accepted",
+            NodeRow.score.is_not(None),
+        )
+        .order_by(NodeRow.score.desc(), NodeRow.seq)
+        .limit(1)
+    ).first()
+    if winner is None:
+        return None
+    verdict = session.scalars(
+        select(VerdictRow)
+        .where(VerdictRow.node_id == winner.id, VerdictRow.level == "verify", VerdictRow.verdict == "accepted")
+        .order_by(VerdictRow.id.desc())
+        .limit(1)
+    ).one()
+    op_row = session.get_one(OpRow, search.op_id)
+    op = parse_op(op_row.spec)
+    document = verdict.document
+    lower = surely_faster(document["workloads"], op.objective.baselines)
+    if not lower:
+        return None
+    judged = {workload["id"] for workload in document["workloads"]}
+    workloads = [item for item in op.workloads_for(Target.parse(search.target)) if item.id in judged]
+    source = verdict.source or ""
+    low, high = document["score_ci95"] or (winner.score, winner.score)
+    values: dict[str, Any] = {
+        "search_id": search.id,
+        "node_id": winner.id,
+        "language": winner.language or search.language,
+        "source": source,
+        "score": winner.score,
+        "ci_low": low,
+        "ci_high": high,
+        "limit_fraction": winner.limit_fraction,
+        "envelope": build_envelope(
+            op.digest, search.target, [resolve_workload(op, item) for item in workloads], document["versions"]
+        ),
+        "evidence": document,
+        "lineage": _lineage(session, winner),
+    }
+    digest = winner.source_digest or normalised_digest(source)
+    kernel = session.scalar(
+        select(KernelRow)
+        .where(KernelRow.op_id == op_row.id, KernelRow.target == search.target, KernelRow.source_digest == digest)
+        .with_for_update()
+    )
+    if kernel is None:
+        kernel = KernelRow(
+            id=new_id("kn"), op_id=op_row.id, target=search.target, source_digest=digest, created_at=now, **values
+        )
+        session.add(kernel)
+    else:
+        for name, value in values.items():
+            setattr(kernel, name, value)
+    session.flush()
+    add_event(
+        session,
+        search,
+        "kernel.kept",
+        now,
+        winner,
+        kernel_id=kernel.id,
+        score=kernel.score,
+        ci95=[low, high],
+        faster=lower,
+    )
+    return kernel.id
+
+
+def surely_faster(workloads: Sequence[WorkloadVerdict], baselines: Iterable[str]) -> dict[str, float]:
+    """The baselines that the candidate beats for sure, with the lower end of its speed-up over each.
+
+    The lower end is the geometric mean, over the bench workloads, of the lower ends of the 95 % intervals: no larger
+    than the lower end of the mean's own interval, so it errs on the side of not keeping.
+    """
+    bench = [workload for workload in workloads if workload["role"] == "bench"]
+    lower: dict[str, float] = {}
+    for baseline in baselines:
+        ends = [workload["ci95"][baseline][0] for workload in bench if baseline in workload["ci95"]]
+        if ends and len(ends) == len(bench) and min(ends) > 0:
+            mean = math.exp(sum(math.log(end) for end in ends) / len(ends))
+            if mean > 1.0:
+                lower[baseline] = mean
+    return lower
+
+
+def _lineage(session: Session, winner: NodeRow) -> list[dict[str, Any]]:
+    """From the root to the winner."""
+    chain: list[NodeRow] = []
+    node: NodeRow | None = winner
+    while node is not None:
+        chain.append(node)
+        node = session.get(NodeRow, node.parent_id) if node.parent_id else None
+    return [
+        {
+            "node_id": node.id,
+            "seq": node.seq,
+            "round": node.round,
+            "technique": node.technique,
+            "idea": node.idea,
+            "repairs": node.repairs,
+            "verdict": node.verdict,
+            "score": node.score,
+        }
+        for node in reversed(chain)
+    ]

@@ -1,0 +1,99 @@
+"""Gathering what a claimed step needs, inside the transaction that claims it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from kernels_db.job import Level, Verdict
+from kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
+from workers.steps.values import NodeRecord, StepKind, Tried, Work
+
+
+def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> Work:
+    """All that the step of `attempt` needs."""
+    kind = cast("StepKind", attempt.kind)
+    asks_model = kind in ("ideate", "code")
+    parent = node if kind == "ideate" else _node(session, node.parent_id)
+    root_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0))
+    best = _node(session, search.best_node_id) if asks_model else None
+    return Work(
+        attempt_id=attempt.id,
+        search_id=search.id,
+        kind=kind,
+        ordinal=attempt.ordinal,
+        params=attempt.params,
+        tries=attempt.tries,
+        deferrals=attempt.deferrals,
+        op=session.get_one(OpRow, search.op_id).spec,
+        target=search.target,
+        language=search.language,
+        model=search.model,
+        level=None if asks_model else level_of(node, attempt),
+        node=_record(session, node),
+        parent=None if parent is None or parent.seq == 0 or not asks_model else _record(session, parent),
+        baselines=_latest_verdict(session, root_id),
+        best=None if best is None else _record(session, best),
+        ledger=_ledger(session, search.id) if kind == "ideate" else (),
+        asked=_asked(session, attempt) if kind == "ideate" else 0,
+        variants=_variants(session, node) if kind == "code" else 1,
+    )
+
+
+def level_of(node: NodeRow, attempt: AttemptRow) -> Level:
+    """What the judge is to do for a judge or verify step."""
+    if node.seq == 0:
+        return "baseline"
+    return "verify" if attempt.kind == "verify" else "screen"
+
+
+def _node(session: Session, node_id: str | None) -> NodeRow | None:
+    return None if node_id is None else session.get_one(NodeRow, node_id)
+
+
+def _record(session: Session, node: NodeRow) -> NodeRecord:
+    return NodeRecord(
+        id=node.id,
+        seq=node.seq,
+        round=node.round,
+        technique=node.technique,
+        idea=node.idea,
+        variant=node.variant,
+        language=node.language,
+        source=node.source,
+        source_digest=node.source_digest,
+        repairs=node.repairs,
+        verdict=node.verdict,
+        score=node.score,
+        document=_latest_verdict(session, node.id),
+    )
+
+
+def _latest_verdict(session: Session, node_id: str | None) -> Verdict | None:
+    query = select(VerdictRow.document).where(VerdictRow.node_id == node_id).order_by(VerdictRow.id.desc()).limit(1)
+    return cast("Verdict | None", session.scalar(query))
+
+
+def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
+    columns = (NodeRow.seq, NodeRow.idea, NodeRow.verdict, NodeRow.gate, NodeRow.score, NodeRow.reason)
+    query = select(*columns).where(
+        NodeRow.search_id == search_id, NodeRow.seq > 0, NodeRow.state.in_(("judged", "closed"))
+    )
+    return tuple(map(Tried._make, session.execute(query.order_by(NodeRow.seq))))
+
+
+def _asked(session: Session, attempt: AttemptRow) -> int:
+    earlier = select(func.count()).where(
+        AttemptRow.node_id == attempt.node_id, AttemptRow.kind == "ideate", AttemptRow.ordinal < attempt.ordinal
+    )
+    return session.scalar(earlier) or 0
+
+
+def _variants(session: Session, node: NodeRow) -> int:
+    """How many candidates realise the node's idea: its siblings of the same round with the same idea, and itself."""
+    siblings = select(NodeRow.idea).where(
+        NodeRow.search_id == node.search_id, NodeRow.parent_id == node.parent_id, NodeRow.round == node.round
+    )
+    return sum(idea == node.idea for idea in session.scalars(siblings))
