@@ -74,6 +74,8 @@ DEVICE: dict[str, Any] = {
     "type": "cpu",
     "arch": "x86_64",
     "cores": 2,
+    "isa": ["avx2", "fma"],
+    "caches": {"L1": 49152, "L2": 1048576, "L3": 33554432},
     "peaks": {"bandwidth_gbs": {"1048576": 41.25, "134217728": 14.5}, "gflops": {"float32": 182.0}},
 }
 

@@ -133,7 +133,7 @@ def test_gate_problems_are_listed() -> None:
     log = "line 3: import of `os` is not allowed\nline 9: `@` is a library op"
     document = rejected("gate", failure("gate", "line 3: import of `os` is not allowed", log=log))
     text = feedback(document)
-    assert text.startswith("Rejected at gate: line 3: import of `os` is not allowed.\n")
+    assert text.startswith("Rejected at gate: line 3: import of `os` is not allowed\n")
     assert "line 9: `@` is a library op" in text
     assert cause(document) == "line 3: import of `os` is not allowed"
 

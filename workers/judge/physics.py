@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from kernels_db.job import ResolvedWorkload
+from workers.judge.processor import caches, vector_extensions
 
 _SMALLEST, _LARGEST = 1 << 16, 1 << 28
 _MEASURE_S = 0.15
@@ -83,7 +84,15 @@ class Peaks:
 
     def document(self) -> dict[str, Any]:
         """The verdict's `device`."""
-        return {"name": self.name, "type": "cpu", "arch": platform.machine(), "cores": self.cores, "peaks": self._known}
+        return {
+            "name": self.name,
+            "type": "cpu",
+            "arch": platform.machine(),
+            "cores": self.cores,
+            "isa": vector_extensions(),
+            "caches": caches(),
+            "peaks": self._known,
+        }
 
 
 def _footprint(size: int) -> str:

@@ -234,7 +234,7 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
         lines.append(device["name"] + (f", {cores} cores" if cores else ""))
     for key, label in (
         ("isa", "vector extensions"),
-        ("caches", "caches"),
+        ("caches", "data caches of a core, the last one shared"),
         ("registers", "registers"),
         ("shared_bytes", "shared memory per block"),
     ):

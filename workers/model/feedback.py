@@ -41,7 +41,7 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> st
     failure = verdict["failure"]
     if verdict["verdict"] == "rejected" and failure is not None:
         told = cause(verdict, workloads)
-        lines = [f"Rejected at {verdict['gate']}: {told.rstrip('.')}.", *_details(failure, workloads, told)]
+        lines = [f"Rejected at {verdict['gate']}: {told}", *_details(failure, workloads, told)]
         if advice := _ADVICE.get(failure["kind"]):
             lines.append(advice)
         if log := _log(verdict, failure):
@@ -98,7 +98,7 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str)
         lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
     if share := _share(failure):
         lines.append(f"- {share}")
-    if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden:
+    if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden and not failure.get("log"):
         said = failure["message"].strip()
         lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
     return lines

@@ -174,6 +174,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
             ),
         },
         "device": context.target.device,
+        "has_isa": bool(context.baselines and context.baselines["device"].get("isa")),
         "arch": context.target.arch,
         "language": context.language,
         "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
@@ -239,6 +240,7 @@ def _repair(context: RequestContext) -> dict[str, Any]:
     verdict = _need(failing.verdict, "failing.verdict")
     return {
         **_common(context),
+        **_measured(context),
         "idea": context.idea,
         "source": failing.source,
         "cause": cause(verdict, context.workloads),
