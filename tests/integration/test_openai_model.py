@@ -13,7 +13,6 @@ import pytest
 
 from tests.model_server import KEY, Answer, ModelServer, completion, document, ok, raw, status
 from workers.model.base import ModelReply, ModelRequest, ModelUnavailable
-from workers.model.cost import Prices
 from workers.model.openai_model import OpenAIModel
 from workers.settings import Settings
 
@@ -35,11 +34,7 @@ def settings(url: str | None, **values: Any) -> Settings:
 
 
 def complete(server: ModelServer, **values: Any) -> ModelReply:
-    model = OpenAIModel(settings(server.url, **values), Prices.load(), model=None, base_url=None)
-    try:
-        return model.complete(REQUEST)
-    finally:
-        model.close()
+    return OpenAIModel(settings(server.url, **values), model=None, base_url=None).complete(REQUEST)
 
 
 def unavailable(answer: Answer, **values: Any) -> ModelUnavailable:
@@ -70,9 +65,25 @@ def test_a_price_file_of_the_user(tmp_path: Path) -> None:
     path = tmp_path / "prices.toml"
     path.write_text('["local-7b"]\nprompt = 1\ncompletion = 2\n')
     with ModelServer([ok("done", model="local-7b")]) as server:
-        model = OpenAIModel(settings(server.url), Prices.load(path), model="local-7b", base_url=None)
+        model = OpenAIModel(settings(server.url, model_prices=path), model="local-7b", base_url=None)
         assert model.complete(REQUEST).cost_usd == pytest.approx(0.002)
-        model.close()
+
+
+def test_a_bad_price_file_is_told_before_any_money_is_spent(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text("[")
+    with ModelServer([ok("done")]) as server:
+        with pytest.raises(ModelUnavailable, match=r"price file prices\.toml: not TOML") as caught:
+            complete(server, model_prices=path)
+        assert caught.value.final
+        assert server.requests == []
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://host/v1", "http://[::1/v1", "http://host:none/v1"])
+def test_an_unusable_address_is_final(url: str) -> None:
+    with pytest.raises(ModelUnavailable, match="is not a usable base_url") as caught:
+        OpenAIModel(settings(url), model=None, base_url=None).complete(REQUEST)
+    assert caught.value.final
 
 
 def test_a_rate_limit_is_waited_out_by_the_client() -> None:
@@ -127,7 +138,7 @@ def test_an_endpoint_that_is_down() -> None:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         with pytest.raises(ModelUnavailable, match=f"{url} is down: .*refused"):
-            OpenAIModel(settings(url), Prices.load(), model=None, base_url=None).complete(REQUEST)
+            OpenAIModel(settings(url), model=None, base_url=None).complete(REQUEST)
 
 
 @pytest.mark.parametrize("answer", [Answer(close=True), Answer(body=b'{"choices": []}', cut=True)])
@@ -217,9 +228,8 @@ def test_the_name_of_the_token_limit_is_found_out() -> None:
         400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", param="max_tokens"
     )
     with ModelServer([refusal, ok("done"), ok("again")]) as server:
-        model = OpenAIModel(settings(server.url), Prices.load(), model=None, base_url=None)
+        model = OpenAIModel(settings(server.url), model=None, base_url=None)
         assert [model.complete(REQUEST).text for _ in range(2)] == ["done", "again"]
-        model.close()
         limits = [sorted(body for body in request.body if body.startswith("max_")) for request in server.requests]
     assert limits == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
 
@@ -236,9 +246,8 @@ def test_the_key_goes_to_the_configured_endpoint_alone(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
     with ModelServer([ok("elsewhere")]) as other:
         for base_url in (other.url, configured.url, None):
-            model = OpenAIModel(settings(configured.url), Prices.load(), model="m", base_url=base_url)
+            model = OpenAIModel(settings(configured.url), model="m", base_url=base_url)
             model.complete(REQUEST)
-            model.close()
         assert [request.headers["authorization"] for request in other.requests] == ["Bearer none"]
         assert [request.headers["authorization"] for request in configured.requests] == [f"Bearer {KEY}"] * 2
 
@@ -248,12 +257,12 @@ def test_an_endpoint_that_wants_a_key_it_may_not_have(configured: ModelServer) -
         ModelServer([status(401, "key please")]) as other,
         pytest.raises(ModelUnavailable, match="none is configured for it") as caught,
     ):
-        OpenAIModel(settings(configured.url), Prices.load(), model="m", base_url=other.url).complete(REQUEST)
+        OpenAIModel(settings(configured.url), model="m", base_url=other.url).complete(REQUEST)
     assert caught.value.final
 
 
 def test_openai_without_a_key_says_so_before_any_call() -> None:
-    model = OpenAIModel(settings(None, openai_api_key=None), Prices.load(), model=None, base_url=None)
+    model = OpenAIModel(settings(None, openai_api_key=None), model=None, base_url=None)
     with pytest.raises(ModelUnavailable, match="set WARPSMITH_OPENAI_API_KEY") as caught:
         model.complete(REQUEST)
     assert caught.value.final

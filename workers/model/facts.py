@@ -223,7 +223,7 @@ def derives_tolerance(workloads: Sequence[ResolvedWorkload]) -> bool:
 def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     """The device as it was measured.
 
-    Name, cores, caches, copy bandwidth at each bench workload's footprint, peak operations.
+    Name, cores, caches, memory bandwidth at each bench workload's footprint, peak operations.
     """
     if not device:
         return []
@@ -254,12 +254,12 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
 
 def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     if isinstance(bandwidth, int | float):
-        return [f"measured copy bandwidth: {significant(bandwidth)} GB/s"]
+        return [f"measured memory bandwidth: {significant(bandwidth)} GB/s"]
     if not isinstance(bandwidth, Mapping) or not bandwidth:
         return []
     measured = sorted((float(footprint), float(rate)) for footprint, rate in bandwidth.items())
     lines = [
-        "measured copy bandwidth (read plus write): "
+        "measured memory bandwidth, by footprint: "
         + ", ".join(f"{significant(rate)} GB/s at {size(at)}" for at, rate in measured)
     ]
     for workload in visible(workloads):

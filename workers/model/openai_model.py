@@ -17,7 +17,7 @@ import httpx2
 import openai
 
 from workers.model.base import ModelReply, ModelRequest, ModelUnavailable
-from workers.model.cost import Prices
+from workers.model.cost import PriceError, Prices
 from workers.model.text import one_line, storable
 from workers.settings import Settings
 
@@ -37,24 +37,18 @@ class OpenAIModel:
 
     provider = "openai"
 
-    def __init__(self, settings: Settings, prices: Prices, *, model: str | None, base_url: str | None) -> None:
+    def __init__(self, settings: Settings, *, model: str | None, base_url: str | None) -> None:
         configured = settings.openai_base_url or OPENAI_BASE_URL
         self._url = _origin(base_url or configured)
         self._model = model or settings.openai_model
-        self._prices = prices
+        self._price_file = settings.model_prices
+        self._retries = settings.model_retries
         self._timeout_s = settings.model_timeout_s
         self._max_tokens = settings.model_max_tokens
         # OpenAI's newer models refuse the old name of this limit, and some other servers know only the old one.
         self._limit_name = "max_completion_tokens" if self._url == OPENAI_BASE_URL else "max_tokens"
         key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
         self._key = key if self._url == _origin(configured) else ""
-        self._client = openai.OpenAI(
-            api_key=self._key or "none",
-            admin_api_key="",  # given, so that none is taken from the environment
-            base_url=self._url,
-            timeout=httpx2.Timeout(self._timeout_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s)),
-            max_retries=settings.model_retries,
-        )
 
     def complete(self, request: ModelRequest) -> ModelReply:
         """The endpoint's reply to `request`, or `ModelUnavailable`.
@@ -63,27 +57,40 @@ class OpenAIModel:
         """
         if self._url == OPENAI_BASE_URL and not self._key:
             raise ModelUnavailable("no key for OpenAI: set WARPSMITH_OPENAI_API_KEY", final=True)
+        try:
+            prices = Prices.load(self._price_file)
+        except PriceError as error:  # before any money is spent that could not be counted
+            raise ModelUnavailable(str(error), final=True) from error
         started = time.monotonic()
         try:
-            body = self._call_under_either_name(request)
+            # A call takes seconds to minutes, a client milliseconds: one for each call leaves nothing open in between.
+            with self._client() as client:
+                body = self._call_under_either_name(client, request)
         except (openai.OpenAIError, httpx2.HTTPError) as error:
             raise self._unavailable(error) from error
-        return self._reply(body, time.monotonic() - started)
+        except httpx2.InvalidURL as error:
+            raise self._unreached(error) from error
+        return self._reply(body, time.monotonic() - started, prices)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+    def _client(self) -> openai.OpenAI:
+        return openai.OpenAI(
+            api_key=self._key or "none",
+            admin_api_key="",  # given, so that none is taken from the environment
+            base_url=self._url,
+            timeout=httpx2.Timeout(self._timeout_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s)),
+            max_retries=self._retries,
+        )
 
-    def _call_under_either_name(self, request: ModelRequest) -> bytes:
+    def _call_under_either_name(self, client: openai.OpenAI, request: ModelRequest) -> bytes:
         try:
-            return self._call(request)
+            return self._call(client, request)
         except openai.BadRequestError as error:
             if not self._other_limit_name(error):
                 raise
-        return self._call(request)
+        return self._call(client, request)
 
-    def _call(self, request: ModelRequest) -> bytes:
-        with self._client.chat.completions.with_streaming_response.create(
+    def _call(self, client: openai.OpenAI, request: ModelRequest) -> bytes:
+        with client.chat.completions.with_streaming_response.create(
             model=self._model,
             messages=[dict(message) for message in request.messages],  # type: ignore[misc]  # a union of dicts by role
             extra_body={self._limit_name: self._max_tokens},
@@ -125,7 +132,7 @@ class OpenAIModel:
                 return ModelUnavailable(f"{self._url} is slow: no answer in {self._timeout_s:g} s")
             case httpx2.RemoteProtocolError() | httpx2.ReadError():
                 return ModelUnavailable(f"{self._url} closed the connection without a complete answer")
-            case httpx2.UnsupportedProtocol():
+            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return ModelUnavailable(f"{self._url} is not a usable base_url: {one_line(str(cause))}", final=True)
         return ModelUnavailable(f"{self._url} is down: {one_line(str(cause)) or type(cause).__name__}")
 
@@ -150,7 +157,7 @@ class OpenAIModel:
         """`text` without the key: some endpoints repeat it in their refusal, and reasons are stored and shown."""
         return text.replace(self._key, "[key]") if self._key else text
 
-    def _reply(self, body: bytes, latency_s: float) -> ModelReply:
+    def _reply(self, body: bytes, latency_s: float, prices: Prices) -> ModelReply:
         try:
             document: Any = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -173,9 +180,9 @@ class OpenAIModel:
         cached = _count(usage.get("prompt_tokens_details"), "cached_tokens") if isinstance(usage, dict) else None
         named = document.get("model")
         model = one_line(storable(named), 128) if isinstance(named, str) and named else self._model
-        cost = self._prices.cost(model, prompt, completion, cached or 0)
+        cost = prices.cost(model, prompt, completion, cached or 0)
         if cost is None:  # the endpoint may answer under another name than it was asked for
-            cost = self._prices.cost(self._model, prompt, completion, cached or 0)
+            cost = prices.cost(self._model, prompt, completion, cached or 0)
         return ModelReply(
             text=storable(content),
             model=model,

@@ -9,7 +9,6 @@ from kernels_db.db import Database
 from kernels_db.spec_errors import SpecError
 from workers.model.agent_model import AgentModel
 from workers.model.base import Model
-from workers.model.cost import Prices
 from workers.model.replay_model import ReplayModel
 from workers.settings import Settings
 
@@ -41,10 +40,7 @@ def check_model(document: dict[str, Any]) -> None:
 
 
 def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Model:
-    """The model that `document` names.
-
-    Opening makes no call; raises `SpecError`, or `PriceError` for a bad price file.
-    """
+    """The model that `document` names. Opening makes no call; raises `SpecError`."""
     check_model(document)
     match document["provider"]:
         case "replay":
@@ -55,8 +51,7 @@ def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Mo
     # checks a document.
     from workers.model.openai_model import OpenAIModel  # noqa: PLC0415
 
-    prices = Prices.load(settings.model_prices)
-    return OpenAIModel(settings, prices, model=document.get("model"), base_url=document.get("base_url"))
+    return OpenAIModel(settings, model=document.get("model"), base_url=document.get("base_url"))
 
 
 def _usable(url: str) -> bool:
