@@ -105,6 +105,7 @@ class OpRunners:
     compiled: set[tuple[Mode, str]] = field(default_factory=set)
     tolerances: dict[str, list[Tolerance | None]] = field(default_factory=dict)
     unavailable: dict[tuple[Mode, str], str] = field(default_factory=dict)
+    fastest: dict[str, str] = field(default_factory=dict)
     used_at: float = field(default_factory=time.monotonic)
 
     def on(self, mode: Mode, workload: ResolvedWorkload) -> Contender:
@@ -121,6 +122,11 @@ class OpRunners:
             runner.bind(inputs, outputs, slots_for(mode, workload))
             self.bound[mode] = key
         return runner
+
+    def to_beat(self, workload: ResolvedWorkload, modes: list[Mode]) -> list[Mode]:
+        """The one of `modes` that was fastest when all were timed together: a screen ranks, and is spared the others."""
+        known = self.fastest.get(workload_key(workload))
+        return [mode for mode in modes if mode == known] or modes
 
     def drop(self, mode: Mode) -> None:
         """End one runner; the next use starts a fresh one."""

@@ -1,7 +1,8 @@
 """Physical limits: what this device can at best do, measured, and the time below which a workload cannot go.
 
-Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is that of a copy of the same footprint, so
-what fits in a cache is held to the cache's speed; the rate is that of a square matrix product.
+Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is the best of three
+plain loops over the same footprint, so what fits in a cache is held to the cache's speed; the rate is that of a square
+matrix product.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Peaks:
         """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock."""
         changed = False
         if (footprint := _footprint(workload["min_bytes"])) not in self._known["bandwidth_gbs"]:
-            self._known["bandwidth_gbs"][footprint] = _copy_rate(int(footprint))
+            self._known["bandwidth_gbs"][footprint] = _memory_rate(int(footprint))
             changed = True
         if workload["flops"] and (dtype := _arithmetic(workload)) not in self._known["gflops"]:
             self._known["gflops"][dtype] = _matrix_rate(dtype)
@@ -116,10 +117,17 @@ def _best_seconds(work: Any) -> float:
     return best
 
 
-def _copy_rate(footprint: int) -> float:
+def _memory_rate(footprint: int) -> float:
+    """Best of a copy, an update in place and a sum over `footprint` bytes: they differ in their share of writes, and the
+    fastest of them is what no kernel can be expected to beat by much."""
     source = torch.ones(footprint // 8, dtype=torch.float32)
     target = torch.zeros_like(source)
-    return 2 * source.nbytes / _best_seconds(lambda: target.copy_(source)) / 1e9
+    both = torch.ones(footprint // 4, dtype=torch.float32)
+    return max(
+        2 * source.nbytes / _best_seconds(lambda: target.copy_(source)),
+        3 * source.nbytes / _best_seconds(lambda: target.add_(source)),
+        both.nbytes / _best_seconds(both.sum),
+    ) / 1e9
 
 
 def _matrix_rate(dtype: str) -> float:

@@ -190,17 +190,21 @@ class Referee:
         candidate: Contender | None,
         seeds: _Seeds,
     ) -> list[tuple[list[float], list[float]]]:
-        plan = timing.screen_plan if job["level"] == "screen" else timing.full_plan
+        plan = timing.full_plan if job["level"] == "verify" else timing.short_plan
         scored = []
         for workload in bench:
             with self._timing_lock(), _fails("time", workload):
                 self.peaks.measure_for(workload)
                 modes = self._available(job, workload, runners, seeds, report)
+                if job["level"] == "screen":
+                    modes = runners.to_beat(workload, modes)
                 if candidate is not None:
                     candidate.bind(*_specs(workload), slots_for("candidate", workload))
                 trial = Trial(workload, runners, candidate, job["limits"]["call_s"], seeds.source(workload), seeds.rng)
                 samples = trial.time(modes, plan(job["limits"]["time_s"]))
             self._enter(_entry(report, workload), workload, samples, modes, seeds.number())
+            if job["level"] != "screen":
+                runners.fastest[workload_key(workload)] = timing.fastest(samples, modes)
             for mode, misses in trial.baseline_misses.items():
                 report.notes.append(
                     f"baseline {mode} was outside the tolerance in {misses} checked timed calls of {workload['id']}"

@@ -34,13 +34,13 @@ class Plan:
     check_baseline: float
 
 
-def screen_plan(time_s: float) -> Plan:
-    """A short timing: enough to rank."""
+def short_plan(time_s: float) -> Plan:
+    """The timing of the screen and baseline levels: enough to rank."""
     return Plan(5, 8, time_s, 0.4, 0.05)
 
 
 def full_plan(time_s: float) -> Plan:
-    """The full timing of the baseline and verify levels; `time_s` per workload is stretched threefold."""
+    """The full timing of the verify level; `time_s` per workload is stretched threefold."""
     return Plan(10, 30, 3 * time_s, 0.25, 0.05)
 
 
