@@ -40,7 +40,7 @@ def test_no_prompt_shows_a_hold_out_shape_a_path_or_a_hole(name: str) -> None:
     assert "secret_shape" not in text
     assert "7776" not in text
     assert "None," not in text
-    assert not re.search(r"(?<![\w.)])/(?:home|root|tmp|usr|opt|var|work)/", text)
+    assert not re.search(r"(?<![\w.)])/(?:home|root|tmp|usr|opt|var)/", text)
     assert not re.search(r"\{\{|\}\}|\{%|%\}", text)
     assert "\n\n\n\n" not in text
 
