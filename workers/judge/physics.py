@@ -1,8 +1,7 @@
 """Physical limits: what this device can at best do, measured, and the time below which a workload cannot go.
 
-Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is the best of three
-plain loops over the same footprint, so what fits in a cache is held to the cache's speed; the rate is that of a square
-matrix product.
+Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is the memory probe's for
+the same footprint; the rate is that of a square matrix product.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, Literal
 import torch
 
 from kernels_db.job import ResolvedWorkload
+from workers.judge.probe import StartProbe, memory_rate
 from workers.judge.processor import caches, vector_extensions
 
 _SMALLEST, _LARGEST = 1 << 16, 1 << 28
@@ -61,11 +61,11 @@ class Peaks:
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             pass  # absent or damaged: measured again
 
-    def measure_for(self, workload: ResolvedWorkload) -> None:
-        """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock."""
+    def measure_for(self, workload: ResolvedWorkload, start_probe: StartProbe) -> None:
+        """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock. Raises ContenderFault."""
         changed = False
         if (footprint := _footprint(workload["min_bytes"])) not in self._known["bandwidth_gbs"]:
-            self._known["bandwidth_gbs"][footprint] = _memory_rate(int(footprint))
+            self._known["bandwidth_gbs"][footprint] = memory_rate(int(footprint), start_probe)
             changed = True
         if workload["flops"] and (dtype := _arithmetic(workload)) not in self._known["gflops"]:
             self._known["gflops"][dtype] = _matrix_rate(dtype)
@@ -115,19 +115,6 @@ def _best_seconds(work: Any) -> float:
         if attempt >= 5 and now > end:
             break
     return best
-
-
-def _memory_rate(footprint: int) -> float:
-    """Best of a copy, an update in place and a sum over `footprint` bytes: they differ in their share of writes, and the
-    fastest of them is what no kernel can be expected to beat by much."""
-    source = torch.ones(footprint // 8, dtype=torch.float32)
-    target = torch.zeros_like(source)
-    both = torch.ones(footprint // 4, dtype=torch.float32)
-    return max(
-        2 * source.nbytes / _best_seconds(lambda: target.copy_(source)),
-        3 * source.nbytes / _best_seconds(lambda: target.add_(source)),
-        both.nbytes / _best_seconds(both.sum),
-    ) / 1e9
 
 
 def _matrix_rate(dtype: str) -> float:

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 
 from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, Verdict, VerdictWord, WorkloadVerdict
-from workers.judge import footprint, timing
+from kernels_db.runtime.cache import CACHE_VARIABLE
+from workers.judge import footprint, languages, timing
 from workers.judge.baselines import (
     OpRunners,
     ReferenceFault,
@@ -34,7 +35,7 @@ from workers.judge.baselines import (
     workload_key,
 )
 from workers.judge.buffers import TensorSpec
-from workers.judge.candidates import Prepared, prepare
+from workers.judge.candidates import Prepared, kernel_cache, prepare
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import InputSource
 from workers.judge.physics import Peaks, versions
@@ -194,7 +195,7 @@ class Referee:
         scored = []
         for workload in bench:
             with self._timing_lock(), _fails("time", workload):
-                self.peaks.measure_for(workload)
+                self.peaks.measure_for(workload, lambda source: self._start_probe(source, job))
                 modes = self._available(job, workload, runners, seeds, report)
                 if job["level"] == "screen":
                     modes = runners.to_beat(workload, modes)
@@ -279,6 +280,15 @@ class Referee:
         return OpRunners(
             lambda mode: self._start(mode, op["reference"], job, environment, allowed), job["limits"]["call_s"]
         )
+
+    def _start_probe(self, source: str, job: Job) -> Contender:
+        """A runner with a kernel of ours, built and started as a candidate's would be."""
+        directory = kernel_cache(self.cache, source)
+        limits = languages.CompileLimits(seconds=job["limits"]["compile_s"])
+        arch = job["target"].partition(":")[2]
+        languages.prepare(source, "cpp", target_arch=arch, cache_dir=directory, limits=limits, workloads=[])
+        environment = {CACHE_VARIABLE: str(directory)}
+        return self._start("candidate", source, job, environment, footprint.LEAST_FOR_RUNNERS)
 
     def _start(self, mode: Mode, source: str, job: Job, environment: dict[str, str], allowed: int) -> Contender:
         return Contender(
