@@ -82,7 +82,7 @@ class Database:
                 yield session
         except OperationalError as error:
             if _is_full(error):
-                raise StorageFull(f"the database {self.url.render_as_string()} is full: {error.orig}") from error
+                raise StorageFull(f"the database {self.url.render_as_string()} is full") from error
             raise
 
     def upgrade(self) -> None:
@@ -159,11 +159,14 @@ def _file_lock(url: URL) -> Iterator[None]:
         yield
 
 
-def _is_full(error: OperationalError) -> bool:
-    return (
-        getattr(error.orig, "sqlite_errorcode", None) == _SQLITE_FULL
-        or getattr(error.orig, "sqlstate", None) == _POSTGRESQL_DISK_FULL
-    )
+def _is_full(error: BaseException | None) -> bool:
+    """Whether `error` or what it came of says so: SQLite ends the transaction, and a savepoint in it then fails otherwise."""
+    while error is not None:
+        full = getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL
+        if full or getattr(error, "sqlstate", None) == _POSTGRESQL_DISK_FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class _Ids:

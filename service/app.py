@@ -50,6 +50,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
         version=openapi.VERSION,
         docs_url=None,  # the usual pages load scripts from elsewhere
         redoc_url=None,
+        generate_unique_id_function=openapi.operation_id,
         lifespan=_lifespan,
         middleware=_middleware(service),
     )

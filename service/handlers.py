@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from kernels_db.db import StorageFull as DatabaseFull
 from kernels_db.spec_errors import SpecError, SpecErrors
@@ -42,7 +43,8 @@ def as_problem(error: Exception) -> Problem | None:
         case DatabaseFull():
             return StorageFull()
         case OperationalError() | InterfaceError() | PoolTimeout():
-            return DatabaseUnavailable("The database cannot be reached or stays locked; nothing was stored. Try again.")
+            why = "unreachable, locked or without its schema (see /readyz)"
+            return DatabaseUnavailable(f"The database cannot be used now: {why}. Nothing was stored.")
         case SpecError() | SpecErrors():
             return spec_problem(error)
         case RequestValidationError():
@@ -56,8 +58,7 @@ def _from_http(error: HTTPException) -> Problem | None:
         case 404:
             return NotFound("There is nothing under this path")
         case 405:
-            allowed = (error.headers or {}).get("Allow", "another method")
-            return MethodNotAllowed(f"This path takes {allowed}", headers=error.headers)
+            return MethodNotAllowed("This path does not take this method", headers=error.headers)
         case 400:
             return InvalidInput.one("body", None, "a body that can be parsed")
     return None
@@ -75,4 +76,17 @@ async def _handle(request: Request, error: Exception) -> Response:
     problem = as_problem(error)
     if problem is None:
         raise error
+    if isinstance(problem, MethodNotAllowed):
+        problem = _method_not_allowed(request)
     return problem.response()
+
+
+def _method_not_allowed(request: Request) -> MethodNotAllowed:
+    """With every method of the path: the framework names those of the first route that it found."""
+    methods: set[str] = set()
+    for path, item in request.app.openapi()["paths"].items():
+        if compile_path(path)[0].fullmatch(request.url.path):
+            methods |= {method.upper() for method in item}
+    allowed = ", ".join(sorted(methods or {"GET"}))  # pages are not in the document, and are only read
+    detail = f"method: found {request.method}, expected {allowed}"
+    return MethodNotAllowed(detail, headers={"Allow": allowed})

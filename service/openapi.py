@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 
 from kernels_db.op import Op
 from service.middleware import OPEN_PATHS
@@ -32,6 +33,31 @@ TAGS = [
     {"name": "health", "description": "Liveness, readiness, metrics"},
 ]
 REFERENCE = "#/components/schemas/{model}"
+
+
+ITEM_LINKS = {
+    "create_op": ("op_id", ("get_op",)),
+    "create_search": (
+        "search_id",
+        ("get_search", "get_tree", "get_events", "export_pool", "pause_search", "resume_search", "cancel_search"),
+    ),
+    "create_pool": ("pool_id", ("get_pool",)),
+    "get_ask": ("ask_id", ("answer_ask",)),
+    "get_kernel": ("kernel_id", ("export_kernel",)),
+}
+LIST_LINKS = {
+    "list_ops": ("op_id", "get_op"),
+    "list_searches": ("search_id", "get_search"),
+    "list_pools": ("pool_id", "get_pool"),
+    "list_asks": ("ask_id", "get_ask"),
+    "list_kernels": ("kernel_id", "get_kernel"),
+}
+"""What an answer's ids are good for, by operation."""
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of the route's function."""
+    return route.name
 
 
 def install(app: FastAPI, *, keys_required: bool) -> None:
@@ -75,8 +101,21 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
         common.append(KeyRequired)
         operation["security"] = [{"key": []}]
     responses = operation["responses"]
+    links = _links(operation["operationId"])
+    if links:
+        for success in {"200", "201", "202"} & responses.keys():
+            responses[success]["links"] = links
     for status, entry in documented(*common).items():
         responses.setdefault(str(status), entry)
     unprocessable = responses.get("422", {})
     if "HTTPValidationError" in str(unprocessable.get("content", "")):
         del responses["422"]
+
+
+def _links(operation: str) -> dict[str, Any]:
+    parameter, followers = ITEM_LINKS.get(operation, ("", ()))
+    links = {name: {"operationId": name, "parameters": {parameter: "$response.body#/id"}} for name in followers}
+    if operation in LIST_LINKS:
+        parameter, follower = LIST_LINKS[operation]
+        links[follower] = {"operationId": follower, "parameters": {parameter: "$response.body#/items/0/id"}}
+    return links

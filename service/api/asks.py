@@ -78,10 +78,10 @@ def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
 def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> AskDocument:
     """Gives the search the reply that it waits for. 409 where the ask was answered before or its search has ended."""
     with service.db.reading() as session:
-        ask = service.row(session, AskRow, ask_id, "ask")
+        service.row(session, AskRow, ask_id, "ask")
     try:
         messages = steps.tell(service.db, ask_id, answer.reply, answer.answered_by, time.time())
     except steps.WrongState as error:
-        raise WrongState(f"ask {ask_id}: found {ask.state}, expected open") from error
+        raise WrongState(str(error)) from error
     dispatch.send(service.celery, messages)
     return get_ask(ask_id, service)

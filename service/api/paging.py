@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
-from kernels_db.store import Page
 from sqlalchemy.orm import Session
 
+from kernels_db.store import BadCursor, Page
 from service.problems import InvalidInput
 
 Row = TypeVar("Row")
@@ -26,5 +26,5 @@ def page(
     """A page of `read`; a broken cursor is InvalidInput."""
     try:
         return read(session, limit=limit, after=after, **filters)
-    except ValueError as error:
+    except BadCursor as error:
         raise InvalidInput.one("query.after", after, "the `next` of the page before") from error

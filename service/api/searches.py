@@ -43,6 +43,15 @@ from workers import dispatch, steps
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1
+STREAM_ITEM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "The event's id, for Last-Event-ID"},
+        "event": {"type": "string", "description": "The event's type, such as `node.judged`"},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "An EventDocument"},
+        "retry": {"type": "integer", "minimum": 0},
+    },
+}
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictRoute)
 
@@ -150,9 +159,7 @@ def get_tree(
     responses={
         200: {
             "description": "Server-sent events (`data` is an EventDocument), or one page of them (`format=json`)",
-            "content": {
-                EventSourceResponse.media_type: {"itemSchema": {"type": "object"}, "schema": {"type": "string"}}
-            },
+            "content": {EventSourceResponse.media_type: {"itemSchema": STREAM_ITEM}},
         },
         **documented(NotFound, InvalidInput, TooManyStreams),
     },
@@ -172,18 +179,18 @@ async def get_events(
     after: Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only events with a higher id")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Events on one page (`format=json`)")] = BATCH,
     last_event_id: Annotated[
-        int | None,
+        int,
         Header(
             alias="Last-Event-ID",
             ge=0,
             le=LARGEST_ID,
-            description="Sent by a client that resumes a stream; wins over `after`",
+            description="Sent by a client that resumes a stream; wins over `after` unless 0",
         ),
-    ] = None,
+    ] = 0,
 ) -> Response:
     """What happened in a search, in order. The stream ends after the event that ends the search; a dropped one is
     resumed with Last-Event-ID."""
-    start = after if last_event_id is None else last_event_id
+    start = last_event_id or after
     batch = (
         await run_in_threadpool(read_batch, service.db, search_id, start, limit) if service.is_id(search_id) else None
     )
@@ -218,30 +225,28 @@ def export_pool(search_id: str, service: ServiceDependency) -> Response:
 
 @router.post("/{search_id}/pause", summary="Pause", responses=documented(NotFound, WrongState, StorageFull))
 def pause_search(search_id: str, service: ServiceDependency) -> SearchDocument:
-    """Opens no further step; running ones are finished. 409 unless the search is queued or running."""
-    return _change(
-        service, search_id, "queued or running", lambda now: steps.pause(service.db, search_id, "on request", now)
-    )
+    """Opens no further step; running ones are finished. 409 where the search has ended."""
+    return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now))
 
 
 @router.post("/{search_id}/resume", summary="Resume", responses=documented(NotFound, WrongState, StorageFull))
 def resume_search(search_id: str, service: ServiceDependency) -> SearchDocument:
     """Goes on where the search was paused. 409 unless it is paused."""
-    return _change(service, search_id, "paused", lambda now: steps.resume(service.db, search_id, now))
+    return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now))
 
 
 @router.post("/{search_id}/cancel", summary="Cancel", responses=documented(NotFound, WrongState, StorageFull))
 def cancel_search(search_id: str, service: ServiceDependency) -> SearchDocument:
-    """Ends the search; what it found stays. 409 where it has ended."""
-    return _change(service, search_id, "one that has not ended", lambda now: steps.cancel(service.db, search_id, now))
+    """Ends the search; what it found stays. 409 where it ended otherwise."""
+    return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now))
 
 
-def _change(service: Service, search_id: str, expected: str, change: Callable[[float], Any]) -> SearchDocument:
+def _change(service: Service, search_id: str, change: Callable[[float], list[steps.Message] | None]) -> SearchDocument:
     with service.db.reading() as session:
-        found = service.row(session, SearchRow, search_id, "search").state
+        service.row(session, SearchRow, search_id, "search")
     try:
         messages = change(time.time())
     except steps.WrongState as error:
-        raise WrongState(f"search {search_id}: found {found}, expected {expected}") from error
+        raise WrongState(str(error)) from error
     dispatch.send(service.celery, messages or [])
     return get_search(search_id, service)
