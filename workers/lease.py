@@ -18,18 +18,16 @@ logger = log.get(__name__)
 
 
 class LeaseKeeper:
-    """Renews a lease while its block runs: `with LeaseKeeper(renew, lease_s, on_lost) as lease: ...`.
+    """Renews a lease while its block runs: `with LeaseKeeper(renew, lease_s) as lease: ...`.
 
     `renew` returns False where the lease is somebody else's or the step was cancelled; then, or when the database has
-    not been reached for a whole lease, the lease counts as lost: `lost` is set and `on_lost` is called once, from the
-    thread, so that it can cut the step short. What the step still commits afterwards is refused by the database, not by
-    this class.
+    not been reached for a whole lease, `lost` is true and the step may be cut short. What it still commits afterwards
+    is refused by the database, not by this class.
     """
 
-    def __init__(self, renew: Callable[[], bool], lease_s: float, on_lost: Callable[[], None] | None = None) -> None:
+    def __init__(self, renew: Callable[[], bool], lease_s: float) -> None:
         self._renew = renew
         self._lease_s = lease_s
-        self._on_lost = on_lost
         self._ended = threading.Event()
         self._lost = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease-keeper", daemon=True)
@@ -65,5 +63,3 @@ class LeaseKeeper:
             return
         self._lost.set()
         logger.warning("the lease was lost; the step's result will be dropped")
-        if self._on_lost is not None:
-            self._on_lost()

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
-import socket
 import sys
 from typing import TYPE_CHECKING
 
 from billiard import current_process
 
 from kernels_db.db import Database
+from workers import log
 from workers.heartbeat import Heartbeat, Worker
 from workers.settings import Settings
 
@@ -31,7 +32,6 @@ class WorkerProcess:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.db = Database(settings.database)
-        self.owner = f"{worker.name}:{socket.gethostname()}:{os.getpid()}"
         self._judge: JudgeClient | None = None
         self._heartbeat: Heartbeat | None = None
 
@@ -41,13 +41,18 @@ class WorkerProcess:
         self._heartbeat = Heartbeat(self.db, worker)
         self._heartbeat.start()
 
+    def claim_token(self) -> str:
+        """Who claims, different for each claim: worker, pid, and a random part."""
+        return f"{worker.name[:90]}:{os.getpid()}:{secrets.token_hex(6)}"
+
     def judge(self) -> JudgeClient:
         """The judge of this process, started with the first job."""
         if self._judge is None:
             # Model workers have no judge: they never import it.
             from workers.judge.client import JudgeClient  # noqa: PLC0415
 
-            self._judge = JudgeClient()
+            judge_log = log.get("workers.judge")
+            self._judge = JudgeClient(cache=self.settings.judge_cache_dir, log=judge_log.info)
         return self._judge
 
     def close(self) -> None:

@@ -90,7 +90,7 @@ class Simulation:
                 self.change(node, ideation="open", ideated=step.ordinal)
             case "code":
                 assert node.state == ("planned" if step.ordinal == 0 else "judged")
-                self.change(node, state="coding", repairs=step.ordinal)
+                self.change(node, state="coding", repairs=step.ordinal, verification="none")
             case "judge":
                 self.change(node, state="judging")
             case "verify":
@@ -117,11 +117,11 @@ class Simulation:
             case "code" if lucky < 0.15:
                 self.change(node, state="closed")
             case "code":
-                self.spend = replace(self.spend, candidates=self.spend.candidates + 1)
                 self.change(node, state="coded", verdict=None, verification="none")
             case "judge" if node.seq == 0:
                 self.change(node, state="judged", verdict="accepted")
             case "judge":
+                self.spend = replace(self.spend, candidates=self.spend.candidates + 1)
                 verdict = self.luck.choice(["accepted", "accepted", "rejected", "quarantined", "ambiguous"])
                 score = self.luck.uniform(0.2, 5.0) if verdict == "accepted" else None
                 fraction = self.luck.uniform(0.1, 1.0) if score else None

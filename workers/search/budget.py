@@ -94,10 +94,14 @@ class Allowance:
 
 
 def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
-    """What `budget` leaves after `spend` and after what the open steps of `tree` may still take."""
+    """What `budget` leaves after `spend` and after what the open steps of `tree` may still take.
+
+    A candidate counts as spent when it has been screened; until then its node holds its place.
+    """
     coding = sum(node.state == "coding" for node in tree.nodes)
+    unjudged = sum(node.state in ("coding", "coded", "judging") for node in tree.nodes[1:])
     ideating = sum(node.ideation == "open" for node in tree.nodes)
-    candidates = math.inf if budget.candidates is None else budget.candidates - spend.candidates - coding
+    candidates = math.inf if budget.candidates is None else budget.candidates - spend.candidates - unjudged
     calls = math.inf if budget.model_calls is None else budget.model_calls - spend.model_calls
     calls -= CALLS_PER_STEP * (coding + ideating)
     return Allowance(candidates, calls, exhausted(budget, spend))

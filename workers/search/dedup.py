@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
-from typing import TypeVar
-
-T = TypeVar("T")
 
 _NOT_WORDS = re.compile(r"[\W_]+")
 
@@ -21,15 +17,3 @@ def idea_digest(technique: str, text: str) -> str:
     """SHA-256 (hex) of an idea: its technique and the words of its text; case, punctuation and spacing do not count."""
     words = (" ".join(_NOT_WORDS.split(part.casefold())).strip() for part in (technique, text))
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
-
-
-def fresh(items: Iterable[T], digest: Callable[[T], str], seen: Iterable[str]) -> list[T]:
-    """The items whose digest is not among `seen` and came first among themselves, in order."""
-    known = set(seen)
-    kept = []
-    for item in items:
-        key = digest(item)
-        if key not in known:
-            known.add(key)
-            kept.append(item)
-    return kept

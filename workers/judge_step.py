@@ -1,0 +1,24 @@
+"""Judge and verify steps: from a claimed step to a job, from the verdict to what is committed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from kernels_db.job import Job, JobCandidate, Verdict
+from kernels_db.op import Target, parse_op
+from kernels_db.resolve import build_job
+from workers.steps import Work
+
+
+def job_of(work: Work) -> Job:
+    """The job of a judge or verify step. Raises SpecErrors where the op asks for what the judge cannot do."""
+    assert work.level is not None, "a model step has no job"
+    candidate = None
+    if work.level != "baseline":
+        candidate = cast("JobCandidate", {"language": work.node.language, "source": work.node.source})
+    return build_job(parse_op(work.op), Target.parse(work.target), level=work.level, candidate=candidate)
+
+
+def summary(verdict: Verdict) -> dict[str, object]:
+    """What a log line says of a verdict."""
+    return {name: verdict[name] for name in ("level", "verdict", "gate", "reason", "score")}

@@ -1,0 +1,124 @@
+"""The tasks: claim an attempt, do its step, commit, advance, send. They hold no state; the database does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from celery import Celery
+from sqlalchemy.exc import SQLAlchemyError
+
+from kernels_db.db import StorageFull
+from kernels_db.op import SpecErrors
+from workers import dispatch, log, process, steps
+from workers.celery_app import app
+from workers.judge_step import job_of, summary
+from workers.lease import LeaseKeeper
+from workers.model.providers import open_model
+from workers.model_step import ModelStep
+from workers.process import WorkerProcess
+from workers.queues import JUDGE_TASK, MODEL_TASK
+from workers.steps import Work
+
+logger = log.get(__name__)
+
+DoStep = Callable[[WorkerProcess, Work, str], bool]
+"""Does a claimed step for its owner and commits it; False where the lease was lost."""
+
+
+def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
+    """Take the attempt if it is to be had, `do` its step, and open what follows.
+
+    A database that cannot be used ends the task quietly: the attempt is or becomes pending, and the reconciler sends it
+    again.
+    """
+    here = process.current()
+    owner = here.claim_token()
+    try:
+        work = steps.claim(here.db, attempt_id, owner, here.settings.lease_s, time.time())
+        if work is None:
+            return
+        ids = {"search": work.search_id, "node": work.node.id, "attempt": attempt_id, "step": work.kind}
+        with log.bound(**ids):
+            if _do(here, work, owner, do):
+                dispatch.send(sender, steps.advance(here.db, work.search_id, time.time()))
+            else:
+                logger.warning("somebody else holds the step now; its result was dropped")
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; the step will be done again", error=str(error).splitlines()[0])
+
+
+def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
+    try:
+        return do(here, work, owner)
+    except (SQLAlchemyError, StorageFull):
+        raise
+    except SpecErrors as error:
+        return steps.give_up(here.db, work.attempt_id, owner, str(error), time.time())
+    except Exception as error:
+        # A fault of ours: doing the step again would meet it again, so its branch ends and the search goes on.
+        logger.exception("the step failed")
+        return steps.give_up(here.db, work.attempt_id, owner, f"{type(error).__name__}: {error}", time.time())
+
+
+def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
+    """An ideate or code step."""
+    step = ModelStep(here.db, here.settings, work, owner, time.time)
+    with _lease(here, work, owner):
+        return step.run(open_model(work.model, here.settings, here.db))
+
+
+def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
+    """A judge or verify step."""
+    from workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+
+    try:
+        with _lease(here, work, owner) as lease:
+            verdict = here.judge().judge(
+                job_of(work), here.settings.judge_job_timeout_s, on_wait=_stop_when_lost(lease)
+            )
+    except _LeaseLost:
+        return False
+    except JobRefused as refused:
+        return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", time.time())
+    except (JudgeDied, JudgeTimeout) as error:
+        logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
+        # The lease ends now: the reconciler counts the try, and gives up after too many.
+        return steps.renew(here.db, work.attempt_id, owner, 0.0, time.time())
+    logger.info("judged", **summary(verdict))
+    return steps.complete_judge(here.db, work.attempt_id, owner, verdict, time.time())
+
+
+class _LeaseLost(Exception):  # noqa: N818 - no error: the step is somebody else's
+    """Raised while the judge works, so that its time goes to a step that somebody waits for."""
+
+
+def _stop_when_lost(lease: LeaseKeeper) -> Callable[[], None]:
+    def check() -> None:
+        if lease.lost:
+            raise _LeaseLost
+
+    return check
+
+
+def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
+    lease_s = here.settings.lease_s
+
+    def renew() -> bool:
+        return steps.renew(here.db, work.attempt_id, owner, lease_s, time.time())
+
+    return LeaseKeeper(renew, lease_s)
+
+
+def model_step(attempt_id: str) -> None:
+    """Do the ideate or code step of an attempt."""
+    perform(app, attempt_id, ask)
+
+
+def judge_step(attempt_id: str) -> None:
+    """Do the judge or verify step of an attempt."""
+    perform(app, attempt_id, judge)
+
+
+app.task(model_step, name=MODEL_TASK)
+app.task(judge_step, name=JUDGE_TASK)
