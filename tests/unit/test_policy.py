@@ -299,6 +299,11 @@ def test_the_physical_limit_ends_the_search_once_verified() -> None:
     assert step.reason == "the champion reaches 96% of the physical limit"
 
 
+def test_a_limit_that_is_surpassed_by_far_is_no_limit() -> None:
+    impossible = accepted(1, 3.0, limit_fraction=4.57, verification="passed")
+    assert [step.kind for step in steps_of(root(ideated=1), impossible)] == ["ideate"]
+
+
 def test_open_steps_count_against_the_budget() -> None:
     coding = accepted(1, 1.0, state="coding", verdict=None)
     planned = [accepted(i, 1.0, state="planned", verdict=None) for i in (2, 3, 4)]

@@ -16,6 +16,10 @@ from workers.search.budget import Allowance, allowance, out_of_time
 from workers.search.fields import number, switch, whole
 from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
+CREDIBLE_FRACTION = 1.1
+"""Nothing is faster than the physical limit: a share well above 1 says that the limit was measured wrong, and ends
+nothing."""
+
 
 @dataclass(frozen=True)
 class IdeaBeam:
@@ -84,7 +88,7 @@ class IdeaBeam:
 
     def _stop_reason(self, tree: Tree, contenders: list[NodeView]) -> str | None:
         reached = contenders[0].limit_fraction if contenders else None
-        if reached is not None and reached >= self.stop_fraction:
+        if reached is not None and self.stop_fraction <= reached <= CREDIBLE_FRACTION:
             return f"the champion reaches {reached:.0%} of the physical limit"
         history = self._history(tree, contenders)
         if history.rounds >= self.max_rounds:
