@@ -6,10 +6,12 @@ Every pattern consumes what it starts, closed or not, so that each function is l
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from itertools import accumulate
 from typing import NamedTuple
 
-_JOIN = "\x00"  # stands for a line continuation, so that a preprocessor line is one line
-
+# GCC joins lines across white space after the backslash, too.
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _LEXEME = re.compile(
     r"""
       (?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s"]{0,16})\((?:.*?\)(?P=delimiter)"|.*\Z))
@@ -17,11 +19,11 @@ _LEXEME = re.compile(
     | (?P<word>[A-Za-z_]\w*|\.?[0-9](?:'?\w|\.|(?<=[eEpP])[+-])*)
     | (?P<char>'(?:\\.|[^'\\\n])*'?)
     | (?P<comment>//[^\n]*|/\*(?:.*?\*/|.*\Z))
-    | (?P<mark>::|\[\[|\]\]|[^\s\x00])
+    | (?P<mark>::|\[\[|\]\]|\S)
     """,
     re.DOTALL | re.VERBOSE,
 )
-_DIRECTIVE = re.compile(r"^[ \t\x00]*(?:\#|%:)[ \t\x00]*(\w*)(.*)$", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t]*(?:\#|%:)[ \t]*(\w*)(.*)$", re.MULTILINE)
 
 
 class Directive(NamedTuple):
@@ -34,13 +36,14 @@ class Directive(NamedTuple):
 
 def directives(source: str) -> list[Directive]:
     """The preprocessor lines of `source`, by line."""
-    text = _without_comments(source)
+    text, joins = _spliced(source)
+    text = _without_comments(text)
     found = []
     line, last = 1, 0
     for match in _DIRECTIVE.finditer(text):
-        line += text.count("\n", last, match.start(1)) + text.count(_JOIN, last, match.start(1))
+        line += text.count("\n", last, match.start(1))
         last = match.start(1)
-        found.append(Directive(line, match[1], match[2].replace(_JOIN, " ").strip()))
+        found.append(Directive(line + bisect_right(joins, last), match[1], match[2].strip()))
     return found
 
 
@@ -48,28 +51,31 @@ def tokens(source: str) -> list[str]:
     """The tokens of `source` without comments and preprocessor lines; a literal is one token, a raw string an empty
     one.
     """
-    text = _DIRECTIVE.sub("", _without_comments(source))
+    text = _DIRECTIVE.sub("", _without_comments(_spliced(source)[0]))
     return ['""' if m["raw"] is not None else m[0] for m in _LEXEME.finditer(text) if m["comment"] is None]
 
 
 def canonical(source: str) -> str:
     """`source` without comments and layout: equal for two sources that differ in those alone."""
-    text = _without_comments(source)
     parts: list[str] = []
-    for line in text.split("\n"):
+    for line in _without_comments(_spliced(source)[0]).split("\n"):
         joined = " ".join(m[0] for m in _LEXEME.finditer(line) if m["comment"] is None)
         # A preprocessor line ends where its line ends, so it keeps a line of its own.
         parts.append(f"\n{joined}\n" if joined.startswith(("#", "% :")) else joined)
     return re.sub(r"\s*\n\s*", "\n", " ".join(part for part in parts if part)).strip()
 
 
-def _without_comments(source: str) -> str:
-    """`source` with each comment replaced by a space and its line breaks, and each continuation by the join mark."""
-    text = source.replace(_JOIN, " ").replace("\r\n", "\n").replace("\\\n", _JOIN)
+def _spliced(source: str) -> tuple[str, list[int]]:
+    """`source` with continued lines joined, even inside a word as the compiler does, and the place of each join."""
+    pieces = _CONTINUED.split(source)
+    joins = list(accumulate(len(piece) for piece in pieces[:-1]))
+    return "".join(pieces), joins
+
+
+def _without_comments(text: str) -> str:
+    """`text` with each comment blanked, so that everything else keeps its place."""
 
     def blank(match: re.Match[str]) -> str:
-        if match["comment"] is None:
-            return match[0]
-        return " " + "\n" * match[0].count("\n") + _JOIN * match[0].count(_JOIN)
+        return match[0] if match["comment"] is None else re.sub(r"[^\n]", " ", match[0])
 
     return _LEXEME.sub(blank, text)

@@ -99,7 +99,7 @@ class Body(Expressions):
     def _bare(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant):
             return  # a docstring
-        if isinstance(node.value, (ast.Call, *COMPREHENSIONS)):
+        if isinstance(node.value, (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, *COMPREHENSIONS)):
             self.expression(node.value)
         else:
             self.refuse(node, f"{spelled(node.value)} alone does nothing: expected a call")

@@ -1,0 +1,243 @@
+"""Ways out of the candidate contract, each beside an honest sibling that must pass.
+
+A case is (language, escape, sibling). Both are written into the same candidate, so that what differs is what the gate must tell apart.
+`MODULE` stands at module level, `RUN` at the start of `run(x, y, out)`; a case gives both as one text, split by `---`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from workers.candidate.gate import check
+
+PARAMETERS = ["x", "y", "out"]
+
+CPP = '''
+import math
+import torch
+from kernels_db.runtime import cpp
+{module}
+kernels = cpp.compile(r"""
+extern "C" void add(const float* x, const float* y, float* out, int64_t n) {{
+    for (int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i];
+}}
+""")
+
+def run(x, y, out):
+{run}
+    kernels.add(x, y, out, out.numel())
+'''
+TRITON = """
+import math
+import torch
+import triton
+import triton.language as tl
+{module}
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+{kernel}
+    tl.store(out + i, tl.load(x + i, i < n) + tl.load(y + i, i < n), i < n)
+
+def run(x, y, out):
+{run}
+    n = out.numel()
+    add[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
+CUDA = '''
+import torch
+from kernels_db.runtime import cuda
+{module}
+kernels = cuda.compile(r"""
+extern "C" __global__ void add(const float* x, const float* y, float* out, long long n) {{
+    long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i < n) out[i] = x[i] + y[i];
+}}
+""")
+
+def run(x, y, out):
+{run}
+    n = out.numel()
+    kernels.add[(n + 255) // 256, 256](x, y, out, n)
+'''
+
+
+class Case(NamedTuple):
+    """An escape and its honest sibling; `said` must stand in a problem's message."""
+
+    name: str
+    escape: str
+    sibling: str
+    said: str
+    language: str = "cpp"
+    place: str = "run"
+
+
+# ruff: noqa: E501, RUF001  one case a line reads as a table; full-width letters are one of the cases
+# fmt: off
+CASES = [
+    # The library under another spelling.
+    Case("operator", "t = x + y", "t = x.numel() + y.numel()", "arithmetic on a tensor"),
+    Case("operator_through_a_view", "t = x.view(-1) * 2", "t = x.view(-1).numel() * 2", "arithmetic on a tensor"),
+    Case("operator_through_a_tuple", "a, b = (x, y)\n    t = a + b", "a, b = x.shape[0], y.shape[0]\n    t = a + b", "arithmetic on a tensor"),
+    Case("operator_through_a_loop", "for t in (x, y):\n        u = -t", "for t in (1, 2):\n        u = -t", "an operator on a tensor"),
+    Case("operator_through_scratch", "t = torch.empty_like(x)\n    t += 1", "t = torch.empty_like(x).numel()\n    t += 1", "arithmetic on a tensor"),
+    Case("operator_in_a_helper", "def both(a, b):\n    return a + b\n---t = both(x, y)", "def both(a, b):\n    return a + b\n---t = both(x.numel(), 1)", "arithmetic on a tensor", place="both"),
+    Case("helper_that_returns_a_tensor", "def same(a):\n    return a\n---t = same(x) * 2", "def same(a):\n    return a\n---t = same(3) * 2", "arithmetic on a tensor", place="both"),
+    Case("matmul_operator", "t = x @ y", "t = x.shape[0] * y.shape[0]", "`@` is a library op"),
+    Case("in_place_operator", "out += x", "n = 1\n    n += x.numel()", "arithmetic on a tensor"),
+    Case("comparison", "t = x > y", "t = x.numel() > y.numel()", "a comparison of tensors"),
+    Case("sum_builtin", "t = sum((x, y))", "t = sum((x.numel(), y.numel()))", "`sum` of a tensor"),
+    Case("max_builtin", "t = max(x, y)", "t = max(x.numel(), y.numel())", "`max` of a tensor"),
+    Case("power_by_math", "t = math.exp(x)", "t = math.exp(1.5)", "`math.exp` of a tensor"),
+    Case("method", "t = x.relu()", "t = x.view(-1)", "method `.relu()`"),
+    Case("copying_method", "out.copy_(x)", "out.zero_()", "method `.copy_()`"),
+    Case("torch_function", "t = torch.add(x, y)", "t = torch.empty(x.shape, dtype=x.dtype)", "`torch.add`"),
+    Case("scratch_that_computes", "torch.empty(x.shape, out=y)", "torch.empty(x.shape, dtype=torch.float32)", "keyword 'out'"),
+    Case("functional_import", "import torch.nn.functional as F\n---t = F.relu(x)", "from torch import empty_like\n---t = empty_like(x)", "import of `torch.nn.functional`", place="both"),
+    Case("torch_ops", "t = torch.ops.aten.add(x, y)", "t = torch.zeros(4)", "`torch.ops.aten.add`"),
+    Case("renamed_module", "import torch as math2\n---t = math2.add(x, y)", "import math as math2\n---t = math2.floor(2.5)", "`torch.add`", place="both"),
+    Case("fallback_in_try", "try:\n        t = 1\n    except Exception:\n        t = x", "t = 1 if x.is_contiguous() else 2", "try is not allowed"),
+    Case("fallback_at_import", "try:\n    import numpy\nexcept ImportError:\n    numpy = None\n", "try:\n    import math as m\nexcept ImportError:\n    m = None\n", "import of `numpy`", place="module"),
+    Case("data_on_the_host", "t = x.item()", "t = x.data_ptr() % 16", "method `.item()`"),
+    Case("data_as_list", "t = x.tolist()", "t = list(x.shape)", "method `.tolist()`"),
+    Case("value_branch", "if x[0]:\n        t = 1", "if x.shape[0]:\n        t = 1", "the truth of a tensor"),
+    Case("values_in_text", "t = f'{x}'", "t = f'{x.shape}'", "printing a tensor"),
+    # Reaching the interpreter.
+    Case("dunder_attribute", "t = x.__class__", "t = x.dtype", "attribute `.__class__`"),
+    Case("dunder_of_a_literal", "t = ().__class__.__base__.__subclasses__()", "t = ()", "`.__subclasses__()`"),
+    Case("dunder_name", "t = __builtins__", "t = 1", "name `__builtins__`"),
+    Case("builtin_open", "t = open('/etc/passwd')", "t = len('/etc/passwd')", "call of `open`"),
+    Case("builtin_eval", "t = eval('x')", "t = int('1')", "call of `eval`"),
+    Case("builtin_exec", "exec('import os')", "range(3)", "call of `exec`"),
+    Case("builtin_getattr", "t = getattr(x, 'add')", "t = min(x.shape)", "call of `getattr`"),
+    Case("builtin_setattr", "setattr(torch, 'empty', None)", "t = sorted(x.shape)", "call of `setattr`"),
+    Case("builtin_vars", "t = vars(torch)", "t = list(x.shape)", "call of `vars`"),
+    Case("builtin_globals", "t = globals()", "t = tuple(x.shape)", "call of `globals`"),
+    Case("builtin_print", "print(x)", "t = len(x.shape)", "call of `print`"),
+    Case("import_builtin", "t = __import__('os')", "t = abs(-1)", "call of `__import__`"),
+    Case("import_in_run", "import os", "pass", "import is not allowed"),
+    Case("import_of_the_system", "import os\n", "import math\n", "import of `os`", place="module"),
+    Case("import_of_ctypes", "import ctypes\n", "from math import ceil\n", "import of `ctypes`", place="module"),
+    Case("import_of_inner_modules", "from kernels_db.runtime.cpp import ctypes\n", "from kernels_db.runtime import cpp\n", "import of", place="module"),
+    Case("import_by_path", "from kernels_db.runtime import cache\n", "from math import inf\n", "import of", place="module"),
+    Case("relative_import", "from . import judge\n", "from torch import float32\n", "import of", place="module"),
+    Case("star_import", "from math import *\n", "from math import ceil, floor\n", "import of `math.*`", place="module"),
+    Case("module_as_value", "m = torch", "m = torch.float32", "module `torch` is not a value"),
+    Case("builtin_as_value", "f = max\n    t = f(1, 2)", "f = max(1, 2)", "`max` is not a value"),
+    Case("kernels_as_value", "k = kernels", "k = 1", "`kernels` is not a value"),
+    Case("kernel_as_value", "k = kernels.add", "k = x.shape", "attribute `.add`"),
+    Case("call_of_a_local", "f = x.view\n    f(-1)", "f = x.view(-1)", "attribute `.view`"),
+    Case("call_of_a_parameter", "x(1)", "x.size(1)", "call of the local `x`"),
+    Case("call_of_a_subscript", "t = (max, min)[0](1, 2)", "t = (1, 2)[0]", "is not allowed"),
+    Case("call_of_a_lambda", "t = (lambda a: a)(x)", "t = x", "a call of a lambda"),
+    Case("format_method", "t = '{0.__class__}'.format(x)", "t = '{0}'", "method `.format()`"),
+    Case("text_attribute", "t = f'{x.__class__}'", "t = f'{x.dtype}'", "attribute `.__class__`"),
+    Case("private_module", "t = torch._C._cuda_clearCublasWorkspaces()", "t = torch.empty(1)", "`torch._C"),
+    Case("sys_modules", "t = torch.sys.modules", "t = torch.int32", "`torch.sys.modules`"),
+    Case("math_loader", "t = math.__loader__", "t = math.pi", "`math.__loader__`"),
+    Case("frame", "t = x.gi_frame", "t = x.device", "attribute `.gi_frame`"),
+    Case("threads", "import threading\n", "import torch\n", "import of `threading`", place="module"),
+    # State that outlives a call.
+    Case("global_state", "global t\n    t = 1", "t = 1", "global is not allowed"),
+    Case("table_as_cache", "TABLE = {}\n---TABLE[x.data_ptr()] = out", "TABLE = {1: 2}\n---t = TABLE.get(1)", "assignment to Subscript", place="both"),
+    Case("list_as_cache", "SEEN = []\n---SEEN.append(x)", "SEEN = [1]\n---t = SEEN[0]", "method `.append()`", place="both"),
+    Case("default_as_cache", "def keep(a, seen=[]):\n    return a\n", "def keep(a, seen=(1, 2)):\n    return a\n", "a default value lives", place="module"),
+    Case("function_attribute", "run.seen = x", "seen = x", "assignment to `run.seen`"),
+    Case("lru_cache", "import functools\n@functools.lru_cache\ndef keep(a):\n    return a\n", "def keep(a):\n    return a\n", "decorator", place="module"),
+    Case("scratch_of_the_module", "SCRATCH = torch.empty(1024)\n", "SCRATCH = 1024\n", "call of `torch.empty`", place="module"),
+    Case("patched_torch", "torch.empty = None", "empty = None", "assignment to `torch.empty`"),
+    Case("patched_kernels", "kernels.add = None", "add = None", "assignment to `kernels.add`"),
+    Case("rebound_module", "torch = x", "torch2 = x", "hides a name of the module"),
+    Case("rebound_at_module_level", "torch = math\n", "math_pi = math.pi\n", "defined twice", place="module"),
+    Case("rebound_in_a_comprehension", "t = [math for math in (1, 2)]", "t = [m for m in (1, 2)]", "hides a name of the module"),
+    Case("deleted", "del x", "x = None", "del is not allowed"),
+    Case("tensor_write", "out[0] = 1", "first = out[0]", "assignment to Subscript"),
+    Case("class_definition", "class Tensor:\n    pass\n", "def tensor():\n    pass\n", "ClassDef", place="module"),
+    Case("nested_function", "def inner():\n        return x", "inner = x", "a function inside a function"),
+    Case("walrus", "t = (u := 1)", "t = u = 1", ":="),
+    Case("generator", "yield x", "return", "is not allowed"),
+    Case("async_comprehension", "t = [a async for a in x]", "t = [a for a in x.shape]", "comprehension"),
+    Case("with_block", "with torch.no_grad():\n        pass", "if True:\n        pass", "a with block"),
+    Case("match", "match x:\n        case _:\n            pass", "if x is None:\n        pass", "match is not allowed"),
+    Case("hidden_keywords", "kernels.add(**{'x': x})", "kernels.add(x, y, out, 1)", "`**`"),
+    Case("raise_of_another", "raise SystemExit", "raise ValueError('shape')", "raise: found"),
+    Case("dunder_main", "if __name__ == '__main__':\n    pass\n", "pass\n", "If is not allowed", place="module"),
+    Case("import_of_a_loop", "for i in range(3):\n    pass\n", "I = 3\n", "For is not allowed", place="module"),
+    Case("annotation", "def helper(a: open('/x')):\n    return a\n", "def helper(a: int):\n    return a\n", "annotation", place="module"),
+    Case("annotated_constant", "A: exec('1') = 1\n", "A: int = 1\n", "annotation", place="module"),
+    Case("full_width_letters", "t = ｅｖａｌ('1')", "t = ｉｎｔ('1')", "call of `eval`"),
+    # The source that is checked is the source that is compiled.
+    Case("computed_source", "EXTRA = cpp.compile('extern' + ' \"C\" void f() {}')\n", "EXTRA = cpp.compile('extern \"C\" void f() {}')\n", "one constant string", place="module"),
+    Case("source_swapped", "S = 'extern \"C\" void f() {}'\nE = cpp.compile(S)\nS = ''\n", "S = 'extern \"C\" void f() {}'\nE = cpp.compile(S)\n", "defined twice", place="module"),
+    Case("compile_in_run", "t = cpp.compile('')", "t = 1", "once, at module level"),
+    Case("flag", "E = cpp.compile('extern \"C\" void f() {}', flags=('-fplugin=/tmp/x.so',))\n", "E = cpp.compile('extern \"C\" void f() {}', flags=('-funroll-loops',))\n", "flags: found", place="module"),
+    Case("file_by_include", "E = cpp.compile('#include \"/etc/passwd\"')\n", "E = cpp.compile('#include <cmath>')\n", "#include", place="module"),
+    Case("file_by_computed_include", "E = cpp.compile('''#define F </etc/passwd>\n#include F''')\n", "E = cpp.compile('''#define F 1\n#include <cmath>''')\n", "#include", place="module"),
+    Case("file_by_split_include", "E = cpp.compile('''#inc\\\\\nlude </etc/passwd>''')\n", "E = cpp.compile('''#inc\\\\\nlude <cmath>''')\n", "#include", place="module"),
+    Case("file_by_assembly", "E = cpp.compile('asm(\".incbin \\\\\"/etc/passwd\\\\\"\");')\n", "E = cpp.compile('// asm is not used')\n", "`asm`", place="module"),
+    Case("thread_header", "E = cpp.compile('#include <thread>')\n", "E = cpp.compile('#include <omp.h>')\n", "#include", place="module"),
+    Case("unknown_kernel", "kernels.mul(x, y)", "kernels.add(x, y, out, 0)", "no kernel named 'mul'"),
+    Case("kernel_keywords", "kernels.add(x, y, out, n=1)", "kernels.add(x, y, out, 1)", "keyword 'n'"),
+    # Triton.
+    Case("clock", "    t = tl.extra.cuda.globaltimer()", "    t = tl.num_programs(0)", "globaltimer", "triton", "kernel"),
+    Case("kernel_print", "    tl.device_print('x', i)", "    tl.static_assert(BLOCK > 0)", "device_print", "triton", "kernel"),
+    Case("kernel_dunder", "    t = i.__class__", "    t = i.dtype", "attribute `.__class__`", "triton", "kernel"),
+    Case("kernel_handle", "    t = i.handle", "    t = i.shape", "attribute `.handle`", "triton", "kernel"),
+    Case("kernel_host_call", "    t = torch.empty(1)", "    t = tl.zeros((1,), tl.float32)", "`torch.empty` is not allowed in a kernel", "triton", "kernel"),
+    Case("kernel_builtin", "    t = open('x')", "    t = min(1, 2)", "call of `open`", "triton", "kernel"),
+    Case("kernel_core", "    t = tl.core.builtins", "    t = tl.math.exp(1.0)", "triton.language.core", "triton", "kernel"),
+    Case("kernel_comprehension", "    t = [a for a in (1, 2)]", "    t = (1, 2)", "ListComp", "triton", "kernel"),
+    Case("kernel_import", "    import os", "    pass", "import is not allowed", "triton", "kernel"),
+    Case("hook_of_a_config", "C = triton.Config({}, pre_hook=run)\n", "C = triton.Config({}, num_warps=4)\n", "keyword 'pre_hook'", "triton", "module"),
+    Case("hook_of_a_launch", "add.add_pre_run_hook(run)", "n = 1", "is not allowed", "triton"),
+    Case("library_of_a_launch", "add[(1,)](x, y, out, 1, BLOCK=16, extern_libs={'a': '/x'})", "add[(1,)](x, y, out, 1, BLOCK=16, num_warps=4)", "keyword 'extern_libs'", "triton"),
+    Case("kernel_internals", "t = add.fn", "t = x.shape", "attribute `.fn`", "triton"),
+    Case("kernel_call", "add(x, y, out, 1, 16)", "add[(1,)](x, y, out, 1, 16)", "called like a function", "triton"),
+    Case("allocator", "triton.set_allocator(run)", "t = triton.cdiv(3, 2)", "`triton.set_allocator`", "triton"),
+    Case("knobs", "triton.knobs.runtime.interpret = True", "t = triton.next_power_of_2(3)", "assignment to `triton.knobs", "triton"),
+    Case("grid_lambda", "g = lambda meta: (open('x'),)\n    add[g](x, y, out, 1, 16)", "g = lambda meta: (meta['BLOCK'],)\n    add[g](x, y, out, 1, 16)", "call of `open`", "triton"),
+    Case("lambda_kept", "t = [lambda m: m]", "t = lambda meta: (1,)", "a lambda stands only", "triton"),
+    Case("heuristic", "@triton.heuristics({'B': lambda a: eval('1')})\n@triton.jit\ndef f(x, B: tl.constexpr):\n    pass\n", "@triton.heuristics({'B': lambda a: a['x'].numel()})\n@triton.jit\ndef f(x, B: tl.constexpr):\n    pass\n", "call of `eval`", "triton", "module"),
+    Case("pruning_hook", "@triton.autotune(configs=[], key=[], prune_configs_by={'early_config_prune': run})\n@triton.jit\ndef f(x):\n    pass\n", "@triton.autotune(configs=[], key=[])\n@triton.jit\ndef f(x):\n    pass\n", "keyword 'prune_configs_by'", "triton", "module"),
+    Case("another_language", "from kernels_db.runtime import cpp\n", "import math\n", "import of `kernels_db.runtime.cpp`", "triton", "module"),
+    Case("compiled_decorator", "@torch.compile\ndef f(a):\n    return a\n", "def f(a):\n    return a\n", "decorator `torch.compile`", "triton", "module"),
+    # CUDA.
+    Case("cuda_internals", "t = kernels.add._program", "t = x.shape", "attribute `._program`", "cuda"),
+    Case("cuda_launch_option", "kernels.add.launch(1, 1, x, y, out, 1, stream=0)", "kernels.add.launch(1, 1, x, y, out, 1, cooperative=True)", "keyword 'stream'", "cuda"),
+    Case("cuda_other_method", "kernels.add.compile(x)", "kernels.add.launch(1, 1, x, y, out, 1)", "method `.compile()`", "cuda"),
+    Case("streams", "torch.cuda.Stream()", "t = torch.cuda.get_device_properties(x.device).multi_processor_count", "`torch.cuda.Stream`", "cuda"),
+    Case("graphs", "torch.cuda.CUDAGraph()", "t = torch.empty(4, device=x.device)", "`torch.cuda.CUDAGraph`", "cuda"),
+]
+# fmt: on
+
+
+def candidate(case: Case, text: str) -> str:
+    """The candidate of the case's language with `text` in its place."""
+    module, _, run = text.partition("---") if case.place == "both" else ("", "", "")
+    parts = {"module": module, "run": f"    {run or 'pass'}", "kernel": "    pass"}
+    if case.place == "run":
+        parts["run"] = f"    {text}"
+    elif case.place != "both":
+        parts[case.place] = text
+    return {"cpp": CPP, "triton": TRITON, "cuda": CUDA}[case.language].format(**parts)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_an_escape_is_refused_where_it_stands(case: Case) -> None:
+    source = candidate(case, case.escape)
+    problems = check(source, case.language, parameters=PARAMETERS)
+    assert problems, source
+    assert any(case.said in problem.message for problem in problems), problems
+    assert all(1 <= problem.line <= source.count("\n") + 1 for problem in problems)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_the_honest_sibling_passes(case: Case) -> None:
+    assert check(candidate(case, case.sibling), case.language, parameters=PARAMETERS) == []
+
+
+def test_there_are_enough_cases_and_no_doubles() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 40
