@@ -1,0 +1,159 @@
+"""A small search whose tree does not depend on timing: an op of two flops, and a recorded pool of two rounds.
+
+round 1   on the reference: `loop` (good), `unrolled` (wrong, repaired), `unheard` (the pool has no code for it)
+round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (does not compile, and the pool has no repair)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels_db.formats.pool import Pool, PoolHeader, PoolReply
+from kernels_db.op import Op, Target, load_op
+from workers.candidate.normalise import normalised_digest
+from workers.model import parsing
+from workers.model.base import ModelReply
+from workers.model.requests import NodeFacts, RequestContext, identity
+from workers.search.idea_beam import IdeaBeam
+
+OP = """
+schema_version: 1
+name: scale_shift
+axes:
+  n: {kind: var}
+inputs:
+  - {name: x, shape: [n], dtype: float32}
+outputs:
+  - {name: "y", shape: [n], dtype: float32}
+reference: |
+  def run(x):
+      return x * 2 + 1
+workloads:
+  - {id: even, role: bench, axes: {n: 4096}}
+  - {id: odd, role: test, axes: {n: 1021}}
+limits: {bytes: 1}
+objective: {rank: geomean, baselines: [eager]}
+"""
+
+POLICY = IdeaBeam(
+    beam=8,
+    diverse=0,
+    ideas=3,
+    codes=1,
+    repairs=1,
+    rounds=2,
+    max_rounds=2,
+    flat_rounds=100,
+    stop_fraction=1.0,
+    restart=False,
+)
+"""Every accepted candidate is a parent and no measured number decides anything; nor does the limit, one byte far
+away."""
+
+LOOP = "for (int64_t i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;"
+WRONG = "for (int64_t i = 0; i + 4 < n; i += 4) for (int64_t j = 0; j < 4; ++j) y[i + j] = x[i + j] * 2.0f + 1.0f;"
+UNROLLED = f"{WRONG}\n  for (int64_t i = (n - 1) / 4 * 4; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;"
+RESTRICT = "const float* in = x; float* out = y; for (int64_t i = 0; i < n; ++i) out[i] = in[i] * 2.0f + 1.0f;"
+BROKEN = "#pragma omp parallel for\n  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * two + 1.0f;"
+
+
+def candidate(body: str) -> str:
+    """A candidate of the op around the body of its kernel."""
+    return (
+        "from kernels_db.runtime import cpp\n\n"
+        'kernels = cpp.compile(r"""\n'
+        f'extern "C" void scale_shift(const float* x, float* y, int64_t n) {{\n  {body}\n}}\n'
+        '""")\n\n\n'
+        "def run(x, y):\n    kernels.scale_shift(x, y, x.numel())\n"
+    )
+
+
+def op() -> Op:
+    """The op."""
+    return load_op(OP)
+
+
+@dataclass
+class Recorder:
+    """Builds a pool, request by request, with the identities that the real requests have."""
+
+    op: Op
+    target: Target
+    replies: list[PoolReply] = field(default_factory=list)
+
+    def ideas(self, parent: str | None, *titles: str) -> list[parsing.Idea]:
+        """Record ideas on the candidate `parent` (None: the reference) and return them as they will be read."""
+        written = [
+            {"technique": "control_flow", "title": title, "mechanism": f"It works by {title}.", "sketch": "A loop."}
+            for title in titles
+        ]
+        text = f"```json\n{json.dumps(written)}\n```"
+        self._record(self._context("ideate", parent), text)
+        return parsing.ideas(ModelReply(text, None, "stop", None, None, None, 0.0), len(titles))
+
+    def code(self, parent: str | None, idea: parsing.Idea, source: str) -> str:
+        """Record the code of `idea` on `parent`; returns it."""
+        self._record(self._context("code", parent, idea=idea), f"```python\n{source}```")
+        return source
+
+    def repair(self, parent: str | None, idea: parsing.Idea, failing: str, source: str) -> str:
+        """Record the repair of `failing`; returns the repaired source."""
+        context = self._context("repair", parent, idea=idea, failing=_node(failing))
+        self._record(context, f"```python\n{source}```")
+        return source
+
+    def _context(self, kind: Any, parent: str | None, **more: Any) -> RequestContext:
+        return RequestContext(
+            kind=kind,
+            attempt_id="",
+            op=self.op,
+            target=self.target,
+            language="cpp",
+            workloads=(),
+            baselines=None,
+            parent=_node(parent) if parent is not None else None,
+            **more,
+        )
+
+    def _record(self, context: RequestContext, text: str) -> None:
+        self.replies.append(
+            PoolReply(identity(context), 0, context.kind, context.kind, text, "stop", "scripted", 100, 50, 0.1)
+        )
+
+    def pool(self) -> Pool:
+        """What was recorded."""
+        header = PoolHeader(
+            self.op.name, self.op.semantic_digest, str(self.target), "cpp", "a test", 0.0, "0.1.0", {}, {}
+        )
+        return Pool(header, tuple(self.replies))
+
+
+def _node(source: str) -> NodeFacts:
+    return NodeFacts(seq=0, idea=None, source=source, source_digest=normalised_digest(source), verdict=None)
+
+
+def pool() -> Pool:
+    """The pool that this module's docstring draws."""
+    record = Recorder(op(), Target.parse("cpu"))
+    loop, unrolled, _ = record.ideas(None, "loop", "unrolled", "unheard")
+    plain = record.code(None, loop, candidate(LOOP))
+    wrong = record.code(None, unrolled, candidate(WRONG))
+    repaired = record.repair(None, unrolled, wrong, candidate(UNROLLED))
+    (restrict,) = record.ideas(plain, "restrict")
+    record.code(plain, restrict, candidate(RESTRICT))
+    (threads,) = record.ideas(repaired, "threads")
+    record.code(repaired, threads, candidate(BROKEN))
+    return record.pool()
+
+
+EXPECTED = {
+    None: ("judged", "accepted"),
+    "loop": ("judged", "accepted"),
+    "unrolled": ("judged", "accepted"),
+    "unheard": ("closed", None),
+    "restrict": ("judged", "accepted"),
+    "threads": ("closed", "rejected"),
+}
+"""How every node of the search ends: state and verdict by the idea's title; None is the root."""

@@ -1,0 +1,106 @@
+"""One search of the scenario on a database of its own, and what became of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from kernels_db import store
+from kernels_db.db import Database
+from kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow
+from kernels_db.op import Target
+from tests.integration import scenario
+from tests.integration.fleet import TARGET, Fleet
+from workers import dispatch, steps
+from workers.celery_app import make_app
+from workers.search.policy import policy_document
+from workers.settings import Settings
+
+ENDED = ("finished", "failed", "cancelled")
+
+
+@dataclass
+class Searching:
+    """A search: `create` stores it, `begin` sends its first step."""
+
+    db: Database
+    url: str
+    id: str
+
+    @classmethod
+    def create(cls, database: Path | str) -> Searching:
+        """Store the scenario's pool and a search that replays it, in a new database."""
+        url = database if isinstance(database, str) else f"sqlite:///{database}"
+        db = Database(url)
+        db.upgrade()
+        with db.writing() as session:
+            row, _ = store.add_pool(session, scenario.pool())
+            pool_id = row.id
+        search_id = steps.create_search(
+            db,
+            scenario.op(),
+            Target.parse(TARGET),
+            language="cpp",
+            policy=policy_document(scenario.POLICY),
+            budget={},
+            model={"provider": "replay", "pool": pool_id},
+            now=time.time(),
+        )
+        return cls(db, url, search_id)
+
+    def begin(self, broker_url: str) -> int:
+        """Advance the search and send its messages; returns how many went out."""
+        app = make_app(Settings(broker_url=broker_url))
+        return dispatch.send(app, steps.advance(self.db, self.id, time.time()))
+
+    def search(self) -> SearchRow:
+        """The search's row."""
+        with self.db.reading() as session:
+            row = session.get(SearchRow, self.id)
+        assert row is not None
+        return row
+
+    def ended(self) -> bool:
+        """Whether the search is over."""
+        return self.search().state in ENDED
+
+    def wait(self, timeout_s: float, fleet: Fleet) -> None:
+        """Wait for the search to finish; fails the test with the logs where it does not."""
+        deadline = time.monotonic() + timeout_s
+        while not self.ended():
+            if time.monotonic() > deadline:
+                pytest.fail(f"the search did not end within {timeout_s:g} s: {self.describe()}\n{fleet.logs()}")
+            time.sleep(0.1)
+        if self.search().state != "finished":
+            pytest.fail(f"{self.describe()}\n{fleet.logs()}")
+
+    def nodes(self) -> list[NodeRow]:
+        """Every node by rising `seq`."""
+        with self.db.reading() as session:
+            return list(session.scalars(select(NodeRow).where(NodeRow.search_id == self.id).order_by(NodeRow.seq)))
+
+    def model_calls(self) -> list[ModelCallRow]:
+        """Every recorded model call."""
+        with self.db.reading() as session:
+            return list(session.scalars(select(ModelCallRow).where(ModelCallRow.search_id == self.id)))
+
+    def events(self) -> list[str]:
+        """The types of the search's events, in order."""
+        with self.db.reading() as session:
+            query = select(EventRow.type).where(EventRow.search_id == self.id).order_by(EventRow.id)
+            return list(session.scalars(query))
+
+    def describe(self) -> str:
+        """The tree in a few lines, for the message of a failing test."""
+        search = self.search()
+        lines = [f"{search.state}: {search.reason}"]
+        lines += [
+            f"  {node.seq} {node.idea['title'] if node.idea else 'root'} r{node.round} {node.state} {node.verdict} "
+            f"{node.gate} {node.score} ({node.reason})"
+            for node in self.nodes()
+        ]
+        return "\n".join(lines)
