@@ -181,8 +181,9 @@ class Client:
             try:
                 for event in self._stream(search_id, last):
                     lost_at, delay_s = None, RECONNECT_FIRST_S
-                    last = event.id
-                    yield event
+                    if event is not None:
+                        last = event.id
+                        yield event
                 if self.search(search_id).state in TERMINAL_STATES:
                     return
                 lost_at, delay_s = None, RECONNECT_FIRST_S
@@ -195,7 +196,8 @@ class Client:
                 delay_s = min(delay_s * 2, RECONNECT_LONGEST_S)
             time.sleep(delay_s)
 
-    def _stream(self, search_id: str, last: int | None) -> Iterator[EventDocument]:
+    def _stream(self, search_id: str, last: int | None) -> Iterator[EventDocument | None]:
+        """One connection: None once it stands, then its events."""
         headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
         timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
         path = f"/v1/searches/{search_id}/events"
@@ -203,6 +205,7 @@ class Client:
             if response.is_error:
                 response.read()
                 raise _problem(response)
+            yield None
             parser = SseParser()
             for line in response.iter_lines():
                 data = parser.feed(line)
