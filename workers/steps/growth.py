@@ -15,7 +15,7 @@ from workers.search.budget import parse_budget
 from workers.search.policy import Policy, parse_policy
 from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from workers.steps.endings import end
-from workers.steps.rows import ENDED, OPEN, add_event, message, spend
+from workers.steps.rows import OPEN, add_event, message, spend
 from workers.steps.values import Message
 
 Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
@@ -40,18 +40,21 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
         return []
     session.flush()
     nodes = read_nodes(session, search.id)
+    policy, budget = parse_policy(search.policy), parse_budget(search.budget)
     try:
-        steps = decide(Tree(nodes), parse_policy(search.policy), parse_budget(search.budget), spend(search, now))
-        if steps and steps[0].kind == "stop":
-            end(session, search, "finished", steps[0].reason or "the policy stopped", now)
-            return []
-        messages = _open(session, search, nodes, steps, now)
+        steps = decide(Tree(nodes), policy, budget, spend(search, now))
     except Exception as error:
         # Policies are pure code: a second try would fail alike, for ever, and hold up whoever reconciles.
-        if search.state in ENDED or not session.is_active:
-            raise
         logger.exception("the policy failed", search=search.id)
         end(session, search, "failed", f"the policy failed: {type(error).__name__}: {error}", now)
+        return []
+    if steps and steps[0].kind == "stop":
+        end(session, search, "finished", steps[0].reason or "the policy stopped", now)
+        return []
+    try:
+        messages = _open(session, search, nodes, steps, now)
+    except PolicyFault as fault:
+        end(session, search, "failed", f"the policy failed: {fault}", now)
         return []
     if not messages and not _any_open(session, search):
         end(session, search, "finished", "the policy asked for nothing more", now)
@@ -59,8 +62,14 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
 
 
 def read_nodes(session: Session, search_id: str) -> list[NodeView]:
-    """The tree as the policy sees it: one SELECT of exactly its columns, no objects."""
-    rows = session.execute(_VIEW.where(NodeRow.search_id == search_id))
+    """The tree as the policy sees it: one SELECT of exactly its columns.
+
+    The driver's tuples are taken as they are (no column here needs conversion): a third less time at 5,000 nodes.
+    """
+    result = session.connection().execute(_VIEW.where(NodeRow.search_id == search_id))
+    assert result.cursor is not None  # a SELECT has one
+    rows = result.cursor.fetchall()
+    result.close()
     return list(map(NodeView._make, rows))
 
 
