@@ -23,7 +23,7 @@ from service import machine
 from service.archive import ArchiveError, unpack
 from service.cli.connection import connected_or_embedded
 from service.cli.following import watch
-from service.cli.output import DONE, FAILED, CommandError, say, stdout, tell
+from service.cli.output import DONE, FAILED, CommandError, print_table, say, stdout, tell
 from service.cli.search import model_document
 from service.client import Client, ProblemError, ServiceUnreachableError
 from service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
@@ -125,7 +125,7 @@ def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
             rows += result_rows(op, timed_workloads(winner))
     if rows:
         tell("")
-        stdout.print(result_table(rows))
+        print_table(result_table(rows))
     for winner in winners:
         tell(statement(winner))
     for winner in winners:

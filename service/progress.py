@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from rich import box
 from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
@@ -187,7 +188,7 @@ def result_rows(op_name: str, workloads: Iterable[WorkloadTimes], roles: Sequenc
 
 def result_table(rows: Sequence[Sequence[str]]) -> Table:
     """The rows of `result_rows` as a table."""
-    table = Table(title="Winners against PyTorch (microseconds a call)", title_justify="left")
+    table = Table(title="Against PyTorch, in microseconds a call", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("op", "workload"):
         table.add_column(name, no_wrap=True)
     for name in (*BASELINE_NAMES.values(), "winner"):

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
 
 from kernels_db.job import Failure, JobCandidate, Verdict, WorkloadVerdict
 from kernels_db.op import Op, Target, Workload, load_op
 from kernels_db.resolve import build_job
 from service import machine
 from service.cli.options import Json, OpFile
-from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, say, stdout, tell
+from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_table, say, tell
 from service.progress import ratio, result_rows, result_table
 from service.schemas import WorkloadTimes
 from service.settings import ServiceSettings
+from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
 
 LANGUAGES = ("cpp", "triton", "cuda")
 LEVELS = ("screen", "verify")
@@ -61,7 +61,7 @@ def judge(
 def run_job(job: Any) -> Verdict:
     """Put one job before a judge of its own."""
     settings = ServiceSettings()
-    with JudgeClient() as client:
+    with JudgeClient(cache=settings.judge_cache_dir.expanduser().resolve()) as client:
         try:
             return client.judge(job, timeout_s=settings.judge_job_timeout_s)
         except JobRefused as error:
@@ -105,7 +105,7 @@ def show(verdict: Verdict) -> None:
             tell(f"  {line}")
     times = [_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
     if times:
-        stdout.print(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
+        print_table(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
     if verdict["score"] is not None:
         tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     tell(f"sandbox: {verdict['sandbox'].get('level', 'none')}")

@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 from rich.console import Console
+from rich.table import Table
 
 DONE, FAILED, MISUSE = 0, 1, 2
+WIDEST = 400
 
 stdout = Console(soft_wrap=True, highlight=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -49,6 +51,11 @@ def plain(value: object) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return value
+
+
+def print_table(table: Table) -> None:
+    """A table on standard output at its natural width: numbers are never cut, whatever the terminal's width."""
+    Console(width=WIDEST, highlight=False).print(table)
 
 
 def say(text: str) -> None:
