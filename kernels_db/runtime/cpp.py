@@ -143,8 +143,10 @@ def build(
         return found
     start = time.perf_counter()
     with workspace(directory) as place:
-        (place / "source.cpp").write_text(_translation_unit(source), "utf-8", "replace")
-        command = [*_compiler(), *BASE_FLAGS, *chosen, *_MESSAGE_FLAGS, "-c", "source.cpp", "-o", "kernel.o"]
+        (place / "candidate.cpp").write_text(source + "\n", "utf-8", "replace")
+        (place / "headers.hpp").write_text(_headers(source))
+        files = ["-include", "headers.hpp", "-c", "candidate.cpp", "-o", "kernel.o"]
+        command = [*_compiler(), *BASE_FLAGS, *chosen, *_MESSAGE_FLAGS, *files]
         log = _run(command, place, timeout_s, memory_bytes)
         log += _run([*_compiler(), *_LINK_FLAGS, "kernel.o", "-o", "kernel.so"], place, timeout_s, memory_bytes)
         return publish(
@@ -190,12 +192,12 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.split(":")[0].strip() in wanted)
 
 
-def _translation_unit(source: str) -> str:
-    """`source` after the headers, with its own line numbers in messages."""
-    headers = [f"#include <{header}>" for header in _HEADERS]
+def _headers(source: str) -> str:
+    """What is included before `source`."""
+    lines = [f"#include <{header}>" for header in _HEADERS]
     if re.search(r"\b_mm|\b__m\d", source):
-        headers.append("#if defined(__x86_64__)\n#include <immintrin.h>\n#endif")
-    return "\n".join([*headers, '#line 1 "candidate.cpp"', source, ""])
+        lines += ["#if defined(__x86_64__)", "#include <immintrin.h>", "#endif"]
+    return "\n".join([*lines, ""])
 
 
 def _run(command: list[str], place: Path, timeout_s: float, memory_bytes: int) -> str:

@@ -20,9 +20,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
-from triton.compiler.errors import CompilationError
+from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import PTXASError
 from triton.runtime.jit import JITFunction
 
 from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
@@ -32,13 +33,20 @@ from workers.judge.languages.prepared import KernelReport, ptxas_reports
 _MULTIPROCESSORS = {80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 103: 160, 120: 188}
 
 
-class KernelError(Exception):
-    """A kernel that does not compile. `log` is the compiler's message."""
+_SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
+"""Shared memory that one block can be given. Source: CUDA C++ Programming Guide, compute capabilities."""
 
-    def __init__(self, kernel: str, log: str) -> None:
+
+class KernelError(Exception):
+    """A kernel that does not compile. `log` is the compiler's message; `configuration`: an autotuned kernel skips this
+    one.
+    """
+
+    def __init__(self, kernel: str, log: str, *, configuration: bool = False) -> None:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         super().__init__(f"kernel {kernel!r} does not compile: {lines[-1] if lines else 'no message'}")
         self.log = log
+        self.configuration = configuration
 
 
 class NoGpu:
@@ -84,7 +92,14 @@ class Compiler:
         try:
             built = build()
         except CompilationError as error:
-            raise KernelError(said["kernel"], str(error)) from error
+            tried = isinstance(error, CompileTimeAssertionFailure)
+            raise KernelError(said["kernel"], str(error), configuration=tried) from error
+        except PTXASError as error:
+            raise KernelError(said["kernel"], str(error), configuration=True) from error
+        shared, most = int(built.metadata.shared), _SHARED_BYTES.get(self.capability, 1 << 30)
+        if shared > most:
+            message = f"it needs {shared} bytes of shared memory, and a block has {most}"
+            raise KernelError(said["kernel"], message, configuration=True)
         if built.hash not in self.reports:
             self.reports[built.hash] = {
                 **self.usage(built),
@@ -105,14 +120,18 @@ class Compiler:
 
 
 def _tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    """The first configuration that compiles; the others are for the GPU to compare."""
-    failure: KernelError | None = None
+    """The first configuration that fits, as Triton's tuner skips those that do not; the others are for the GPU to
+    compare.
+    """
+    failure = KernelError(tuner.base_fn.__name__, "it has no configuration")
     for config in tuner.configs:
         try:
             return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
         except KernelError as error:
-            failure = failure or error
-    raise failure or KernelError(tuner.base_fn.__name__, "it has no configuration")
+            failure = error
+            if not error.configuration:
+                break
+    raise failure
 
 
 def tensor(entry: ResolvedInput | ResolvedOutput, strides: list[int] | None) -> Any:
