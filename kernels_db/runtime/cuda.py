@@ -8,8 +8,9 @@ stream.
     kernels.add_relu.launch(grid, block, x, y, out, n, shared_bytes=65536, cluster=2, cooperative=True)
 
 Source: NVIDIA's cuda-core (`Program`, `ObjectCode`, `launch`), imported when first needed. The source is C++20; only
-`extern "C" __global__ void` functions can be launched. Compiling is put off until the first launch, when the device is
-known.
+`extern "C" __global__ void` functions can be launched. CUDA's own headers are there; of the host's, <cstdint> is
+included already, CUtensorMap is declared, and <cfloat>, <climits>, <cmath> and their like may be included. Compiling is
+put off until the first launch, when the device is known.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .cache import Build, cache_directory, content_key, find, publish, workspace
 from .calls import C_TYPES, Argument, converter
 from .errors import CompileError, trim_log
 from .flags import checked
+from .nvrtc_headers import HEADERS
 from .signatures import Parameter
 
 ABI = 1
@@ -182,8 +184,10 @@ def build(
     if found is not None:
         return found
     start = time.perf_counter()
-    code, log = _nvrtc(source, target, chosen)
     with workspace(directory) as place:
+        for name, text in HEADERS.items():
+            (place / name).write_text(text)
+        code, log = _nvrtc(source, target, chosen, place)
         (place / "kernel.cubin").write_bytes(code)
         seconds = time.perf_counter() - start
         return publish(directory, key, ".cubin", place / "kernel.cubin", log=log[:_LOG_BYTES], seconds=seconds)
@@ -234,8 +238,8 @@ def _include_paths() -> tuple[str, ...]:
     return tuple(path for path in dict.fromkeys(paths) if Path(path).is_dir())
 
 
-def _nvrtc(source: str, arch: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
-    """(cubin, log) of `source`."""
+def _nvrtc(source: str, arch: str, flags: tuple[str, ...], headers: Path) -> tuple[bytes, str]:
+    """(cubin, log) of `source`; `headers` holds those that NVRTC lacks."""
     core = _core()
     log = io.StringIO()
     options = core.ProgramOptions(
@@ -243,7 +247,8 @@ def _nvrtc(source: str, arch: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
         arch=arch,
         std="c++20",
         ptxas_options=["-v"],
-        include_path=list(_include_paths()) or None,
+        include_path=[str(headers), *_include_paths()],
+        pre_include=["stdint.h", "cuda.h"],
         **_options(flags),
     )
     try:

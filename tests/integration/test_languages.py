@@ -334,6 +334,15 @@ def test_a_cuda_source_that_does_not_compile_says_why(source: str, said: str, ca
     assert said in caught.value.message
 
 
+def test_the_headers_that_cuda_sources_name_by_habit_are_there() -> None:
+    headers = ("cstdint", "cmath", "cfloat", "climits", "stdlib.h", "cuda.h", "cuda_runtime.h", "cuda_bf16.h", "mma.h")
+    cuda.build(
+        "".join(f"#include <{header}>\n" for header in headers)
+        + 'extern "C" __global__ void f(const __grid_constant__ CUtensorMap map, float* x, std::int64_t n) {\n'
+        "x[0] = n > INT_MAX ? FLT_MAX : 0; }"
+    )
+
+
 def test_nvrtc_without_end_is_stopped(cache: Path) -> None:
     body = "".join(f"x[{i} + threadIdx.x] = sinf(x[{i}]) * powf(x[{i + 1}], x[{i + 2}]);\n" for i in range(6000))
     source = f'extern "C" __global__ void f(float* x) {{ {body} }}'
