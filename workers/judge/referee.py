@@ -7,7 +7,6 @@ that is killed from outside costs one repetition of the job, not a verdict.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import itertools
 import os
 import random
@@ -23,7 +22,7 @@ import torch
 
 from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, Verdict, VerdictWord, WorkloadVerdict
 from kernels_db.runtime.cache import CACHE_VARIABLE
-from workers.judge import footprint, languages, timing
+from workers.judge import compiler_cache, footprint, languages, timing
 from workers.judge.baselines import (
     OpRunners,
     ReferenceFault,
@@ -273,13 +272,19 @@ class Referee:
 
     def _start_op(self, job: Job, allowed: int) -> OpRunners:
         op = job["op"]
-        name = hashlib.sha256(op["reference"].encode()).hexdigest()[:32]
-        compilers = self.cache / "inductor" / name
-        compilers.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = {"TORCHINDUCTOR_CACHE_DIR": str(compilers), "TRITON_CACHE_DIR": str(compilers / "triton")}
-        return OpRunners(
-            lambda mode: self._start(mode, op["reference"], job, environment, allowed), job["limits"]["call_s"]
-        )
+
+        def start(mode: Mode) -> Contender:
+            environment = {}
+            if mode in ("compile", "max_autotune"):
+                directory = compiler_cache.directory_for(
+                    op["reference"],
+                    self.cache / "inductor",
+                    lambda source, variables: self._start("compile", source, job, variables, allowed),
+                )
+                environment = compiler_cache.variables(directory)
+            return self._start(mode, op["reference"], job, environment, allowed)
+
+        return OpRunners(start, job["limits"]["call_s"])
 
     def _start_probe(self, source: str, job: Job) -> Contender:
         """A runner with a kernel of ours, built and started as a candidate's would be."""

@@ -36,7 +36,7 @@ class Plan:
 
 def short_plan(time_s: float) -> Plan:
     """The timing of the screen and baseline levels: enough to rank."""
-    return Plan(5, 8, time_s, 0.4, 0.05)
+    return Plan(5, 6, time_s, 0.4, 0.05)
 
 
 def full_plan(time_s: float) -> Plan:
