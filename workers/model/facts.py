@@ -265,7 +265,8 @@ def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> l
     for workload in visible(workloads):
         if workload["role"] == "bench":
             footprint = max(workload["min_bytes"], 1)
-            _, rate = min(measured, key=lambda point: abs(math.log(max(point[0], 1) / footprint)))
+            # As the limit does: the next footprint measured, so a cache is not promised to what exceeds it.
+            rate = next((rate for size_measured, rate in measured if size_measured >= footprint), measured[-1][1])
             lines.append(f"at the footprint of `{workload['id']}` ({size(footprint)}): about {significant(rate)} GB/s")
     return lines
 
