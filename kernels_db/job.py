@@ -1,7 +1,7 @@
 """The resolved job and the verdict: the JSON documents that cross the judge's door. Standard library only.
 
-A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the judge knows nothing of axes, YAML or
-tables. `kernels_db.resolve` writes jobs; `workers.judge` reads them and writes verdicts.
+A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the judge knows nothing of axes,
+YAML or tables. `kernels_db.resolve` writes jobs; `workers.judge` reads them and writes verdicts.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 Level = Literal["baseline", "screen", "verify"]
-"""baseline: no candidate; check the reference and measure the baselines. screen: gates 1 to 3 on the bench workloads with a short
-timing. verify: every workload, several seeds, full timing."""
+"""baseline: no candidate; check the reference and measure the baselines. screen: gates 1 to 3 on the bench workloads
+with a short timing. verify: every workload, several seeds, full timing."""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
 Gate = Literal["reference", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
@@ -18,8 +18,8 @@ Gate = Literal["reference", "memory", "gate", "compile", "screen", "verify", "ti
 
 
 class ResolvedInput(TypedDict):
-    """One input of `run`, in order. A scalar has `shape` None and carries `value`; an omitted optional input has both None and is
-    passed as None."""
+    """One input of `run`, in order. A scalar has `shape` None and carries `value`; an omitted optional input has both
+    None and is passed as None."""
 
     name: str
     shape: list[int] | None
@@ -53,8 +53,9 @@ class ResolvedWorkload(TypedDict):
 
 
 class JobOp(TypedDict):
-    """The op's part of a job. `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one tensor or a tuple),
-    or None where every result is a mutated input. `baselines` are those of the objective: eager, compile, max_autotune."""
+    """The op's part of a job. `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one
+    tensor or a tuple), or None where every result is a mutated input. `baselines` are those of the objective: eager,
+    compile, max_autotune."""
 
     name: str
     digest: str
@@ -70,8 +71,8 @@ class JobCandidate(TypedDict):
 
 
 class JobLimits(TypedDict):
-    """compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all of a job's buffers
-    and processes (None: 80 % of what is available when the job starts)."""
+    """compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all of
+    a job's buffers and processes (None: 80 % of what is available when the job starts)."""
 
     compile_s: float
     call_s: float
@@ -93,9 +94,12 @@ class Job(TypedDict):
 
 
 class Failure(TypedDict):
-    """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field, expected, found."""
+    """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field,
+    expected, found."""
 
-    kind: str  # gate, compile, crash, timeout, memory, wrong_value, non_finite, input_modified, not_written, shape, dtype, raises, nondeterministic ...
+    # gate, compile, crash, timeout, memory, wrong_value, non_finite, input_modified, not_written, shape, dtype, raises,
+    # nondeterministic ...
+    kind: str
     message: str
     workload: NotRequired[str]
     field: NotRequired[str]
@@ -110,8 +114,9 @@ class Failure(TypedDict):
 
 
 class WorkloadVerdict(TypedDict):
-    """`time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of each speed-up ratio.
-    `error` values are relative L2 errors against the float64 reference. At baseline level there is no candidate entry."""
+    """`time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of
+    each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level there
+    is no candidate entry."""
 
     id: str
     role: str
@@ -126,7 +131,8 @@ class WorkloadVerdict(TypedDict):
 
 
 class Verdict(TypedDict):
-    """One line out of `python -m workers.judge`. `score`: geometric mean over bench workloads of the speed-up over the fastest baseline."""
+    """One line out of `python -m workers.judge`. `score`: geometric mean over bench workloads of the speed-up over the
+    fastest baseline."""
 
     id: str
     level: Level
@@ -138,7 +144,9 @@ class Verdict(TypedDict):
     language: str | None
     workloads: list[WorkloadVerdict]
     failure: Failure | None
-    compile: dict[str, Any] | None  # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
+    compile: (
+        dict[str, Any] | None
+    )  # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
     score: float | None
     score_ci95: list[float] | None
     sandbox: dict[str, Any]  # {"level": "process", "layers": [...]}
