@@ -25,7 +25,10 @@ OP = parse_op(
         "schema_version": 1,
         "name": "add_relu",
         "axes": {"n": {"kind": "var"}},
-        "inputs": [{"name": "x", "shape": ["n"], "dtype": "float32"}, {"name": "y", "shape": ["n"], "dtype": "float32"}],
+        "inputs": [
+            {"name": "x", "shape": ["n"], "dtype": "float32"},
+            {"name": "y", "shape": ["n"], "dtype": "float32"},
+        ],
         "outputs": [{"name": "out", "shape": ["n"], "dtype": "float32"}],
         "reference": "import torch\n\ndef run(x, y):\n    return torch.relu(x + y)\n",
         "workloads": [
@@ -187,9 +190,7 @@ class Driver:
         if work.kind == "code":
             self.sources += 1
             calls = [call(self.sources)]
-            return steps.complete_code(
-                self.db, work.attempt_id, owner, source(self.sources), "cpp", calls, self.now
-            )
+            return steps.complete_code(self.db, work.attempt_id, owner, source(self.sources), "cpp", calls, self.now)
         assert work.level is not None
         return steps.complete_judge(self.db, work.attempt_id, owner, self.outcome(work.level), self.now)
 

@@ -1,0 +1,39 @@
+"""Fixtures that integration tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from kernels_db.db import Database
+from kernels_db.models import Base
+from tests.services import postgres_database
+
+
+@pytest.fixture(scope="session")
+def _postgresql() -> Iterator[Database]:
+    """One migrated database on PostgreSQL; whoever uses it empties it."""
+    with postgres_database() as url:
+        database = Database(url)
+        database.upgrade()
+        yield database
+        database.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A migrated, empty database of either kind."""
+    if request.param == "postgresql":
+        database: Database = request.getfixturevalue("_postgresql")
+        yield database
+        tables = ", ".join(table.name for table in Base.metadata.sorted_tables)
+        with database.writing() as session:
+            session.execute(text(f"TRUNCATE {tables}"))
+        return
+    database = Database(f"sqlite:///{tmp_path / 'test.db'}")
+    database.upgrade()
+    yield database
+    database.dispose()
