@@ -144,6 +144,7 @@ class Verdict(TypedDict):
     language: str | None
     workloads: list[WorkloadVerdict]
     failure: Failure | None
+    # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
     compile: (
         dict[str, Any] | None
     )  # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
