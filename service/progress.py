@@ -1,4 +1,4 @@
-"""How a search looks on a terminal: its events as lines, its state as a live panel, its tree and its results as text.
+"""How a search looks on a terminal: its state as a live panel, its tree and its results as text.
 
 Pure functions from API documents to text and rich renderables; whoever calls them does the I/O.
 """
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from service.schemas import Best, EventDocument, NodeSummary, SearchDocument, WorkloadTimes
+from service.schemas import Best, NodeSummary, SearchDocument, WorkloadTimes
 
 LONGEST_TITLE = 60
 LONGEST_REASON = 100
@@ -23,50 +23,13 @@ VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta
 BASELINE_NAMES = {"eager": "eager", "compile": "torch.compile", "max_autotune": "max-autotune"}
 
 
-def describe_event(event: EventDocument, node: NodeSummary | None) -> str | None:  # noqa: PLR0911 - one line a kind
-    """One line for an event, None for those that say nothing to a person. `node` is the event's node as it is now."""
-    kind, payload = event.type, event.payload
-    reason = shorten(str(payload.get("reason") or payload.get("error") or ""), LONGEST_REASON)
-    if kind == "round.started":
-        return f"round {payload.get('round', '?')}"
-    if node is not None and kind in {"node.judged", "node.verified", "node.closed"}:
-        return describe_node(node, kind)
-    if kind.startswith("search."):
-        what = kind.removeprefix("search.")
-        return f"search {what}: {reason}" if reason else f"search {what}"
-    if kind == "kernel.kept":
-        return f"kept as kernel {payload.get('kernel_id', '')}".rstrip()
-    if kind == "attempt.deferred":
-        return f"waits for the model: {reason}"
-    if kind in {"attempt.expired", "attempt.failed"}:
-        return f"step {kind.removeprefix('attempt.')}: {reason}" if reason else f"step {kind.removeprefix('attempt.')}"
-    if kind == "ask.opened":
-        return f"asks for an answer: warpsmith ask {payload.get('ask_id', '')}".rstrip()
-    return None
-
-
-def describe_node(node: NodeSummary, kind: str = "node.judged") -> str:
-    """`  #7 accepted 3.42x [3.38, 3.46] verified: fuse into one pass (fusion)`."""
-    if node.parent_id is None:
-        return (
-            "  baselines measured"
-            if node.verdict == "accepted"
-            else f"  the reference was {node.verdict}: {node.reason}"
-        )
-    title = shorten(node.title or "", LONGEST_TITLE)
-    named = f"{title} ({node.technique})" if node.technique else title
-    outcome = {"node.verified": f"verification {node.verification}: "}.get(kind, "") + outcome_of(node)
-    return f"  #{node.seq} {outcome}: {named}"
-
-
 def outcome_of(node: NodeSummary) -> str:
     """What became of a node: its speed-up, why it failed, or its state."""
     if node.verdict == "accepted":
         return f"accepted {ratio(node.score, node.ci95)}"
-    repaired = f" after {node.repairs} repair{'s' if node.repairs > 1 else ''}" if node.repairs else ""
     reason = f" ({shorten(node.reason, LONGEST_REASON)})" if node.reason else ""
     if node.verdict is not None:
-        return f"{node.verdict} at {node.gate}{repaired}{reason}"
+        return f"{node.verdict} at {node.gate}{repaired(node.repairs)}{reason}"
     return f"{node.state}{reason}"
 
 
@@ -198,6 +161,11 @@ def result_table(rows: Sequence[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def repaired(repairs: int) -> str:
+    """` after 2 repairs`, or nothing."""
+    return f" after {repairs} repair{'s' if repairs > 1 else ''}" if repairs else ""
 
 
 def ratio(value: float | None, interval: Sequence[float] | None) -> str:

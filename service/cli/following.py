@@ -11,10 +11,10 @@ from rich.live import Live
 
 from service.cli.output import say, stderr
 from service.client import Client
-from service.progress import describe_event, progress_panel
-from service.schemas import NodeSummary, SearchDocument
+from service.narrator import Narrator
+from service.progress import progress_panel
+from service.schemas import SearchDocument
 
-NODE_EVENTS = frozenset({"node.judged", "node.verified", "node.closed"})
 REFRESH_S = 0.5
 HAPPENINGS_SHOWN = 8
 
@@ -43,14 +43,12 @@ def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> Se
 
 def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]) -> SearchDocument:
     """Call `show` with the search and a line for each event, until it ends or pauses; return it as it is then."""
+    narrator = Narrator()
     current, refreshed = search, time.monotonic()
     for event in client.follow(search.id):
-        node: NodeSummary | None = None
-        if event.type in NODE_EVENTS and event.node_id is not None:
-            node = client.node(event.node_id)
         if time.monotonic() - refreshed > REFRESH_S:
             current, refreshed = client.search(search.id), time.monotonic()
-        show(current, describe_event(event, node))
+        show(current, narrator.line(event))
         if event.type == "search.paused" and client.search(search.id).state == "paused":
             break
     return client.search(search.id)

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from service.narrator import Narrator
 from service.progress import (
     best_path,
-    describe_event,
-    describe_node,
     duration,
     microseconds,
     progress_panel,
@@ -88,17 +87,42 @@ def search(**changes: Any) -> SearchDocument:
     return SearchDocument(**(values | changes))
 
 
-def event(kind: str, **payload: Any) -> EventDocument:
+def event(kind: str, /, **payload: Any) -> EventDocument:
     return EventDocument(id=1, type=kind, search_id="sr_1", node_id="nd_1", payload=payload, created_at=0.0)
 
 
+def told(*events: EventDocument) -> str | None:
+    """The line of the last event."""
+    narrator = Narrator()
+    return [narrator.line(item) for item in events][-1]
+
+
+CREATED = event("node.created", seq=7, title="one pass", technique="fusion")
+JUDGED = {"seq": 7, "technique": "fusion", "repairs": 0, "gate": "time", "reason": "wrong value at y[3]"}
+
+
 def test_lines_say_what_became_of_a_node() -> None:
-    assert describe_node(node(0, None)) == "  baselines measured"
-    assert describe_node(node(7, 0)) == "  #7 accepted 2.00x [1.90, 2.10]: idea 7 (fusion)"
-    wrong = node(8, 0, verdict="rejected", gate="screen", reason="wrong value at y[3]", repairs=1)
-    assert describe_node(wrong) == "  #8 rejected at screen after 1 repair (wrong value at y[3]): idea 8 (fusion)"
-    closed = node(9, 0, verdict=None, gate=None, state="closed", reason="no recorded reply")
-    assert describe_node(closed, "node.closed") == "  #9 closed (no recorded reply): idea 9 (fusion)"
+    good = JUDGED | {"verdict": "accepted", "score": 2.0, "ci95": [1.9, 2.1]}
+    assert told(CREATED) is None
+    assert told(CREATED, event("node.judged", **good)) == "  #7 accepted 2.00x [1.90, 2.10]: one pass (fusion)"
+    assert (
+        told(CREATED, event("node.verified", **good, best=True))
+        == "  #7 verified: accepted 2.00x [1.90, 2.10], the best so far: one pass (fusion)"
+    )
+    wrong = JUDGED | {"verdict": "rejected", "gate": "screen", "repairs": 1}
+    assert (
+        told(CREATED, event("node.judged", **wrong))
+        == "  #7 rejected at screen after 1 repair (wrong value at y[3]): one pass (fusion)"
+    )
+    assert told(CREATED, event("node.closed", seq=7, reason="no reply")) == "  #7 closed (no reply): one pass"
+
+
+def test_the_roots_verdict_is_the_baselines() -> None:
+    measured = {"even": {"eager": 33.1, "compile": 12.34}, "odd": {}}
+    root = {"seq": 0, "verdict": "accepted", "time_us": measured, "reason": "sound"}
+    assert told(event("node.judged", **root)) == "  baselines: even eager 33.1 us, torch.compile 12.3 us"
+    refused = {"seq": 0, "verdict": "rejected", "reason": "it raises"}
+    assert told(event("node.judged", **refused)) == "  the reference is rejected: it raises"
 
 
 @pytest.mark.parametrize(
@@ -107,12 +131,16 @@ def test_lines_say_what_became_of_a_node() -> None:
         (event("round.started", round=2), "round 2"),
         (event("search.paused", reason="the key was refused"), "search paused: the key was refused"),
         (event("search.finished"), "search finished"),
-        (event("attempt.deferred", reason="429"), "waits for the model: 429"),
-        (event("node.created"), None),
+        (event("attempt.deferred", seq=3, reason="429"), "  #3 waits for the model: 429"),
+        (event("attempt.failed", seq=3, kind="code", error="no reply"), None),
+        (event("attempt.failed", seq=3, kind="verify", error="x"), "  #3 the step verify failed: x"),
+        (event("ask.opened", seq=3, ask_id="ak_1"), "  #3 asks for an answer: warpsmith ask ak_1"),
+        (event("kernel.kept", seq=3, kernel_id="kn_1"), "#3 is kept as kernel kn_1"),
+        (event("an event of a later version"), None),
     ],
 )
 def test_lines_of_events(happened: EventDocument, line: str | None) -> None:
-    assert describe_event(happened, None) == line
+    assert told(happened) == line
 
 
 def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:
