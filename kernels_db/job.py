@@ -145,9 +145,8 @@ class Verdict(TypedDict):
     workloads: list[WorkloadVerdict]
     failure: Failure | None
     # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
-    compile: (
-        dict[str, Any] | None
-    )  # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
+    # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
+    compile: dict[str, Any] | None
     score: float | None
     score_ci95: list[float] | None
     sandbox: dict[str, Any]  # {"level": "process", "layers": [...]}
