@@ -1,0 +1,86 @@
+"""Schemathesis against the running API finds nothing: every answer is as the OpenAPI document says, whatever was asked.
+
+Two checks are off where they cannot apply. A body of `POST /v1/ops`, `/v1/searches` and `/v1/pools`, and a list's
+cursor, can fit the schema and still be wrong (an expression over an unknown axis, a pool of another op), so there
+"valid data is accepted" is not what the schema promises. Everything else is on.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels_db.db import Database
+from service import auth
+from service.app import create_app
+from tests.integration.api_support import seed, served, settings_for
+
+MEANING_IS_CHECKED_TOO = (
+    "POST /v1/ops",
+    "POST /v1/searches",
+    "POST /v1/pools",
+    "GET /v1/ops",
+    "GET /v1/searches",
+    "GET /v1/pools",
+    "GET /v1/asks",
+    "GET /v1/kernels",
+)
+EXAMPLES = 8
+TIMEOUT_S = 240
+
+
+def configuration() -> str:
+    """The file that names the checks that cannot apply."""
+    return "\n".join(
+        f'[[operations]]\ninclude-name = "{name}"\nchecks.positive_data_acceptance.enabled = false\n'
+        for name in MEANING_IS_CHECKED_TOO
+    )
+
+
+@pytest.mark.timeout(TIMEOUT_S + 60)
+@pytest.mark.parametrize("auth_mode", ["auto", "always"])
+def test_schemathesis_finds_nothing(tmp_path: Path, redis_url: str, auth_mode: str) -> None:
+    settings = settings_for(
+        tmp_path, broker_url=redis_url, auth=auth_mode, stream_life_s=0.2, stream_poll_s=0.05, log_level="ERROR"
+    )
+    app = create_app(settings)
+    db: Database = app.state.service.db
+    db.upgrade()
+    seed(db)
+    config = tmp_path / "schemathesis.toml"
+    config.write_text(configuration())
+    program = Path(sys.executable).parent / "schemathesis"
+    # With keys the same routes answer; that a key is asked for everywhere is what is left to see.
+    phases = "examples,coverage,fuzzing,stateful" if auth_mode == "auto" else "examples,coverage"
+    headers = (
+        ["--header", f"Authorization: Bearer {auth.create_key(db, 'schemathesis')}"] if auth_mode == "always" else []
+    )
+    with served(app) as url:
+        done = subprocess.run(
+            [
+                str(program),
+                "--config-file",
+                str(config),
+                "run",
+                f"{url}/openapi.json",
+                f"--phases={phases}",
+                f"--max-examples={EXAMPLES}",
+                "--generation-deterministic",
+                "--request-timeout=20",
+                "--suppress-health-check=all",
+                "--no-shrink",
+                *headers,
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "SCHEMATHESIS_HOOKS": str(Path(__file__).parent / "schemathesis_hooks.py")},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    report = "\n".join(line[:400] for line in (done.stdout + done.stderr).splitlines())
+    assert done.returncode == 0, report[-12000:]
