@@ -331,9 +331,20 @@ def _typed(function: str, parameter: Parameter) -> Any:
 
 def _current() -> tuple[int, Any]:
     """(device index, stream) that torch works on now."""
+    current_device, current_stream = _torch_state()
+    device = current_device()
+    return device, _stream(current_stream(device))
+
+
+@lru_cache
+def _torch_state() -> tuple[Any, Any]:
+    """torch's functions for the current device and its stream's handle.
+
+    The second is not public, but Triton launches by it too; torch.cuda.current_stream would double the cost of a
+    launch.
+    """
     torch = sys.modules.get("torch") or importlib.import_module("torch")
-    stream = torch.cuda.current_stream()
-    return stream.device_index, _stream(stream.cuda_stream)
+    return torch.cuda.current_device, torch._C._cuda_getCurrentRawStream
 
 
 @lru_cache(maxsize=64)
