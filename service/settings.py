@@ -22,6 +22,10 @@ class ServiceSettings(Settings):
         default_factory=list,
         description="Host names (without port) that are served; bound to loopback, localhost is served besides",
     )
+    openai_key_at_workers: bool = Field(
+        False,
+        description="The model workers hold the endpoint's key, and this process does not: it need not ask for one",
+    )
     max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
     max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
     max_streams: int = Field(64, ge=1, description="Open event streams served at once")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import OpRow, PoolRow, WorkerRow
+from kernels_db.models import OpRow, PoolRow
 from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
 from service.context import Service
 from service.handlers import spec_problem
 from service.problems import FieldError, InvalidInput, InvalidPool, MissingSetting
+from service.settings import ServiceSettings
 from workers.model.providers import check_model
 from workers.search.budget import budget_document, parse_budget
 from workers.search.policy import parse_policy, policy_document
@@ -110,7 +109,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest)
     if model["provider"] == "replay":
         header = _pool_header(service, session, model["pool"])
     elif model["provider"] == "openai":
-        _require_key(service, session, model)
+        _require_key(service.settings, model)
     language = _language(request.language, header.get("language"), target)
     if header:
         _check_pool(header, op, target, language)
@@ -174,23 +173,16 @@ def _check_pool(header: Mapping[str, Any], op: Op, target: Target, language: str
     raise InvalidPool([FieldError(field="model.pool", found=found, expected=expected)])
 
 
-def _require_key(service: Service, session: Session, model: Mapping[str, Any]) -> None:
-    """OpenAI's own endpoint needs a key: here, or at a live model worker that reports to have one. Other endpoints
-    may need none."""
-    settings = service.settings
-    if model.get("base_url") or settings.openai_base_url or settings.openai_api_key:
+def _require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
+    """OpenAI's own endpoint needs a key, here or at the model workers. Other endpoints may need none."""
+    elsewhere = model.get("base_url") or settings.openai_base_url
+    if elsewhere or settings.openai_api_key or settings.openai_key_at_workers:
         return
-    live = select(WorkerRow.facts).where(
-        WorkerRow.role == "model", WorkerRow.seen_at >= time.time() - service.alive_after_s
+    expected = (
+        "a key of OpenAI; or WARPSMITH_OPENAI_KEY_AT_WORKERS=true where the model workers alone hold it; "
+        "or an endpoint that needs none (model.base_url, WARPSMITH_OPENAI_BASE_URL)"
     )
-    if any(facts.get("model_key") for facts in session.scalars(live)):
-        return
-    error = FieldError(
-        field="WARPSMITH_OPENAI_API_KEY",
-        found="not set, here and at every live model worker",
-        expected="a key of OpenAI, or an endpoint that needs none (model.base_url or WARPSMITH_OPENAI_BASE_URL)",
-    )
-    raise MissingSetting([error])
+    raise MissingSetting([FieldError(field="WARPSMITH_OPENAI_API_KEY", found="not set", expected=expected)])
 
 
 def _first(*documents: Any) -> Any:

@@ -10,10 +10,12 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from kernels_db import store
+from kernels_db.db import StorageFull as StorageFullError
 from kernels_db.formats.pool import dump_pool
 from kernels_db.models import NodeRow, SearchRow
 from service import views
@@ -39,10 +41,12 @@ from service.problems import (
 from service.schemas import EventDocument, EventPage, Page, SearchDocument, SearchState, SearchSummary, TreePage
 from service.streams import BATCH, read_batch
 from service.submit import SearchRequest, check_submission, parse_target
-from workers import dispatch, steps
+from workers import dispatch, log, steps
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1
+
+logger = log.get(__name__)
 STREAM_ITEM: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -101,10 +105,18 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             now=time.time(),
             also=answer,
         )
-        dispatch.send(service.celery, steps.advance(service.db, search_id, time.time()))
+        _begin(service, search_id)
         return answers[0]
 
     return once.guard(service.db, create).response()
+
+
+def _begin(service: Service, search_id: str) -> None:
+    """Open the first steps now. The search is stored: where this fails, the reconciler begins it."""
+    try:
+        dispatch.send(service.celery, steps.advance(service.db, search_id, time.time()))
+    except (OperationalError, StorageFullError) as error:
+        logger.warning("search.begins_later", search_id=search_id, error=str(error).partition("\n")[0])
 
 
 @router.get("", summary="List searches", responses=documented(InvalidInput))

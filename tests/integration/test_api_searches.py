@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool
-from kernels_db.models import AskRow, NodeRow, SearchRow, WorkerRow
+from kernels_db.models import AskRow, NodeRow, SearchRow
 from kernels_db.op import load_op
 from tests.integration.api_support import (
     ADD_RELU,
@@ -170,10 +170,8 @@ def test_openai_needs_a_key_unless_the_endpoint_does_not(local: TestClient, tmp_
     assert fields(document) == ["WARPSMITH_OPENAI_API_KEY"]
     own = {**SEARCH, "model": {"provider": "openai", "base_url": "http://127.0.0.1:9/v1"}}
     assert local.post("/v1/searches", json=own).status_code == 202
-    with database(local).writing() as session:
-        facts = {"model_key": True}
-        session.add(WorkerRow(name="m", role="model", facts=facts, started_at=time.time(), seen_at=time.time()))
-    assert local.post("/v1/searches", json=asked).status_code == 202
+    with client_of(settings_for(tmp_path / "workers", openai_key_at_workers=True)) as client:
+        assert client.post("/v1/searches", json=asked).status_code == 202
     with client_of(settings_for(tmp_path / "key", openai_api_key="sk-test")) as client:
         response = client.post("/v1/searches", json=asked)
         assert response.status_code == 202
