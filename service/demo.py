@@ -13,12 +13,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels_db.op import Target, load_op
+from kernels_db.op import SpecErrors, Target, load_op
 from service import machine
 from service.archive import ArchiveError, unpack
 from service.cli.connection import connected_or_embedded
@@ -48,23 +49,34 @@ runpy.run_module(f"{module}.selfcheck", run_name="__main__")
 
 
 @dataclass(frozen=True)
+class Recording:
+    """An op with its spec and its recorded pool."""
+
+    op: str
+    spec: Path
+    pool: Path
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Where the demonstration runs and why; the spec and the recorded pool of each op."""
+    """Where the demonstration runs, why, and what it searches."""
 
     target: str
     why: str
-    pools: dict[str, Path]
+    recordings: list[Recording]
 
 
 def main() -> int:
     """Run the demonstration; exit code 1 when any part of it failed."""
     parser = argparse.ArgumentParser(prog="make run ARGS=...", description=__doc__)
     parser.add_argument("--exit", action="store_true", help="end when done, instead of staying up")
+    parser.add_argument("--op", action="append", help=f"op to search kernels for; again for another ({', '.join(OPS)})")
+    parser.add_argument("--examples", type=Path, default=REPOSITORY / "examples", help="directory of specs and pools")
     parser.add_argument("--output", type=Path, default=Path("exports"), help="directory that receives the packages")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        plan = make_plan(REPOSITORY / "examples", machine.gpus())
+        plan = make_plan(options.examples, options.op or OPS, machine.gpus())
         missing = machine.missing_for_judge()
         if missing:
             raise CommandError("this machine cannot judge:\n" + "\n".join(missing))
@@ -75,7 +87,7 @@ def main() -> int:
             if not options.exit:
                 tell(f"It stays up; Ctrl-C stops it. Meanwhile: {Path(sys.executable).parent / 'warpsmith'} searches")
                 stay(client)
-    except (CommandError, ProblemError, ServiceUnreachableError, ArchiveError) as error:
+    except (CommandError, SpecErrors, ProblemError, ServiceUnreachableError, ArchiveError) as error:
         say(f"error: {error}")
         return FAILED
     except KeyboardInterrupt:
@@ -84,31 +96,29 @@ def main() -> int:
     return DONE if good else FAILED
 
 
-def make_plan(examples: Path, gpus: list[machine.Gpu]) -> Plan:
+def make_plan(examples: Path, ops: Sequence[str], gpus: list[machine.Gpu]) -> Plan:
     """The GPU where there is one with recorded pools, else the CPU. Raises `CommandError` naming missing pools."""
     why = "this machine has no CUDA GPU"
     if gpus:
-        pools = pools_of(examples, "cuda")
-        missing = [path for path in pools.values() if not path.is_file()]
+        recorded = recordings(examples, ops, "cuda")
+        missing = [item.pool for item in recorded if not item.pool.is_file()]
         if not missing:
-            return Plan(
-                gpus[0].target, f"this machine has a {gpus[0].name}, and there are recorded pools for it", pools
-            )
+            return Plan(gpus[0].target, f"this machine has a {gpus[0].name}, and there are pools for it", recorded)
         why = f"there is a {gpus[0].name}, but no recorded pool for it ({missing[0].name})"
-    pools = pools_of(examples, "cpu")
-    missing = [path for path in pools.values() if not path.is_file()]
+    recorded = recordings(examples, ops, "cpu")
+    missing = [path for item in recorded for path in (item.spec, item.pool) if not path.is_file()]
     if missing:
         raise CommandError(
-            f"pool: found no {', '.join(map(str, missing))}, expected recorded model replies; record them: "
+            f"pool: found no {', '.join(map(str, missing))}, expected specs and recorded model replies; record them: "
             "`warpsmith search examples/OP.yaml --model agent`, answer with `warpsmith ask` and `warpsmith tell`, "
             "then `warpsmith pools export SEARCH`"
         )
-    return Plan(machine.cpu_target(), why, pools)
+    return Plan(machine.cpu_target(), why, recorded)
 
 
-def pools_of(examples: Path, device: str) -> dict[str, Path]:
-    """Where the recorded pools of a device type stand, by op."""
-    return {op: examples / "pools" / f"{op}.{device}.jsonl" for op in OPS}
+def recordings(examples: Path, ops: Sequence[str], device: str) -> list[Recording]:
+    """Where the specs and recorded pools for a device type stand."""
+    return [Recording(op, examples / f"{op}.yaml", examples / "pools" / f"{op}.{device}.jsonl") for op in ops]
 
 
 def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
@@ -116,13 +126,13 @@ def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
     rows: list[list[str]] = []
     winners: list[KernelDocument] = []
     good = True
-    for op, pool in plan.pools.items():
-        winner = search_one(client, plan.target, op, pool)
+    for recording in plan.recordings:
+        winner = search_one(client, plan.target, recording)
         if winner is None:
             good = False
         else:
             winners.append(winner)
-            rows += result_rows(op, timed_workloads(winner))
+            rows += result_rows(recording.op, timed_workloads(winner))
     if rows:
         tell("")
         print_table(result_table(rows))
@@ -133,13 +143,13 @@ def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
     return good
 
 
-def search_one(client: Client, target: str, op: str, pool: Path) -> KernelDocument | None:
+def search_one(client: Client, target: str, recording: Recording) -> KernelDocument | None:
     """One search over REST, with its tree; None when it kept no kernel."""
     begun = time.monotonic()
-    body: dict[str, Any] = {"op": load_op(REPOSITORY / "examples" / f"{op}.yaml").document(), "target": target}
-    body["model"] = model_document(client, {"provider": "replay", "file": str(pool)})
+    body: dict[str, Any] = {"op": load_op(recording.spec).document(), "target": target}
+    body["model"] = model_document(client, {"provider": "replay", "file": str(recording.pool)})
     search = client.create_search(body)
-    tell(f"\nSearch {search.id}: {op} on {target}, replayed from {pool.name}")
+    tell(f"\nSearch {search.id}: {recording.op} on {target}, replayed from {recording.pool.name}")
     final = watch(client, search, lambda _, line: tell(line) if line else None)
     stdout.print(tree_text(final, client.tree(final.id)))
     tell(f"{final.state} after {duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}")
@@ -147,7 +157,7 @@ def search_one(client: Client, target: str, op: str, pool: Path) -> KernelDocume
     if final.problem is not None:
         tell(f"  {final.problem.field}: found {final.problem.found!r}, expected {final.problem.expected}")
     if final.state != "finished" or not final.kernels:
-        say(f"error: the search for {op} kept no kernel")
+        say(f"error: the search for {recording.op} kept no kernel")
         return None
     return max((client.kernel(kernel) for kernel in final.kernels), key=lambda kernel: kernel.score)
 

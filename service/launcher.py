@@ -23,18 +23,22 @@ from pathlib import Path
 
 import httpx
 import redis
+from kombu.exceptions import KombuError
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import Database
+from kernels_db.db import Database, StorageFull
 from kernels_db.models import WorkerRow
 from service import machine
 from service.home import HomeLock
 from service.settings import ServiceSettings
 from service.supervisor import ChildSpec, Supervisor
+from workers.celery_app import make_app
 from workers.queues import MODEL_QUEUE, judge_queue
 
 READY_TIMEOUT_S = 90.0
 POLL_S = 0.1
+CONNECT_TIMEOUT_S = 4.0
 LISTEN_BACKLOG = 256
 DEATHS_BEFORE_GIVING_UP = 3
 LONGEST_SOCKET_PATH = 107  # sockaddr_un.sun_path, less its terminator
@@ -125,6 +129,7 @@ class Launcher:
 
     def _start_broker(self) -> None:
         if self.settings.broker_url is not None:
+            self._check_broker()
             return
         executable = machine.redis_executable()
         if executable is None:
@@ -144,10 +149,33 @@ class Launcher:
         self._supervisor.start(ChildSpec("redis", command + options, _without(os.environ, SECRETS)))
         self._await("redis", lambda: _redis_answers(path), READY_TIMEOUT_S)
 
+    def _check_broker(self) -> None:
+        connection = make_app(self.settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
+        try:
+            connection.ensure_connection(
+                max_retries=2, interval_start=0.2, interval_step=0.2, timeout=2 * CONNECT_TIMEOUT_S
+            )
+        except (KombuError, OSError) as error:
+            raise StartError(
+                f"WARPSMITH_BROKER_URL: found {connection.as_uri()}, which does not answer ({error}); "
+                "expected a running Redis or RabbitMQ: start it, or unset the variable for a private Redis"
+            ) from None
+        finally:
+            connection.release()
+
     def _upgrade_database(self) -> None:
-        database = Database(self._environment()["WARPSMITH_DATABASE_URL"])
+        try:
+            database = Database(self._environment()["WARPSMITH_DATABASE_URL"])
+        except ValueError as error:
+            raise StartError(str(error)) from None
         try:
             database.upgrade()
+        except (SQLAlchemyError, StorageFull) as error:
+            cause = getattr(error, "orig", None) or error
+            raise StartError(
+                f"WARPSMITH_DATABASE_URL: found {database.url.render_as_string()}, which cannot be used ({cause}); "
+                "expected a SQLite file that can be written, or a PostgreSQL database that answers"
+            ) from None
         finally:
             database.dispose()
 
@@ -168,7 +196,7 @@ class Launcher:
         descriptor = self._socket.fileno()
         api = (sys.executable, "-m", "service.serve", "--fd", str(descriptor))
         specs = [
-            ChildSpec("api", api, environment, pass_fds=(descriptor,)),
+            ChildSpec("api", api, environment | self._key_at_workers(), pass_fds=(descriptor,)),
             ChildSpec("reconciler", (sys.executable, "-m", "workers.reconciler"), environment),
             ChildSpec(
                 "model",
@@ -196,6 +224,9 @@ class Launcher:
                 for gpu in machine.gpus()
             ]
         return specs
+
+    def _key_at_workers(self) -> dict[str, str]:
+        return {"WARPSMITH_OPENAI_KEY_AT_WORKERS": "true"} if self._model_key() else {}
 
     def _model_key(self) -> dict[str, str]:
         key = self.settings.openai_api_key

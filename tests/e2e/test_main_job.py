@@ -1,0 +1,167 @@
+"""The main job from end to end, as a newcomer meets it: an op goes in, a checked package comes out."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.launching import PATIENCE_S, REPOSITORY, environment, living, up, warpsmith, write_scenario
+
+USE = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"service", "workers", "prompts", "kernels_db"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocked())
+sys.path.insert(0, sys.argv[1])
+import importlib, torch
+package = importlib.import_module(sys.argv[2])
+x = torch.randn(4096)
+print(package.explain(x).split()[0], torch.allclose(package.scale_shift(x), x * 2 + 1))
+"""
+
+
+def demonstration(tmp_path: Path, *arguments: str) -> list[str]:
+    write_scenario(tmp_path / "examples")
+    options = ["--examples", str(tmp_path / "examples"), "--op", "scale_shift", "--output", str(tmp_path / "exports")]
+    return [sys.executable, "-m", "service.demo", *options, *arguments]
+
+
+def test_the_demonstration_searches_exports_checks_and_ends(tmp_path: Path) -> None:
+    result = subprocess.run(
+        demonstration(tmp_path, "--exit"),
+        env=environment(tmp_path / "home"),
+        cwd=REPOSITORY,
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=2 * PATIENCE_S,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    said = result.stdout
+    assert re.search(r"Target cpu:\w+: this machine has no CUDA GPU", said) or "CUDA" in said
+    # The tree grows: the baselines, then verdicts, a failure among them, and at the end the whole.
+    assert said.index("baselines: even eager") < said.index("#1 accepted") < said.index("is kept as kernel")
+    assert re.search(r"#5 rejected at compile \(.*'two' was not declared", said)
+    assert re.search(r"\* #1 loop \[control_flow, round 1\]", said)
+    # The table, the claim, the check of the export.
+    assert re.search(r"scale_shift +even +[\d.,]+ +- +- +[\d.,]+ +\d+\.\d\dx \[\d", said)
+    assert re.search(r"scale_shift: (faster than every baseline|NOT faster beyond the noise on even)", said)
+    assert re.search(r"it agrees with PyTorch on 2 workloads", said)
+    assert re.search(r"The service is at http://127.0.0.1:\d+", said)
+
+    (project,) = (tmp_path / "exports").iterdir()
+    program = [sys.executable, "-c", USE, str(project), project.name]
+    used = subprocess.run(program, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert used.stdout.split() == ["kernel", "True"]
+
+
+def test_the_demonstration_stays_up_until_told_to_stop(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        demonstration(tmp_path),
+        env=environment(tmp_path / "home") | {"PYTHONUNBUFFERED": "1"},
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            lines = iter(process.stdout.readline, "")
+            assert any("It stays up" in line for line in lines)
+            children = psutil.Process(process.pid).children(recursive=True)
+            assert len(children) > 4
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert living(children) == []
+
+
+def test_a_missing_recording_is_said(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "service.demo", "--exit", "--examples", str(tmp_path)],
+        env=environment(tmp_path / "home"),
+        cwd=REPOSITORY,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    assert "layer_norm.cpu.jsonl" in result.stderr
+    assert "warpsmith pools export" in result.stderr
+
+
+def test_the_command_line_does_the_whole_job_against_a_running_service(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    spec, pool = write_scenario(tmp_path)
+    with up(home):
+
+        def documents(*arguments: str) -> Any:
+            return json.loads(warpsmith(home, *arguments, "--json").stdout)
+
+        found = documents("search", str(spec), "--model", f"replay:{pool}")
+        assert found["search"]["state"] == "finished"
+        assert found["search"]["best"]["verified"] is True
+        (kernel,) = documents("kernels", "--op", "scale_shift")
+        assert [item["id"] for item in documents("searches")] == [found["search"]["id"]]
+        assert [item["op_name"] for item in documents("searches")] == ["scale_shift"]
+        assert [item["name"] for item in documents("ops", "list")] == ["scale_shift"]
+
+        exported = documents("export", "scale_shift", "--output", str(tmp_path / "out"))
+        assert exported["kernel"] == kernel["id"]
+        assert all(Path(path).is_file() for path in exported["files"])
+        again = documents("export", kernel["id"], "--output", str(tmp_path / "out"))
+        assert again["files"] == exported["files"]
+        changed = Path(next(path for path in exported["files"] if path.endswith("_kernel.py")))
+        changed.write_text("# mine")
+        refused = warpsmith(home, "export", kernel["id"], "--output", str(tmp_path / "out"), code=1)
+        assert "--force" in refused.stderr
+        unknown = warpsmith(home, "export", "soft_max", code=2)
+        assert "scale_shift" in unknown.stderr
+
+        replies = tmp_path / "replies.jsonl"
+        assert documents("pools", "export", found["search"]["id"], "--output", str(replies))["replies"] == 6
+        stored = documents("import", str(replies), "--format", "pool")
+        assert stored["id"] in {item["id"] for item in documents("pools", "list")}
+
+        tree = warpsmith(home, "tree", found["search"]["id"]).stdout
+        assert re.search(r"\* #1 loop", tree)
+        assert re.search(r"#3 unheard .* closed \(pool", tree)
+        missing = warpsmith(home, "tree", "sr_none", code=1)
+        assert "sr_none" in missing.stderr
+
+        asked = documents("search", str(spec), "--model", "agent", "--detach")
+        assert documents("pause", asked["id"])["state"] == "paused"
+        assert documents("resume", asked["id"])["state"] == "running"
+        assert documents("cancel", asked["id"])["state"] == "cancelled"
+        ended = warpsmith(home, "pause", asked["id"], code=1)
+        assert "cancelled" in ended.stderr
+
+
+def test_a_search_starts_a_service_for_itself_and_ends_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    spec, pool = write_scenario(tmp_path)
+    result = warpsmith(home, "search", str(spec), "--model", f"replay:{pool}", "--budget", "candidates=2")
+    assert "starting one for this command" in result.stderr
+    assert re.search(r"#\d accepted", result.stderr)
+    assert "candidates" in result.stdout
+    mine = [process for process in psutil.process_iter() if str(home) in words(process)]
+    assert living(mine) == []
+    refused = warpsmith(home, "search", str(spec), "--model", "agent", "--detach", code=2)
+    assert "warpsmith up" in refused.stderr
+
+
+def words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return ""
