@@ -1,8 +1,9 @@
-"""`python -m workers.judge`: one job a line in, one verdict a line out, diagnostics on standard error. Ends at end of input.
+"""`python -m workers.judge`: one job a line in, one verdict a line out, diagnostics on standard error. Ends at end of
+input.
 
 `--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
-WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an error line back:
-{"id", "error": {"field", "found", "expected"}}.
+WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
+error line back: {"id", "error": {"field", "found", "expected"}}.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def main() -> int:
     process_control.hide_memory()
     process_control.adopt_orphans()
     signal.signal(signal.SIGTERM, _terminate)
-    # The referee's own threads must sleep at once: one that spins after a copy takes a core from the contender that is timed.
+    # The referee's own threads must sleep at once: one that spins after a copy takes a core from the contender that is
+    # timed.
     os.environ["GOMP_SPINCOUNT"] = "0"
     # Imported late: the lines above must stand before anything slow does.
     from workers.judge.door import BrokenJob, parse_job  # noqa: PLC0415

@@ -1,8 +1,9 @@
 """Shared buffers: one sealed memory file per slot, laid out by the referee, mapped by the referee and one runner.
 
-Every tensor stands alone between guard zones, so that writing past either end is seen, and starts at another 64-byte offset in each slot, so
-that pointers and alignments differ between calls. Poison fills outputs and guards: for floating dtypes the 0xFF pattern is NaN, for
-integers 0xA5. The files are sealed against shrinking: a runner cannot make the referee fault.
+Every tensor stands alone between guard zones, so that writing past either end is seen, and starts at another 64-byte
+offset in each slot, so that pointers and alignments differ between calls. Poison fills outputs and guards: for floating
+dtypes the 0xFF pattern is NaN, for integers 0xA5. The files are sealed against shrinking: a runner cannot make the
+referee fault.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Slot:
 
     def tensor(self, position: int) -> torch.Tensor:
         """The tensor at a position (inputs first, then outputs). Not for scalars."""
-        spec, offset = self.layout[position]
+        spec = self.layout[position][0]
         assert spec.shape is not None
         if spec.elements == 0:
             return torch.empty(spec.shape, dtype=spec.dtype)

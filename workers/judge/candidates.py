@@ -17,7 +17,9 @@ DEVICE_LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compiled candidate: variables that its runner needs to find the binaries, and whether it runs under an interpreter."""
+    """A compiled candidate: variables that its runner needs to find the binaries, and whether it runs under an
+    interpreter.
+    """
 
     interpreted: bool = False
     environment: dict[str, str] = field(default_factory=dict)
@@ -53,7 +55,9 @@ def _gate(job: Job, candidate: JobCandidate) -> None:
 
 
 def kernel_cache(cache: Path, source: str) -> Path:
-    """Where one candidate's binaries are kept. One directory per source: what runs from it cannot reach another's by its own name."""
+    """Where one candidate's binaries are kept. One directory per source: what runs from it cannot reach another's by
+    its own name.
+    """
     return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
 
 

@@ -1,7 +1,8 @@
-"""Messages between referee, fork server and runners: one datagram of a Unix SEQPACKET socket each, with file descriptors beside it.
+"""Messages between referee, fork server and runners: one datagram of a Unix SEQPACKET socket each, with file
+descriptors beside it.
 
-A message is a JSON object or a single byte (the timed exchange). JSON, never pickle: the other end may be hostile. What it sends is
-bounded by `MAX_MESSAGE` and is used for diagnosis only.
+A message is a JSON object or a single byte (the timed exchange). JSON, never pickle: the other end may be hostile. What
+it sends is bounded by `MAX_MESSAGE` and is used for diagnosis only.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ MAX_MESSAGE = 128 * 1024
 MAX_FDS = 128
 
 
-class ChannelClosed(Exception):
+class ChannelClosed(Exception):  # noqa: N818 - named for what happened
     """The other end is gone."""
 
 
-class ChannelViolation(Exception):
+class ChannelViolation(Exception):  # noqa: N818 - named for what happened
     """The other end sent what the protocol does not allow."""
 
 
@@ -42,7 +43,8 @@ def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) 
 
 
 def receive_raw(sock: socket.socket, max_fds: int = 0) -> tuple[bytes, list[int]]:
-    """Receive one datagram and at most `max_fds` descriptors; further ones are closed by the kernel (no room in the control buffer).
+    """Receive one datagram and at most `max_fds` descriptors; further ones are closed by the kernel (no room in the
+    control buffer).
 
     Raises ChannelClosed at the end, ChannelViolation for a datagram that is too long.
     """
@@ -65,7 +67,9 @@ def receive_raw(sock: socket.socket, max_fds: int = 0) -> tuple[bytes, list[int]
 
 
 def receive(sock: socket.socket, max_fds: int = 0) -> tuple[dict[str, Any], list[int]]:
-    """Receive a JSON object and descriptors. Raises as `receive_raw` does, and ChannelViolation for anything but an object."""
+    """Receive a JSON object and descriptors. Raises as `receive_raw` does, and ChannelViolation for anything but an
+    object.
+    """
     raw, fds = receive_raw(sock, max_fds)
     try:
         message = json.loads(raw)

@@ -1,13 +1,14 @@
 """Whether values are right: tolerances derived from float64 and from PyTorch's own error. Pure functions of tensors.
 
-Let `y64` be the reference in float64, `e0` the relative L2 error of PyTorch eager in the op's own dtypes (worst over seeds), `E0` eager's largest
-absolute error among elements of like magnitude, `u` the unit roundoff of the output dtype. A result `y` passes if
+Let `y64` be the reference in float64, `e0` the relative L2 error of PyTorch eager in the op's own dtypes (worst over
+seeds), `E0` eager's largest absolute error among elements of like magnitude, `u` the unit roundoff of the output dtype.
+A result `y` passes if
 
     |y - y64|_2 / |y64|_2 <= max(2 e0, u)     and, for every element,     |y - y64| <= 4 E0 + ulp(y64).
 
-"Like magnitude" is one of at most 32 groups of equal count by |y64| and its two neighbours; zeros belong to the smallest. Non-finite values
-must be expected ones, at the same places, of the same sign. Integers and booleans compare exactly with eager's. Everything is done in slices, so
-memory stays bounded.
+"Like magnitude" is one of at most 32 groups of equal count by |y64| and its two neighbours; zeros belong to the
+smallest. Non-finite values must be expected ones, at the same places, of the same sign. Integers and booleans compare
+exactly with eager's. Everything is done in slices, so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ import torch
 from workers.judge.buffers import poison_byte
 
 GROUPS = 32
+FEWEST_IN_GROUP = 32
 SLICE = 1 << 21
 _SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Limits for one output. `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds 4 E0 of each group.
+    """Limits for one output. `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds 4 E0
+    of each group.
 
     `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|.
     """
@@ -49,7 +52,9 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcome for one tensor. `l2` is the relative L2 error; index, expected, found and limit belong to the worst element, None if all pass."""
+    """Outcome for one tensor. `l2` is the relative L2 error; index, expected, found and limit belong to the worst
+    element, None if all pass.
+    """
 
     passed: bool
     kind: str  # "" or wrong_value, non_finite, not_written
@@ -69,7 +74,9 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 
 def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Distance between neighbours of `dtype` around each value (float64 in and out); at least the smallest subnormal."""
+    """Distance between neighbours of `dtype` around each value (float64 in and out); at least the smallest
+    subnormal.
+    """
     information = torch.finfo(dtype)
     _, exponent = torch.frexp(values)
     smallest = float(information.smallest_normal) * float(information.eps)
@@ -93,7 +100,9 @@ class ToleranceBuilder:
         self._l2 = 0.0
 
     def add(self, eager: torch.Tensor, expected: torch.Tensor) -> None:
-        """Take in eager's result and the float64 one for the same inputs. Elements where either is not finite are left out."""
+        """Take in eager's result and the float64 one for the same inputs. Elements where either is not finite are left
+        out.
+        """
         if self._edges is None:
             self._edges = group_edges(expected)
         squares, norm = 0.0, 0.0
@@ -118,17 +127,20 @@ class ToleranceBuilder:
 
 
 def group_edges(expected: torch.Tensor) -> torch.Tensor:
-    """Magnitudes that part the finite nonzero elements of `expected` into groups of equal count; taken from an even sample."""
+    """Magnitudes that part the finite nonzero elements of `expected` into groups of equal count; taken from an even
+    sample.
+    """
     flat = expected.reshape(-1)
-    step = max(1, flat.numel() // _SAMPLE)
+    step = (flat.numel() // _SAMPLE) | 1  # odd, so that it does not meet the same column of every row
     sample = flat[::step].abs()
     sample = sample[torch.isfinite(sample) & (sample > 0)]
-    groups = min(GROUPS, max(1, sample.numel() // 8))
+    groups = min(GROUPS, max(1, sample.numel() // FEWEST_IN_GROUP))
     if groups == 1:
         return torch.empty(0, dtype=torch.float64)
     quantiles = torch.arange(1, groups, dtype=torch.float64) / groups
     positions = (quantiles * (sample.numel() - 1)).round().long()
-    return torch.unique(sample.sort().values[positions])
+    edges: torch.Tensor = torch.unique(sample.sort().values[positions])
+    return edges
 
 
 def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> Comparison:
@@ -184,7 +196,9 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
-    """Compare integers or booleans of one dtype, element by element. Booleans are compared as bytes: 0xA5 is neither true nor false."""
+    """Compare integers or booleans of one dtype, element by element. Booleans are compared as bytes: 0xA5 is neither
+    true nor false.
+    """
     first, wrong = -1, 0
     raw = torch.uint8 if found.dtype == torch.bool else found.dtype
     for start, (part, wanted) in _slices(found.view(raw), expected.view(raw)):
@@ -241,7 +255,9 @@ def first_difference(found: torch.Tensor, expected: torch.Tensor) -> list[int] |
 
 
 def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two results for the same inputs differ by more than another order of summation explains (a relative L2 distance of 32 u)."""
+    """Whether two results for the same inputs differ by more than another order of summation explains (a relative L2
+    distance of 32 u).
+    """
     if first_difference(first, second) is None:
         return False
     if not first.is_floating_point():

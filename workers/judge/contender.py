@@ -1,7 +1,7 @@
 """The referee's side of one runner: buffers, the timed exchange, deadlines, and faults told apart.
 
-A contender is a candidate or one mode of the reference. What its runner says is used for messages only; whether a call counted is seen from
-the referee's clock and the bytes in the slot.
+A contender is a candidate or one mode of the reference. What its runner says is used for messages only; whether a call
+counted is seen from the referee's clock and the bytes in the slot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from workers.judge import buffers, channel, process_control
 from workers.judge.buffers import Slot, TensorSpec
 from workers.judge.processes import ForkServer, Spawned
-from workers.judge.runner import ARM, DELIVER, DONE, FAILED, GO, NOTHING
+from workers.judge.runner import ARM, DELIVER, DONE, FAILED, GO, LONGEST_TEXT, NOTHING
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
 
@@ -33,14 +33,14 @@ _MEMORY_TYPES = ("MemoryError",)
 _MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory")
 
 
-class ContenderFault(Exception):
-    """A contender failed by its own doing. `kind` and `details` fill the verdict's failure; `mode` is the contender's;
+class ContenderFault(Exception):  # noqa: N818 - named for what happened
+    """A contender failed by its own doing. `kind` and `details` fill the verdict's failure; `contender` is its name;
     `external` marks an end by SIGKILL that the
     referee did not order, which may be somebody else's doing and is worth one more try."""
 
-    def __init__(self, mode: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
+    def __init__(self, contender: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
         super().__init__(message)
-        self.mode = mode
+        self.contender = contender
         self.kind = kind
         self.external = external
         self.details = details
@@ -49,8 +49,9 @@ class ContenderFault(Exception):
 def runner_limits(base_virtual: int, memory_bytes: int, mode: Mode, cores: int) -> dict[str, int]:
     """Resource limits of a runner.
 
-    Resident memory is watched by the referee; the address space is the backstop for what allocates faster than it is watched, so it leaves
-    room for thread stacks and allocator arenas. A compiled baseline starts compilers and writes their output.
+    Resident memory is watched by the referee; the address space is the backstop for what allocates faster than it is
+    watched, so it leaves room for thread stacks and allocator arenas. A compiled baseline starts compilers and writes
+    their output.
     """
     threads = 80 * _MIB * (cores + 4)
     limits = {
@@ -120,7 +121,9 @@ class Contender:
         return self._spawned.pid
 
     def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], slots: int) -> None:
-        """Allocate slots for these tensors and have the runner map them. Raises ContenderFault, OSError where memory is refused."""
+        """Allocate slots for these tensors and have the runner map them. Raises ContenderFault, OSError where memory is
+        refused.
+        """
         self.unbind()
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.slots = [buffers.allocate([*inputs, *outputs], number) for number in range(slots)]
@@ -145,18 +148,19 @@ class Contender:
         self._free()
 
     def fill(self, slot: int, values: Sequence[torch.Tensor | None]) -> None:
-        """Copy values into the slot's inputs (None for scalars), and poison its outputs and the gaps of strided inputs."""
+        """Copy values into the slot's inputs (None for scalars), and poison its outputs and the gaps of strided
+        inputs.
+        """
         target = self.slots[slot]
         for position, (spec, value) in enumerate(zip(self.inputs, values, strict=True)):
             if value is None:
                 continue
             if spec.storage_elements != spec.elements:
                 target.poison(position)
-            writable = target.tensor(position)
-            if 0 in spec.strides:  # a broadcast axis is one element wide in storage
-                for axis in (axis for axis, stride in enumerate(spec.strides) if stride == 0):
-                    writable, value = writable.narrow(axis, 0, 1), value.narrow(axis, 0, 1)
-            writable.copy_(value)
+            axes = [
+                slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides
+            ]  # a broadcast axis is stored once
+            target.tensor(position)[tuple(axes)].copy_(value[tuple(axes)])
         for position in range(len(self.inputs), len(self.inputs) + len(self.outputs)):
             target.poison(position)
 
@@ -182,7 +186,9 @@ class Contender:
         return end - start
 
     def deliver(self) -> None:
-        """Have a reference copy its last result into the slot's outputs. Raises ContenderFault where it does not fit them."""
+        """Have a reference copy its last result into the slot's outputs. Raises ContenderFault where it does not fit
+        them.
+        """
         self._exchange(DELIVER, _SETUP_S)
 
     def freeze(self) -> None:
@@ -203,7 +209,9 @@ class Contender:
             self._died()
 
     def command(self, message: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """Send a JSON command and return its answer. Raises ContenderFault where the runner reports an error or dies."""
+        """Send a JSON command and return its answer. Raises ContenderFault where the runner reports an error or
+        dies.
+        """
         self._send(message)
         return self._answer(limit_s)
 
@@ -231,10 +239,10 @@ class Contender:
         try:
             answer = json.loads(raw)
             error = answer.get("error")
-        except (ValueError, AttributeError):
-            raise ContenderFault(self.mode, "protocol", "the runner answered out of turn") from None
+        except (ValueError, AttributeError, RecursionError):
+            raise ContenderFault(self.name, "protocol", "the runner answered out of turn") from None
         if error:
-            raise _reported(self.mode, error)
+            raise _reported(self.name, error)
         assert isinstance(answer, dict)
         return answer
 
@@ -247,10 +255,10 @@ class Contender:
 
     def _accept(self, reply: bytes) -> None:
         if reply == FAILED:
-            answer = self.command({"command": "error"}, _SETUP_S)
-            raise AssertionError(f"unreachable: the error command answers with an error, not {answer}")
+            self.command({"command": "error"}, _SETUP_S)
+            raise ContenderFault(self.name, "protocol", "the runner reported a failure and named none")
         if reply != DONE:
-            raise ContenderFault(self.mode, "protocol", "the runner answered out of turn")
+            raise ContenderFault(self.name, "protocol", "the runner answered out of turn")
 
     def _nothing_unsolicited(self) -> None:
         try:
@@ -259,7 +267,7 @@ class Contender:
             return
         except OSError:
             self._died()
-        raise ContenderFault(self.mode, "protocol", "the runner answered before it was asked")
+        raise ContenderFault(self.name, "protocol", "the runner answered before it was asked")
 
     def _wait(self, limit_s: float) -> bytes:
         deadline = time.monotonic() + limit_s
@@ -267,7 +275,7 @@ class Contender:
             resident = process_control.resident_bytes(self.pid)
             if resident > self.memory_bytes:
                 raise ContenderFault(
-                    self.mode,
+                    self.name,
                     "memory",
                     f"uses {resident >> 20} MiB of memory besides the buffers, limit {self.memory_bytes >> 20} MiB",
                     found=resident,
@@ -275,7 +283,7 @@ class Contender:
                 )
             if time.monotonic() > deadline:
                 raise ContenderFault(
-                    self.mode,
+                    self.name,
                     "timeout",
                     f"did not return within {limit_s:g} s",
                     found=f"more than {limit_s:g} s",
@@ -297,10 +305,10 @@ class Contender:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
             if any(word in log for word in _MEMORY_WORDS):
                 raise ContenderFault(
-                    self.mode, "memory", f"ran out of memory ({name})", log=log, found=name, expected="a return"
+                    self.name, "memory", f"ran out of memory ({name})", log=log, found=name, expected="a return"
                 )
             raise ContenderFault(
-                self.mode,
+                self.name,
                 "crash",
                 f"killed by {name}",
                 external=-code == signal.SIGKILL,
@@ -309,7 +317,7 @@ class Contender:
                 expected="a return",
             )
         raise ContenderFault(
-            self.mode,
+            self.name,
             "crash",
             f"the process ended with exit code {code}",
             log=log,
@@ -318,13 +326,23 @@ class Contender:
         )
 
 
-def _reported(mode: str, error: dict[str, Any]) -> ContenderFault:
+def _bounded(value: object) -> object:
+    """A value that a verdict may carry: as it is, or as the beginning of its text."""
+    text = json.dumps(value)
+    return value if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT]
+
+
+def _reported(name: str, error: object) -> ContenderFault:
     """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
+    if not isinstance(error, dict):
+        return ContenderFault(name, "protocol", "the runner reported a failure that is no object")
     kind = str(error.get("kind") or "raises")
-    text = str(error.get("message", ""))
-    details = {key: error[key] for key in ("found", "expected") if key in error}
+    text = str(error.get("message", ""))[:LONGEST_TEXT]
+    details: dict[str, Any] = {key: _bounded(error[key]) for key in ("found", "expected") if key in error}
     if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
-        return ContenderFault(mode, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
+        return ContenderFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
     if error.get("type") == "ContractError":
-        return ContenderFault(mode, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
-    return ContenderFault(mode, "raises", f"{error.get('type')}: {text}", log=str(error.get("trace", "")), **details)
+        return ContenderFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
+    return ContenderFault(
+        name, "raises", f"{error.get('type')}: {text}", log=str(error.get("trace", ""))[:LONGEST_TEXT], **details
+    )

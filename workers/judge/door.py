@@ -12,17 +12,23 @@ from typing import Any, Literal, NotRequired, Required, Union, cast, get_args, g
 
 import torch
 
-from kernels_db.job import Job
+from kernels_db.job import Job, ResolvedWorkload
 
 MAX_LINE = 64 << 20
 DEVICES = ("cpu", "cuda")
 BASELINES = ("eager", "compile", "max_autotune")
 _JSON_NAMES: dict[Any, str] = {
-    str: "a string", int: "an integer", float: "a number", bool: "true or false", type(None): "null", dict: "an object", list: "a list"
-}  # fmt: skip
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    dict: "an object",
+    list: "a list",
+}
 
 
-class BrokenJob(ValueError):
+class BrokenJob(ValueError):  # noqa: N818 - named for what happened
     """A line that is no job. `id` is the job's, where that could be read."""
 
     def __init__(self, field: str, found: object, expected: str) -> None:
@@ -124,15 +130,21 @@ def _check_meaning(job: Job) -> None:
             raise BrokenJob(f"op.baselines[{position}]", name, f"one of {', '.join(BASELINES)}")
     if not job["op"]["baselines"]:
         raise BrokenJob("op.baselines", [], f"at least one of {', '.join(BASELINES)}")
+    _check_limits(cast("dict[str, Any]", job["limits"]))
+    _check_workloads(job["workloads"])
+
+
+def _check_limits(limits: dict[str, Any]) -> None:
     for name in ("compile_s", "call_s", "time_s"):
-        if not 0 < cast("dict[str, float]", job["limits"])[name] < 86_400:
-            raise BrokenJob(
-                f"limits.{name}",
-                cast("dict[str, float]", job["limits"])[name],
-                "seconds, more than 0 and less than a day",
-            )
+        if not 0 < limits[name] < 86_400:
+            raise BrokenJob(f"limits.{name}", limits[name], "seconds, more than 0 and less than a day")
+    if limits["memory_bytes"] is not None and limits["memory_bytes"] <= 0:
+        raise BrokenJob("limits.memory_bytes", limits["memory_bytes"], "bytes, more than 0, or null")
+
+
+def _check_workloads(workloads: list[ResolvedWorkload]) -> None:
     seen: set[str] = set()
-    for position, workload in enumerate(job["workloads"]):
+    for position, workload in enumerate(workloads):
         path = f"workloads[{position}]"
         if workload["id"] in seen:
             raise BrokenJob(f"{path}.id", workload["id"], "an id that no other workload has")

@@ -1,7 +1,8 @@
 """The reference in float64: the arithmetic from which tolerances are derived.
 
-Casting the inputs is not enough: references cast inside (`x.float()`, `softmax(..., dtype=torch.float32)`). Under this mode every request
-for a narrower floating dtype becomes a request for float64, so the result carries float64's error whatever the reference says.
+Casting the inputs is not enough: references cast inside (`x.float()`, `softmax(..., dtype=torch.float32)`). Under this
+mode every request for a narrower floating dtype becomes a request for float64, so the result carries float64's error
+whatever the reference says.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def _widened(value: Any) -> Any:
     return value
 
 
-class _WideFloats(TorchDispatchMode):
+class _WideFloats(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         writes = func._schema.is_mutable
         wide = args if writes else tree_map(_widened, args)
@@ -37,7 +38,7 @@ def in_float64(run: Callable[..., Any]) -> Callable[..., Any]:
     """`run` with every narrower floating dtype inside replaced by float64."""
 
     def widened_run(*arguments: Any) -> Any:
-        with _WideFloats():
+        with _WideFloats():  # type: ignore[no-untyped-call]  # torch's own base
             return run(*arguments)
 
     return widened_run

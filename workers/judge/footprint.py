@@ -1,4 +1,6 @@
-"""What a job needs: which workloads it can run here, and whether they fit in memory. Nothing is allocated before this is known."""
+"""What a job needs: which workloads it can run here, and whether they fit in memory. Nothing is allocated before this
+is known.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ INTERPRETED_ELEMENTS, INTERPRETED_WORKLOADS = 1 << 16, 2
 
 
 def select(job: Job, prepared: Prepared | None) -> list[ResolvedWorkload]:
-    """The workloads that this job runs: all, or, for a device that is not here, a few so small that an interpreter gets through them.
+    """The workloads that this job runs: all, or, for a device that is not here, a few so small that an interpreter gets
+    through them.
 
     Raises Stopped where none is small enough.
     """
@@ -40,9 +43,11 @@ def select(job: Job, prepared: Prepared | None) -> list[ResolvedWorkload]:
 
 
 def needed_bytes(job: Job, workload: ResolvedWorkload) -> int:
-    """Memory of one workload at its peak: every contender's slots, the stocks, the expected values, and the references' temporaries.
+    """Memory of one workload at its peak: every contender's slots, the stocks, the expected values, and the references'
+    temporaries.
 
-    A reference's temporaries cannot be known; they are taken for as much again as its inputs and outputs, in float64 for the float64 one.
+    A reference's temporaries cannot be known; they are taken for as much again as its inputs and outputs, in float64
+    for the float64 one.
     """
     inputs, outputs = input_specs(workload), result_specs(workload)
     slot = layout_bytes([*inputs, *outputs])

@@ -1,9 +1,10 @@
 """The fork server: a clean process, preloaded with torch, from which every runner is forked.
 
-It is started before the referee has read any job, so it can hold no secret, and it has one thread until it forks. It is told by the
-referee to fork a runner or to kill one, over the socket whose descriptor is its only argument; it reports every runner's end. It adopts
-orphaned descendants and kills them with their runner. When the referee ends, in whatever way, the socket closes and everything here dies.
-When this process is killed, its runners die by their death signal and the referee adopts and kills what they left.
+It is started before the referee has read any job, so it can hold no secret, and it has one thread until it forks. It is
+told by the referee to fork a runner or to kill one, over the socket whose descriptor is its only argument; it reports
+every runner's end. It adopts orphaned descendants and kills them with their runner. When the referee ends, in whatever
+way, the socket closes and everything here dies. When this process is killed, its runners die by their death signal and
+the referee adopts and kills what they left.
 
 Left to the sandbox: descendants of a candidate outlive a *simultaneous* SIGKILL of referee and fork server.
 """
@@ -93,7 +94,8 @@ class _Server:
         runner.main(socket.socket(fileno=control_fd))
 
     def kill_session(self, pid: int) -> None:
-        # The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a runner has no group yet.
+        # The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a runner has no
+        # group yet.
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)

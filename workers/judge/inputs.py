@@ -1,8 +1,8 @@
 """Input values, drawn by the referee from secret seeds. The seed never enters a runner.
 
-Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor; each call then gets a
-window of it at a random place, so every call has new values at the price of a copy. Structured values (permutation, indptr, spd) and the
-user's own code are drawn as a few whole tensors, one of which each call gets.
+Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor;
+each call then gets a window of it at a random place, so every call has new values at the price of a copy. Structured
+values (permutation, indptr, spd) and the user's own code are drawn as a few whole tensors, one of which each call gets.
 """
 
 from __future__ import annotations
@@ -36,20 +36,34 @@ def input_spec(item: ResolvedInput) -> TensorSpec:
     return TensorSpec(item["name"], shape, strides, dtype, alignment=item.get("alignment", ALIGNMENT))
 
 
+class BadDistribution(ValueError):  # noqa: N818 - named for what it is
+    """An input's distribution cannot be drawn. `field` names the input."""
+
+    def __init__(self, name: str, dist: dict[str, Any], why: Exception) -> None:
+        super().__init__(f"inputs.{name}.dist: found {dist}, expected a distribution that can be drawn ({why})")
+        self.field = f"inputs.{name}.dist"
+        self.dist = dist
+
+
 class InputSource:
     """Values for all inputs of one workload under one seed."""
 
     def __init__(self, inputs: Sequence[ResolvedInput], seed: int, make: Make) -> None:
-        """Draw the stocks. Raises ContenderFault where the user's generator fails."""
+        """Draw the stocks. Raises BadDistribution, and whatever `make` raises where the user's generator fails."""
         self._choose = random.Random(seed ^ 0x5EED)  # noqa: S311 - unpredictable to runners because the seed is
         generator = torch.Generator().manual_seed(seed)
         self._stocks: list[list[torch.Tensor] | None] = []
         self._specs = [input_spec(item) for item in inputs]
         for item, spec in zip(inputs, self._specs, strict=True):
-            self._stocks.append(None if spec.shape is None else _stock(item["dist"], spec, generator, make))
+            try:
+                self._stocks.append(None if spec.shape is None else _stock(item["dist"], spec, generator, make))
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch refuses the values
+                raise BadDistribution(item["name"], item["dist"], error) from error
 
     def draw(self) -> list[torch.Tensor | None]:
-        """New values for one call, in the declared shapes and dtypes, contiguous; None for scalars. Views of the stock: do not write."""
+        """New values for one call, in the declared shapes and dtypes, contiguous; None for scalars. Views of the stock:
+        do not write.
+        """
         values: list[torch.Tensor | None] = []
         for spec, stock in zip(self._specs, self._stocks, strict=True):
             if stock is None:

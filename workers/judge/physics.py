@@ -1,7 +1,7 @@
 """Physical limits: what this device can at best do, measured, and the time below which a workload cannot go.
 
-Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is the memory probe's for
-the same footprint; the rate is that of a square matrix product.
+Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is the memory probe's
+for the same footprint; the rate is that of a square matrix product.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class Peaks:
             pass  # absent or damaged: measured again
 
     def measure_for(self, workload: ResolvedWorkload, start_probe: StartProbe) -> None:
-        """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock. Raises ContenderFault."""
+        """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock. Raises
+        ContenderFault.
+        """
         changed = False
         if (footprint := _footprint(workload["min_bytes"])) not in self._known["bandwidth_gbs"]:
             self._known["bandwidth_gbs"][footprint] = memory_rate(int(footprint), start_probe)

@@ -1,8 +1,8 @@
 """The memory probe: how fast bytes move under the very protocol that candidates are timed by.
 
-A kernel of ours runs in a runner of its own, on buffers that the referee has just filled, between the same two readings of the
-clock. So the limit that follows holds threads woken for the call, caches in the state that the protocol leaves them in and the
-exchange itself, and a share of it is a share of what could be had.
+A kernel of ours runs in a runner of its own, on buffers that the referee has just filled, between the same two readings
+of the clock. So the limit that follows holds threads woken for the call, caches in the state that the protocol leaves
+them in and the exchange itself, and a share of it is a share of what could be had.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ StartProbe = Callable[[str], Contender]
 def memory_rate(footprint: int, start: StartProbe) -> float:
     """GB/s of the best of CALLS updates in place and CALLS copies over `footprint` bytes of buffers.
 
-    An update reads two buffers and writes one, a copy reads one and writes one; bytes are counted as a limit counts them, each
-    buffer once for each direction. Raises ContenderFault.
+    An update reads two buffers and writes one, a copy reads one and writes one; bytes are counted as a limit counts
+    them, each buffer once for each direction. Raises ContenderFault.
     """
     elements = footprint // 8
     stock = torch.randn(elements + CALLS)

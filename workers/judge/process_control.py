@@ -1,6 +1,8 @@
-"""What Linux offers to hold a process: death signals, subreaping, capabilities, limits and the walk over a process's children.
+"""What Linux offers to hold a process: death signals, subreaping, capabilities, limits and the walk over a process's
+children.
 
-Every function acts on the calling process unless it names a pid. Linux only: `prctl` and `/proc` are its interfaces (prctl(2), proc(5)).
+Every function acts on the calling process unless it names a pid. Linux only: `prctl` and `/proc` are its interfaces
+(prctl(2), proc(5)).
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def hide_memory() -> None:
 
 
 def drop_privileges() -> None:
-    """Give up every capability and the gaining of new ones. As root this leaves root's files but not ptrace, mount or limits."""
+    """Give up every capability and the gaining of new ones. As root this leaves root's files but not ptrace, mount or
+    limits.
+    """
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     for capability in range(_LAST_CAPABILITY + 1):
         with contextlib.suppress(OSError):  # not permitted, or beyond the kernel's last capability
@@ -112,7 +116,9 @@ def family(pid: int) -> list[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Private resident memory of a process and its descendants; memory shared with the referee (the buffers) is not counted."""
+    """Private resident memory of a process and its descendants; memory shared with the referee (the buffers) is not
+    counted.
+    """
     total = 0
     for member in family(pid):
         with contextlib.suppress(OSError, ValueError), open(f"/proc/{member}/status") as file:
@@ -152,10 +158,11 @@ def is_stopped(pid: int) -> bool:
 
 
 def kill_children(pid: int, spare: Iterable[int], timeout_s: float = 5.0) -> list[int]:
-    """Kill, until none is left, the children of `pid` that are not in `spare`; dead ones are reaped where `pid` is this process.
+    """Kill, until none is left, the children of `pid` that are not in `spare`; dead ones are reaped where `pid` is this
+    process.
 
-    Descendants of the killed are adopted by the nearest subreaper, so a caller that is one sees them in the next round. Returns the
-    pids that were killed; raises TimeoutError where processes are born faster than they die.
+    Descendants of the killed are adopted by the nearest subreaper, so a caller that is one sees them in the next round.
+    Returns the pids that were killed; raises TimeoutError where processes are born faster than they die.
     """
     spared = set(spare)
     killed: list[int] = []

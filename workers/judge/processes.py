@@ -20,7 +20,7 @@ _START_S = 180.0
 _ANSWER_S = 30.0
 
 
-class ForkServerDied(Exception):
+class ForkServerDied(Exception):  # noqa: N818 - named for what happened
     """The fork server is gone, and every runner with it; `ForkServer.start` makes a new one."""
 
 
@@ -44,10 +44,12 @@ class Spawned:
 
 
 def fork_server_environment(cores: int) -> dict[str, str]:
-    """All that runners inherit. One OpenMP and one allocator setting for every contender; nothing of the caller's but where to find programs.
+    """All that runners inherit. One OpenMP and one allocator setting for every contender; nothing of the caller's but
+    where to find programs.
 
-    GOMP_SPINCOUNT: an idle pool sleeps after some 0.1 ms instead of milliseconds, so that it does not take a core from the next contender.
-    MALLOC_*: freed memory stays with the process; otherwise eager, which allocates its result in every call, pays page faults each time.
+    GOMP_SPINCOUNT: an idle pool sleeps after some 0.1 ms instead of milliseconds, so that it does not take a core from
+    the next contender. MALLOC_*: freed memory stays with the process; otherwise eager, which allocates its result in
+    every call, pays page faults each time.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -90,6 +92,7 @@ class ForkServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # standard output is the door's alone
             pass_fds=[theirs.fileno()],
+            start_new_session=True,  # whoever kills the referee's group leaves it alive to clean up
         )
         theirs.close()
         self._control = ours
@@ -140,7 +143,9 @@ class ForkServer:
             raise ForkServerDied(str(error)) from error
 
     def discard(self, spawned: Spawned) -> None:
-        """Kill a runner with all its descendants and wait for its end. Where the fork server is gone, so is the runner."""
+        """Kill a runner with all its descendants and wait for its end. Where the fork server is gone, so is the
+        runner.
+        """
         try:
             if spawned.pid not in self._exits and self._control is not None:
                 channel.send(self._control, {"command": "kill", "pid": spawned.pid})

@@ -1,10 +1,12 @@
 """A runner: the process in which somebody else's code runs, be it a candidate or the user's reference.
 
-It maps buffers that the referee allocated, calls `run` on the slot it is told and answers with one byte. Nothing that it says decides
-anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by what it runs; it keeps no secret.
+It maps buffers that the referee allocated, calls `run` on the slot it is told and answers with one byte. Nothing that
+it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
+what it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: load, bind, unbind, error, generate. Bytes: `A<slot>` arm a slot and drop the last result, `G` run
-(the only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
+Commands, one datagram each. JSON: load, bind, unbind, error, generate. Bytes: `A<slot>` arm a slot and drop the last
+result, `G` run (the only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers:
+JSON to JSON; `K` or `E` to bytes.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from workers.judge import channel
 
 ARM, GO, DELIVER, NOTHING, DONE, FAILED = b"A", b"G", b"D", b"N", b"K", b"E"
 _SPIN = 2000
-"""Polls of the socket between arm and go before sleeping, some hundred microseconds: a sleeping runner would add its wake-up to the time."""
-_LONGEST_TEXT = 4000
+"""Polls of the socket between arm and go before sleeping, some hundred microseconds: a sleeping runner would add its
+wake-up to the time.
+"""
+LONGEST_TEXT = 4000
 
 
 class ContractError(Exception):
@@ -112,8 +116,12 @@ class Runner:
         answer: dict[str, Any]
         try:
             handler = {
-                "load": self.load, "bind": self.bind, "unbind": self.unbind, "error": self.last_error, "generate": self.generate,
-            }[message["command"]]  # fmt: skip
+                "load": self.load,
+                "bind": self.bind,
+                "unbind": self.unbind,
+                "error": self.last_error,
+                "generate": self.generate,
+            }[message["command"]]
             answer = handler(message)
         except BaseException as error:  # noqa: BLE001 - user code ran inside; the referee must be told
             answer = {"error": describe(error)}
@@ -246,8 +254,9 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     )
     torch._dynamo.config.accumulated_recompile_limit = 4096
     torch._dynamo.config.fail_on_recompile_limit_hit = True
-    options = {"mode": "max-autotune-no-cudagraphs"} if mode == "max_autotune" else {}
-    return torch.no_grad()(torch.compile(run, dynamic=False, **options))
+    tuning = "max-autotune-no-cudagraphs" if mode == "max_autotune" else None
+    compiled: Callable[..., Any] = torch.no_grad()(torch.compile(run, dynamic=False, mode=tuning))
+    return compiled
 
 
 def import_file(path: str) -> ModuleType:
@@ -265,9 +274,9 @@ def import_file(path: str) -> ModuleType:
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as the referee reports it: type, message, last frames; bounded."""
     if isinstance(error, ContractError):
-        return {"type": "ContractError", "kind": error.kind, "message": str(error)[:_LONGEST_TEXT], **error.details}
+        return {"type": "ContractError", "kind": error.kind, "message": str(error)[:LONGEST_TEXT], **error.details}
     frames = "".join(list(_frames(error))[-6:])
-    return {"type": type(error).__name__, "message": str(error)[:_LONGEST_TEXT], "trace": frames[-_LONGEST_TEXT:]}
+    return {"type": type(error).__name__, "message": str(error)[:LONGEST_TEXT], "trace": frames[-LONGEST_TEXT:]}
 
 
 def _frames(error: BaseException) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Timing: interleaved blocks and the statistics of ratios.
 
-Contenders take turns in blocks, in a new random order each round, so that drift of the machine (frequency, neighbours) hits all alike; a ratio is
-formed within rounds only. A block's value is the median of its calls. The interval of a ratio of medians comes from a paired bootstrap
-over rounds (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 13): rounds are drawn with replacement, the same for both sides.
+Contenders take turns in blocks, in a new random order each round, so that drift of the machine (frequency, neighbours)
+hits all alike; a ratio is formed within rounds only. A block's value is the median of its calls. The interval of a
+ratio of medians comes from a paired bootstrap over rounds (Efron and Tibshirani, An Introduction to the Bootstrap,
+1993, ch. 13): rounds are drawn with replacement, the same for both sides.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to time one workload: rounds at least and at most, seconds at most, chance that a block has one call checked in full."""
+    """How long to time one workload: rounds at least and at most, seconds at most, chance that a block has one call
+    checked in full.
+    """
 
     fewest_rounds: int
     most_rounds: int
@@ -45,7 +48,9 @@ def full_plan(time_s: float) -> Plan:
 
 
 def calls_per_block(call_us: float) -> int:
-    """Calls of one block for every contender, from eager's time: 10 ms worth, between 3 and 30. The candidate has no say in it."""
+    """Calls of one block for every contender, from eager's time: 10 ms worth, between 3 and 30. The candidate has no
+    say in it.
+    """
     return int(min(30, max(3, round(10_000 / max(call_us, 1.0)))))
 
 
@@ -54,8 +59,8 @@ def interleave(
 ) -> Samples:
     """Time `names` in rounds of blocks. `block(name)` runs one block and returns its median in microseconds.
 
-    Stops when every baseline's ratio to the candidate is known within CLOSE_ENOUGH, at the plan's most rounds, or at its time once the
-    fewest rounds are done; a call so slow that these would take thrice the time ends it after three.
+    Stops when every baseline's ratio to the candidate is known within CLOSE_ENOUGH, at the plan's most rounds, or at
+    its time once the fewest rounds are done; a call so slow that these would take thrice the time ends it after three.
     """
     samples: Samples = {name: [] for name in names}
     start = time.monotonic()
@@ -103,7 +108,9 @@ def ratio_with_interval(
 
 
 def score(workloads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int) -> tuple[float, tuple[float, float]]:
-    """Geometric mean over workloads of the speed-up (fastest baseline's samples, candidate's samples), and its 95 % interval."""
+    """Geometric mean over workloads of the speed-up (fastest baseline's samples, candidate's samples), and its 95 %
+    interval.
+    """
     points = [float(np.median(baseline) / np.median(candidate)) for baseline, candidate in workloads]
     draws = np.stack(
         [np.log(bootstrap_ratios(baseline, candidate, seed + n)) for n, (baseline, candidate) in enumerate(workloads)]

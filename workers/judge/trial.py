@@ -1,4 +1,6 @@
-"""One contender's calls on one workload: checked in full, and timed in interleaved blocks with calls checked at random."""
+"""One contender's calls on one workload: checked in full, and timed in interleaved blocks with calls checked at
+random.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from workers.judge.inputs import InputSource
 from workers.judge.verdict import wrong_value
 
 
-class Wrong(Exception):
+class Wrong(Exception):  # noqa: N818 - named for what happened
     """A candidate's call was not right; `failure` says how."""
 
     def __init__(self, failure: Failure) -> None:
@@ -28,7 +30,9 @@ class Wrong(Exception):
 
 @contextmanager
 def _single_thread() -> Iterator[None]:
-    """The referee's copies between timed calls use one core, so that none of its threads is awake when the clock starts."""
+    """The referee's copies between timed calls use one core, so that none of its threads is awake when the clock
+    starts.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -37,18 +41,22 @@ def _single_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def failure_of(fault: ContenderFault, workload: str) -> Failure:
+def failure_of(fault: ContenderFault, workload: str | None) -> Failure:
     """A contender's fault as a verdict's failure."""
-    failure: Failure = {"kind": fault.kind, "message": f"workload {workload}: {fault}", "workload": workload}
+    failure: Failure = {"kind": fault.kind, "message": str(fault)}
+    if workload is not None:
+        failure |= {"message": f"workload {workload}: {fault}", "workload": workload}
     for key in ("found", "expected", "log"):
         if fault.details.get(key):
-            failure[key] = fault.details[key]  # type: ignore[literal-required]  # the three keys above
+            failure[key] = fault.details[key]
     return failure
 
 
 @dataclass
 class Trial:
-    """A workload with its reference runners, the candidate (None when only baselines run) and where values come from."""
+    """A workload with its reference runners, the candidate (None when only baselines run) and where values come
+    from.
+    """
 
     workload: ResolvedWorkload
     runners: OpRunners
@@ -56,7 +64,7 @@ class Trial:
     call_s: float
     source: InputSource
     rng: random.Random
-    candidate_l2: float = 0.0
+    candidate_l2: float | None = None
     baseline_misses: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
 
@@ -68,7 +76,7 @@ class Trial:
 
     def time(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
         """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, ContenderFault."""
-        names: list[str] = list(baselines) + (["candidate"] if self.candidate else [])
+        names: list[str] = [*baselines, *(["candidate"] if self.candidate else [])]
         for mode in baselines:  # compile, map and warm up before the clock counts
             self._baseline_call(mode, self.source.draw())
         first = baselines[0] if baselines else None
@@ -158,6 +166,6 @@ class Trial:
         positions = result_positions(workload)
         found = [memory.tensor(position) for _, position in positions]
         for (name, _), comparison in zip(positions, self.runners.check(workload, found, expected), strict=True):
-            self.candidate_l2 = max(self.candidate_l2, comparison.l2)
+            self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
             if not comparison.passed:
                 raise Wrong(wrong_value(comparison, place, name, own_tolerance(workload, name) is not None))

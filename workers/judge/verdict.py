@@ -12,6 +12,7 @@ from typing import Any
 
 from kernels_db.job import Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
 from workers.judge.compare import Comparison
+from workers.judge.host import BUSY
 
 PROTOCOL = 1
 """Rises when what is timed or checked changes, so that verdicts before and after are not compared."""
@@ -29,10 +30,12 @@ SANDBOX: dict[str, Any] = {
         "sealed buffers",
     ],
 }
-"""What really stands around a runner; files, the network and other processes of the same user are still within its reach."""
+"""What really stands around a runner; files, the network and other processes of the same user are still within its
+reach.
+"""
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 - named for what happened
     """A gate ended the job."""
 
     def __init__(self, verdict: VerdictWord, gate: Gate, reason: str, failure: Failure | None = None) -> None:
@@ -53,6 +56,7 @@ class Report:
         self.score_ci95: list[float] | None = None
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
+        self.others: list[float] = []  # share of the host that others took while a workload was timed
 
     @contextmanager
     def gate(self, name: Gate) -> Iterator[None]:
@@ -74,6 +78,10 @@ class Report:
     ) -> Verdict:
         """The finished document. Numbers that are not finite are written as text: JSON has none."""
         job = self.job
+        busiest = max(self.others, default=0.0)
+        notes = list(self.notes)
+        if busiest > BUSY:
+            notes.append(f"other processes took {busiest:.0%} of this host's processor time during the timing")
         candidate = job["candidate"]
         identity = json.dumps([device.get("name"), device.get("cores"), versions, PROTOCOL], sort_keys=True)
         document: Verdict = {
@@ -81,7 +89,7 @@ class Report:
             "level": job["level"],
             "verdict": word,
             "gate": gate,
-            "reason": "; ".join([reason, *self.notes]),
+            "reason": "; ".join([reason, *notes]),
             "op": job["op"]["name"],
             "target": job["target"],
             "language": candidate["language"] if candidate else None,

@@ -1,0 +1,46 @@
+"""How much of this host others use while the judge times: a busy host makes times that say little."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from workers.judge.process_control import family
+
+BUSY = 0.1
+"""Share of the host's processor time that others may take before a verdict mentions it."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Processor time so far, in clock ticks: of the whole host (idle included), its busy part, and the judge's own."""
+
+    total: int
+    busy: int
+    own: int
+
+
+def usage(fork_server: int | None) -> Usage:
+    """What was used until now. `fork_server` is the parent of all runners."""
+    with open("/proc/stat") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    own = sum(_ticks(pid) for pid in [os.getpid(), *(family(fork_server) if fork_server else [])])
+    return Usage(sum(ticks), sum(ticks) - idle, own)
+
+
+def share_of_others(before: Usage, after: Usage) -> float:
+    """Share of the host's processor time between two readings that neither was idle nor went to the judge."""
+    total = after.total - before.total
+    if total <= 0:
+        return 0.0
+    others = (after.busy - before.busy) - (after.own - before.own)
+    return min(1.0, max(0.0, others / total))
+
+
+def _ticks(pid: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+        return sum(int(field) for field in fields[11:15])  # user and system time, its dead children's too
+    return 0

@@ -1,0 +1,258 @@
+"""One job's passage through the gates after compiling: reference, screen, verify, time."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict
+from workers.judge import timing
+from workers.judge.baselines import (
+    OpRunners,
+    ReferenceFault,
+    baseline_modes,
+    input_specs,
+    result_specs,
+    slots_for,
+    workload_key,
+)
+from workers.judge.buffers import TensorSpec
+from workers.judge.candidates import Prepared
+from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.inputs import InputSource
+from workers.judge.physics import Peaks
+from workers.judge.probe import StartProbe
+from workers.judge.trial import Trial, Wrong, failure_of
+from workers.judge.verdict import Report, Stopped
+
+SCREEN_SEEDS, VERIFY_SEEDS = 2, 3
+INTERPRETED_CALL_S = 60.0
+"""Longest call under Triton's interpreter, which runs a kernel thousands of times slower than a device."""
+
+Outcome = tuple[VerdictWord, Gate, str, Failure | None]
+Make = Callable[[str, TensorSpec, int], torch.Tensor]
+
+
+@dataclass
+class Passage:
+    """What the gates of one job share. `exclusive()` holds this host's clock; `start_probe` starts the memory probe."""
+
+    job: Job
+    report: Report
+    prepared: Prepared | None
+    workloads: list[ResolvedWorkload]
+    runners: OpRunners
+    peaks: Peaks
+    make: Make
+    start_probe: StartProbe
+    exclusive: Callable[[], AbstractContextManager[None]]
+
+    def __post_init__(self) -> None:
+        # Secret: drawn from the system for each job. Only tests fix it.
+        self.rng = random.Random(self.job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
+
+    def reference(self) -> None:
+        """Check the reference on every workload and derive the tolerances. Raises Stopped."""
+        with self.report.gate("reference"):
+            for workload in self.workloads:
+                with _reference_at_fault(workload):
+                    self.runners.learn(workload, lambda workload=workload: self._source(workload))  # type: ignore[misc]
+                self.report.workloads.append(_untimed(workload, self.runners))
+
+    def contest(self, start_candidate: Callable[[], Contender] | None) -> Outcome:
+        """Take the candidate through screen, verify and time; without one, time the baselines. Raises Stopped."""
+        if start_candidate is None:
+            return self._timed(None)
+        with self.report.gate("screen"), _candidate_at_fault("screen", None):
+            candidate = start_candidate()
+        try:
+            interpreted = self.prepared is not None and self.prepared.interpreted
+            self._check(candidate, self.workloads if interpreted else self._bench(), SCREEN_SEEDS, "screen")
+            if self.job["level"] == "verify":
+                self._check(candidate, self.workloads, VERIFY_SEEDS, "verify")
+            return self._timed(candidate)
+        finally:
+            candidate.close()
+
+    def _timed(self, candidate: Contender | None) -> Outcome:
+        if not self.job["target"].startswith("cpu"):
+            return "ambiguous", "time", _no_device(self.job, self.prepared), None
+        with self.report.gate("time"):
+            scored = [self._time(workload, candidate) for workload in self._bench()]
+        if candidate is None:
+            return "accepted", "time", "the reference is sound and the baselines are measured", None
+        checked = "every workload" if self.job["level"] == "verify" else "the bench workloads"
+        if not scored:
+            return "accepted", "time", f"right on {checked}; no bench workload, so nothing was timed", None
+        self.report.score, interval = timing.score(scored, self._number())
+        self.report.score_ci95 = list(interval)
+        spread = f"{interval[0]:.3g} to {interval[1]:.3g}"
+        reason = f"right on {checked}; {self.report.score:.3g} times as fast as the fastest baseline ({spread})"
+        return "accepted", "time", reason, None
+
+    def _check(self, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
+        cpu = self.job["target"].startswith("cpu")
+        call_s = self.job["limits"]["call_s"] if cpu else INTERPRETED_CALL_S
+        for workload in workloads:
+            with self.report.gate(gate), _candidate_at_fault(gate, workload):
+                candidate.bind(input_specs(workload), result_specs(workload), slots_for("candidate", workload))
+                for _ in range(seeds):
+                    trial = Trial(workload, self.runners, candidate, call_s, self._source(workload), self.rng)
+                    try:
+                        trial.check_candidate()
+                    finally:
+                        self._note_error(workload, trial)
+
+    def _time(self, workload: ResolvedWorkload, candidate: Contender | None) -> tuple[list[float], list[float]]:
+        """Samples of the fastest baseline and of the candidate (empty without one)."""
+        job, runners = self.job, self.runners
+        plan = timing.full_plan if job["level"] == "verify" else timing.short_plan
+        modes = baseline_modes(job["op"])
+        if job["level"] == "screen":
+            modes = runners.to_beat(workload, modes)
+        modes = self._available(workload, modes)  # compiling needs no clock of its own
+        source = self._source(workload)
+        with self.exclusive(), _candidate_at_fault("time", workload):
+            self.peaks.measure_for(workload, self.start_probe)
+            if candidate is not None:
+                candidate.bind(input_specs(workload), result_specs(workload), slots_for("candidate", workload))
+            trial = Trial(workload, runners, candidate, job["limits"]["call_s"], source, self.rng)
+            try:
+                samples = trial.time(modes, plan(job["limits"]["time_s"]))
+            finally:
+                self._note_error(workload, trial)
+        self._enter(workload, samples, modes)
+        best = timing.fastest(samples, modes)
+        if job["level"] != "screen":
+            runners.fastest[workload_key(workload)] = best
+        for mode, misses in trial.baseline_misses.items():
+            times = f"in {misses} checked timed calls of {workload['id']}"
+            self.report.notes.append(f"baseline {mode} was outside the tolerance {times}")
+        return samples[best], samples.get("candidate", [])
+
+    def _available(self, workload: ResolvedWorkload, wanted: list[Mode]) -> list[Mode]:
+        """The baselines that run on a workload, compiled. Eager always does: the reference gate ran it."""
+        modes: list[Mode] = []
+        values = self._source(workload).draw()
+        unavailable = self.runners.unavailable
+        for mode in wanted:
+            key = (mode, workload_key(workload))
+            if key not in unavailable:
+                try:
+                    self.runners.run(mode, workload, values)
+                    modes.append(mode)
+                except ContenderFault as fault:
+                    if fault.external or mode == "eager":
+                        raise
+                    self.runners.drop(mode)
+                    unavailable[key] = f"{fault.kind}: {(str(fault).splitlines() or [''])[0][:300]}"
+            if key in unavailable:
+                self.report.notes.append(f"baseline {mode} does not run on {workload['id']} ({unavailable[key]})")
+        if not modes:
+            message = f"no baseline runs on workload {workload['id']}"
+            failure: Failure = {
+                "kind": "raises",
+                "message": message,
+                "field": "op.baselines",
+                "workload": workload["id"],
+            }
+            raise Stopped("rejected", "reference", message, failure)
+        return modes
+
+    def _enter(self, workload: ResolvedWorkload, samples: timing.Samples, modes: list[Mode]) -> None:
+        entry = self._entry(workload)
+        entry["samples"] = {name: [round(value, 3) for value in values] for name, values in samples.items()}
+        entry["time_us"] = {name: float(np.median(values)) for name, values in samples.items()}
+        if "candidate" in samples:
+            for mode in modes:
+                ratio, interval = timing.ratio_with_interval(samples[mode], samples["candidate"], self._number())
+                entry["speedup"][mode] = ratio
+                entry["ci95"][mode] = list(interval)
+        limit_us, entry["limit_by"] = self.peaks.limit(workload)
+        entry["limit_us"] = limit_us
+        judged = entry["time_us"].get("candidate", entry["time_us"].get("eager"))
+        entry["limit_fraction"] = limit_us / judged if judged else None
+
+    def _bench(self) -> list[ResolvedWorkload]:
+        return [workload for workload in self.workloads if workload["role"] == "bench"]
+
+    def _entry(self, workload: ResolvedWorkload) -> WorkloadVerdict:
+        return next(entry for entry in self.report.workloads if entry["id"] == workload["id"])
+
+    def _note_error(self, workload: ResolvedWorkload, trial: Trial) -> None:
+        errors = self._entry(workload)["error"]
+        if trial.candidate_l2 is not None:
+            errors["candidate"] = max(trial.candidate_l2, errors["candidate"] or 0.0)
+
+    def _number(self) -> int:
+        return self.rng.getrandbits(62)
+
+    def _source(self, workload: ResolvedWorkload) -> InputSource:
+        return InputSource(workload["inputs"], self._number(), self.make)
+
+
+@contextmanager
+def _candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None) -> Iterator[None]:
+    """Turn a candidate's fault inside into the end of the job at this gate."""
+    try:
+        yield
+    except Wrong as wrong:
+        raise Stopped("rejected", gate, str(wrong), wrong.failure) from wrong
+    except ContenderFault as fault:
+        if fault.external or fault.contender != "candidate":
+            raise
+        failure = failure_of(fault, workload["id"] if workload else None)
+        raise Stopped("rejected", gate, failure["message"], failure) from fault
+
+
+@contextmanager
+def _reference_at_fault(workload: ResolvedWorkload) -> Iterator[None]:
+    """Turn the reference's fault inside into the end of the job."""
+    try:
+        yield
+    except ReferenceFault as fault:
+        message = f"reference: {fault} (workload {workload['id']})"
+        failure: Failure = {
+            "kind": fault.kind,
+            "message": message,
+            "field": "reference",
+            "workload": workload["id"],
+            "found": fault.details.get("found"),
+            "expected": fault.details.get("expected"),
+        }
+        if fault.details.get("log"):
+            failure["log"] = str(fault.details["log"])
+        raise Stopped("rejected", "reference", message, failure) from fault
+
+
+def _untimed(workload: ResolvedWorkload, runners: OpRunners) -> WorkloadVerdict:
+    limits = [limit for limit in runners.tolerances[workload_key(workload)] if limit is not None]
+    return {
+        "id": workload["id"],
+        "role": workload["role"],
+        "error": {
+            "candidate": None,
+            "eager": max((limit.eager_l2 for limit in limits), default=0.0),
+            "limit": max((limit.l2 for limit in limits if limit.own is None), default=None),
+        },
+        "time_us": {},
+        "speedup": {},
+        "ci95": {},
+        "limit_us": None,
+        "limit_by": None,
+        "limit_fraction": None,
+        "samples": {},
+    }
+
+
+def _no_device(job: Job, prepared: Prepared | None) -> str:
+    if prepared is None:
+        return "no CUDA device: the reference was checked on the CPU, nothing was timed"
+    arch = job["target"].partition(":")[2]
+    return f"no CUDA device: checked under Triton's interpreter, compiled for {arch}, not timed"

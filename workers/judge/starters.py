@@ -1,0 +1,92 @@
+"""Starting the runners of a job: the candidate, the reference in its modes, the memory probe, a spec's generator."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import torch
+
+from kernels_db.job import Job
+from kernels_db.runtime.cache import CACHE_VARIABLE
+from workers.judge import compiler_cache, footprint, languages
+from workers.judge.baselines import OpRunners, ReferenceFault
+from workers.judge.buffers import TensorSpec
+from workers.judge.candidates import kernel_cache
+from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.processes import ForkServer
+
+PROBE = "probe"
+
+
+class Starter:
+    """Starts contenders, each with a fresh directory below `scratch`."""
+
+    def __init__(self, server: ForkServer, scratch: Path, cache: Path, cores: int) -> None:
+        self._server = server
+        self._scratch = scratch
+        self._cache = cache
+        self._cores = cores
+        self._numbers = itertools.count()
+
+    def start(
+        self, mode: Mode, source: str, job: Job, *, environment: dict[str, str], allowed: int, name: str | None = None
+    ) -> Contender:
+        """A runner with `source` loaded, which may use `allowed` bytes besides its buffers.
+
+        Raises ContenderFault, which names the contender by `name`, by default its mode; ForkServerDied.
+        """
+        return Contender(
+            self._server,
+            name=name or mode,
+            mode=mode,
+            source=source,
+            math=job["op"]["math"],
+            directory=self._scratch / f"{mode}-{next(self._numbers)}",
+            environment=environment,
+            memory_bytes=allowed,
+            cores=self._cores,
+        )
+
+    def op(self, job: Job, allowed: int) -> OpRunners:
+        """The runners of a job's reference, each started when it is first needed."""
+        reference = job["op"]["reference"]
+
+        def compiled(source: str, variables: dict[str, str]) -> Contender:
+            return self.start("compile", source, job, environment=variables, allowed=allowed)
+
+        def start(mode: Mode) -> Contender:
+            environment = {}
+            if mode in ("compile", "max_autotune"):
+                directory = compiler_cache.directory_for(reference, self._cache / "inductor", compiled)
+                environment = compiler_cache.variables(directory)
+            return self.start(mode, reference, job, environment=environment, allowed=allowed)
+
+        return OpRunners(start, job["limits"]["call_s"])
+
+    def probe(self, source: str, job: Job) -> Contender:
+        """A runner with a kernel of ours, built and started as a candidate's would be."""
+        directory = kernel_cache(self._cache, source)
+        limits = languages.CompileLimits(seconds=job["limits"]["compile_s"])
+        arch = job["target"].partition(":")[2]
+        languages.prepare(source, "cpp", target_arch=arch, cache_dir=directory, limits=limits, workloads=[])
+        environment = {CACHE_VARIABLE: str(directory)}
+        return self.start(
+            "candidate", source, job, environment=environment, allowed=footprint.LEAST_FOR_RUNNERS, name=PROBE
+        )
+
+    def generate(self, job: Job, allowed: int, source: str, spec: TensorSpec, seed: int) -> torch.Tensor:
+        """What a spec's own generator makes for one input. Raises ReferenceFault where it is at fault."""
+        try:
+            contender = self.start("generate", source, job, environment={}, allowed=allowed)
+            try:
+                contender.bind([], [spec], 1)
+                contender.command({"command": "generate", "seed": seed}, job["limits"]["call_s"])
+                return contender.slots[0].tensor(0).clone()
+            finally:
+                contender.close()
+        except ContenderFault as fault:
+            if fault.external:
+                raise
+            message = f"the generator of input {spec.name}: {fault}"
+            raise ReferenceFault(fault.kind, message, "", **fault.details) from fault
