@@ -15,7 +15,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import celeryd_after_setup, setup_logging, worker_process_init, worker_process_shutdown
 
-from workers import log, process
+from workers import log, process, redis_transport
 from workers.heartbeat import Worker
 from workers.queues import MODEL_QUEUE, role_of, target_of
 from workers.settings import Settings, get_settings
@@ -23,6 +23,8 @@ from workers.settings import Settings, get_settings
 CONNECT_TIMEOUT_S = 4.0
 VISIBILITY_TIMEOUT_S = 3600.0
 """After this long Redis gives an unacknowledged message to another worker, whose claim then finds the step done."""
+
+redis_transport.install()
 
 
 def make_app(settings: Settings) -> Celery:
