@@ -164,7 +164,7 @@ def test_keys_open_what_needs_them(tmp_path: Path) -> None:
         held = {"Authorization": f"Bearer {key}"}
         assert client.get("/v1/searches", headers=held).status_code == 200
         for wrong in (key[:-1], key + "0", "wsk_", "wsk_00_00", key.replace("wsk", "xxx"), "\u00e9"):
-            response = client.get("/v1/searches", headers={"Authorization": f"Bearer {wrong}".encode()})
+            response = client.get("/v1/searches", headers={b"Authorization": f"Bearer {wrong}".encode()})
             problem(response, 401, "key-required")
         assert [row.name for row in auth.list_keys(db)] == ["laptop"]
         assert all(key.split("_")[2] not in row.digest for row in auth.list_keys(db))
