@@ -49,6 +49,7 @@ class Runner:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.run: Callable[..., Any] | None = None
+        self.interpreter = contextlib.ExitStack()  # open for the life of the process
         self.module: ModuleType | None = None
         self.mode = "candidate"
         self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
@@ -145,6 +146,11 @@ class Runner:
             raise ContractError(
                 "raises", f"the source defines no function `{entry}`", expected=f"def {entry}(...)", found=None
             )
+        if self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1":
+            # Without a GPU an autotuned kernel has nothing to tune on: it takes its first configuration.
+            from workers.judge.languages.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
+
+            self.interpreter.enter_context(interpreted_launches(limit=0))
         self.run = wrap(run, self.mode)
         gc.collect()
         gc.freeze()
