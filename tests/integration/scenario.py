@@ -1,7 +1,7 @@
 """A small search whose tree does not depend on timing: an op of two flops, and a recorded pool of two rounds.
 
 round 1   on the reference: `loop` (good), `unrolled` (wrong, repaired), `unheard` (the pool has no code for it)
-round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (does not compile, and the pool has no repair)
+round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (does not compile, nor do two repairs; the pool has no third)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POLICY = IdeaBeam(
     diverse=0,
     ideas=3,
     codes=1,
-    repairs=1,
+    repairs=3,
     rounds=2,
     max_rounds=2,
     flat_rounds=100,
@@ -144,7 +144,9 @@ def pool() -> Pool:
     (restrict,) = record.ideas(plain, "restrict")
     record.code(plain, restrict, candidate(RESTRICT))
     (threads,) = record.ideas(repaired, "threads")
-    record.code(repaired, threads, candidate(BROKEN))
+    failing = record.code(repaired, threads, candidate(BROKEN))
+    for name in ("duo", "pair"):
+        failing = record.repair(repaired, threads, failing, candidate(BROKEN.replace("two", name)))
     return record.pool()
 
 
