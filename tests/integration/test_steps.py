@@ -432,15 +432,16 @@ def test_a_queued_search_can_be_paused_and_cancelled(db: Database) -> None:
     assert steps.advance(db, cancelled, 1002.0) == []
 
 
-def test_a_cancelled_search_discards_what_comes_later(driver: Driver) -> None:
-    work = driver.until("code")
+@pytest.mark.parametrize("kind", ["ideate", "code", "judge", "verify"])
+def test_a_cancelled_search_discards_what_comes_later(driver: Driver, kind: str) -> None:
+    work = driver.until(kind)
     steps.cancel(driver.db, driver.search_id, driver.now)
     steps.cancel(driver.db, driver.search_id, driver.now)
     calls = driver.search().model_calls
     assert not driver.complete(work)
     assert not steps.renew(driver.db, work.attempt_id, "me", LEASE_S, driver.now)
     assert driver.search().model_calls == calls
-    assert driver.nodes()[work.node.seq].state == "closed"
+    assert driver.nodes()[work.node.seq].state == ("closed" if kind in ("code", "judge") else "judged")
     for act in (steps.advance, lambda *args: steps.reconcile(driver.db, driver.now + 1e6, SETTINGS)):
         assert act(driver.db, driver.search_id, driver.now) == []
     for act in (steps.resume, lambda *args: steps.pause(args[0], args[1], "?", args[2])):
