@@ -1,7 +1,7 @@
 """A small search whose tree does not depend on timing: an op of two flops, and a recorded pool of two rounds.
 
 round 1   on the reference: `loop` (good), `unrolled` (wrong, repaired), `unheard` (the pool has no code for it)
-round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (does not compile, nor do two repairs; the pool has no third)
+round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (never compiles; the pool has two repairs and no third)
 """
 
 from __future__ import annotations
