@@ -36,7 +36,7 @@ from service.supervisor import ChildSpec, Supervisor
 from workers.celery_app import make_app
 from workers.queues import MODEL_QUEUE, judge_queue
 
-READY_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 120.0
 POLL_S = 0.1
 CONNECT_TIMEOUT_S = 4.0
 LISTEN_BACKLOG = 256

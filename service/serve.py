@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import socket
 
 import uvicorn
@@ -28,6 +29,10 @@ def main() -> None:
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,  # open event streams do not hold up a stop
     )
     sockets = None if arguments.fd is None else [socket.socket(fileno=arguments.fd)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Once it has shut down, uvicorn raises the signal again for whoever handled it before: a stop in order is no
+        # failure.
+        signal.signal(number, lambda *_: None)
     uvicorn.Server(config).run(sockets=sockets)
 
 

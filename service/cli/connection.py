@@ -19,7 +19,7 @@ from service.home import running_service
 from service.settings import ServiceSettings
 from service.supervisor import dies_with
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 30.0
 
 
@@ -102,9 +102,12 @@ def _announced_url(process: subprocess.Popen[bytes], log_path: Path, start_of_lo
             if not chunk:
                 break
             try:
-                return str(json.loads(text)["url"])
+                document = json.loads(text)
             except json.JSONDecodeError:
                 continue
+            if "error" in document:
+                raise CommandError(f"the service could not be started: {document['error']['message']}")
+            return str(document["url"])
     with log_path.open("rb") as log:
         log.seek(start_of_log)
         said = log.read().decode(errors="replace").strip()
