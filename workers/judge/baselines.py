@@ -69,7 +69,7 @@ def widened(spec: TensorSpec) -> TensorSpec:
     """The buffer that holds the same tensor for the float64 reference."""
     if spec.shape is None or not spec.dtype.is_floating_point:
         return spec
-    return replace(spec, dtype=torch.float64)
+    return replace(spec, dtype=torch.float64, alignment=max(spec.alignment, torch.float64.itemsize))
 
 
 def slots_for(mode: Mode, workload: ResolvedWorkload) -> int:

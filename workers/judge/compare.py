@@ -80,7 +80,8 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     information = torch.finfo(dtype)
     _, exponent = torch.frexp(values)
     smallest = float(information.smallest_normal) * float(information.eps)
-    return torch.ldexp(torch.full_like(values, float(information.eps)), exponent - 1).clamp_min(smallest)
+    distance = torch.ldexp(torch.full_like(values, float(information.eps)), exponent - 1).clamp_min(smallest)
+    return torch.where(values == 0, smallest, distance)  # the exponent of zero is 0, which would be that of 0.5
 
 
 def _slices(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:

@@ -1,0 +1,247 @@
+"""Small jobs for the judge, C++ candidates for them, and looks at its processes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Literal
+
+from kernels_db.job import Job, ResolvedInput, ResolvedOutput, ResolvedWorkload
+from workers.judge.process_control import children
+
+CPU = f"cpu:{platform.machine()}"
+Role = Literal["bench", "test", "holdout"]
+
+LAYER_NORM = """
+import torch
+
+def run(x, weight, bias):
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, 1e-5)
+"""
+FUSED = """
+import torch
+
+def run(x, y, bias, m):
+    x.add_(y, alpha=m).add_(bias).relu_()
+"""
+
+
+def tensor(
+    name: str, shape: Sequence[int], *, dtype: str = "float32", mutated: bool = False, **dist: Any
+) -> ResolvedInput:
+    """An input with a distribution, normal unless `kind` and its fields say otherwise."""
+    return {
+        "name": name,
+        "shape": list(shape),
+        "strides": None,
+        "dtype": dtype,
+        "dist": dist or {"kind": "normal"},
+        "value": None,
+        "mutated": mutated,
+    }
+
+
+def scalar(name: str, value: float) -> ResolvedInput:
+    """A number."""
+    return {
+        "name": name,
+        "shape": None,
+        "strides": None,
+        "dtype": "float32",
+        "dist": {},
+        "value": value,
+        "mutated": False,
+    }
+
+
+def output(
+    name: str, shape: Sequence[int], *, dtype: str = "float32", tolerance: dict[str, float] | None = None
+) -> ResolvedOutput:
+    """An output."""
+    return {"name": name, "shape": list(shape), "dtype": dtype, "tolerance": tolerance}
+
+
+def workload(
+    name: str, role: Role, inputs: list[ResolvedInput], outputs: list[ResolvedOutput], min_bytes: int = 1 << 16
+) -> ResolvedWorkload:
+    """A workload."""
+    return {
+        "id": name,
+        "role": role,
+        "axes": {},
+        "inputs": inputs,
+        "outputs": outputs,
+        "min_bytes": min_bytes,
+        "flops": None,
+    }
+
+
+def layer_norm_workload(name: str, role: Role, rows: int, columns: int) -> ResolvedWorkload:
+    """Layer normalisation of rows."""
+    inputs = [tensor("x", (rows, columns)), tensor("weight", (columns,)), tensor("bias", (columns,))]
+    return workload(name, role, inputs, [output("y", (rows, columns))])
+
+
+LAYER_NORMS = [
+    layer_norm_workload("bench", "bench", 64, 128),
+    layer_norm_workload("ragged", "test", 3, 17),
+    layer_norm_workload("odd", "holdout", 5, 33),
+]
+
+
+def fused_workload(name: str, role: Role, rows: int, columns: int) -> ResolvedWorkload:
+    """max(x + m * y + bias, 0), in place."""
+    inputs = [
+        tensor("x", (rows, columns), mutated=True, kind="normal"),
+        tensor("y", (rows, columns)),
+        tensor("bias", (columns,)),
+        scalar("m", 0.75),
+    ]
+    return workload(name, role, inputs, [])
+
+
+FUSED_WORKLOADS = [fused_workload("bench", "bench", 32, 256), fused_workload("ragged", "test", 7, 51)]
+
+
+def job(
+    reference: str,
+    workloads: list[ResolvedWorkload],
+    source: str | None = None,
+    *,
+    level: Literal["baseline", "screen", "verify"] | None = None,
+    language: Literal["cpp", "triton", "cuda"] = "cpp",
+    target: str = CPU,
+    baselines: Sequence[str] = ("eager",),
+    call_s: float = 10.0,
+    memory_bytes: int | None = None,
+) -> Job:
+    """A job with short limits. `level` is screen with a source and baseline without one, unless named."""
+    return {
+        "id": f"job_{uuid.uuid4().hex}",
+        "level": level or ("screen" if source else "baseline"),
+        "op": {
+            "name": "small",
+            "digest": "0" * 64,
+            "reference": reference,
+            "math": "ieee",
+            "library_calls": [],
+            "baselines": list(baselines),
+        },
+        "target": target,
+        "workloads": workloads,
+        "candidate": None if source is None else {"language": language, "source": source},
+        "limits": {"compile_s": 60.0, "call_s": call_s, "time_s": 0.3, "memory_bytes": memory_bytes},
+    }
+
+
+def cpp(code: str, run: str) -> str:
+    """A C++ candidate."""
+    return f'from kernels_db.runtime import cpp\n\nkernels = cpp.compile(r"""{code}""")\n\n\n{run}'
+
+
+NORM_SIGNATURE = "const float* x, const float* w, const float* b, float* y, int64_t rows, int64_t n"
+NORM_ROW = """
+static void row(const float* in, const float* w, const float* b, float* out, int64_t n) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) sum += in[i];
+    const double mean = sum / n;
+    for (int64_t i = 0; i < n; i++) squares += (in[i] - mean) * (in[i] - mean);
+    const double scale = 1 / std::sqrt(squares / n + 1e-5);
+    for (int64_t i = 0; i < n; i++) out[i] = float((in[i] - mean) * scale * w[i] + b[i]);
+}
+"""
+NORM_RUN = """def run(x, weight, bias, y):
+    n = weight.numel()
+    kernels.norm(x, weight, bias, y, x.numel() // n, n)
+"""
+
+
+def norm_candidate(body: str, before: str = "", run: str = NORM_RUN) -> str:
+    """A layer norm candidate whose kernel has this body; `row(in, w, b, out, n)` does one row right."""
+    return cpp(f'{before}\n{NORM_ROW}\nextern "C" void norm({NORM_SIGNATURE}) {{\n{body}\n}}\n', run)
+
+
+ALL_ROWS = "for (int64_t r = 0; r < rows; r++) row(x + r * n, w, b, y + r * n, n);"
+GOOD_NORM = norm_candidate("#pragma omp parallel for\n" + ALL_ROWS)
+
+GOOD_FUSED = cpp(
+    """
+extern "C" void fused(float* x, const float* y, const float* bias, float m, int64_t rows, int64_t n) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) {
+            const float sum = x[r * n + i] + m * y[r * n + i] + bias[i];
+            x[r * n + i] = sum > 0 ? sum : 0;
+        }
+}
+""",
+    "def run(x, y, bias, m):\n    n = bias.numel()\n    kernels.fused(x, y, bias, m, x.numel() // n, n)\n",
+)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is not a zombie."""
+    with suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
+    """Whether the condition came true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def fork_server_of(judge: int) -> int | None:
+    """Pid of a judge's fork server."""
+    for pid in children(judge):
+        with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if b"workers.judge.forkserver" in file.read():
+                return pid
+    return None
+
+
+def runners_of(judge: int) -> list[int]:
+    """Pids of a judge's runners."""
+    server = fork_server_of(judge)
+    return children(server) if server is not None else []
+
+
+def named(comm: str) -> list[int]:
+    """Living processes that call themselves `comm`."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with suppress(OSError), open(f"/proc/{entry}/comm") as file:
+                if file.read().strip() == comm and alive(int(entry)):
+                    found.append(int(entry))
+    return found
+
+
+@contextmanager
+def meanwhile(work: Callable[[], None]) -> Iterator[None]:
+    """Run `work` in a thread beside the block; its exception is raised at the end."""
+    failed: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
