@@ -120,5 +120,5 @@ def judge_step(attempt_id: str) -> None:
     perform(app, attempt_id, judge)
 
 
-app.task(model_step, name=MODEL_TASK)
-app.task(judge_step, name=JUDGE_TASK)
+app.task(model_step, name=MODEL_TASK, shared=False)
+app.task(judge_step, name=JUDGE_TASK, shared=False)

@@ -1,0 +1,75 @@
+"""A worker whose model and judge answer at once: `celery -A benchmarks.instant worker`. For measurements of everything
+else.
+
+Its tasks have the names of the real ones and claim, commit, advance and send as those do; only what lies between claim
+and commit is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from kernels_db.job import Verdict
+from workers import steps
+from workers.celery_app import make_app
+from workers.process import WorkerProcess
+from workers.queues import JUDGE_TASK, MODEL_TASK
+from workers.settings import get_settings
+from workers.steps import Work
+from workers.tasks import perform
+
+app = make_app(get_settings())
+app.conf.include = []
+
+
+def answer(here: WorkerProcess, work: Work, owner: str) -> bool:
+    """Ideas, or code that differs from node to node, without a model."""
+    now = time.time()
+    if work.kind == "ideate":
+        ideas = [
+            {"technique": "compute", "title": f"idea {number}", "mechanism": f"by way {number}"}
+            for number in range(int(work.params["ideas"]))
+        ]
+        return steps.complete_ideate(here.db, work.attempt_id, owner, ideas, [], now)
+    source = f"def run(x, y):\n    y[:] = {work.node.seq}\n"
+    return steps.complete_code(here.db, work.attempt_id, owner, source, "cpp", [], now)
+
+
+def accept(here: WorkerProcess, work: Work, owner: str) -> bool:
+    """A verdict without a judge."""
+    document: dict[str, Any] = {
+        "id": work.attempt_id,
+        "level": work.level,
+        "verdict": "accepted",
+        "gate": "time",
+        "reason": "not judged: a measurement of overhead",
+        "op": "scale_shift",
+        "target": work.target,
+        "language": work.node.language,
+        "workloads": [],
+        "failure": None,
+        "compile": None,
+        "score": None,  # nothing was measured, so nothing is kept
+        "score_ci95": None,
+        "sandbox": {"level": "none", "layers": []},
+        "device": {},
+        "versions": {},
+        "fingerprint": "",
+        "seconds": {},
+    }
+    return steps.complete_judge(here.db, work.attempt_id, owner, cast("Verdict", document), time.time())
+
+
+def model_step(attempt_id: str) -> None:
+    """An ideate or code step."""
+    perform(app, attempt_id, answer)
+
+
+def judge_step(attempt_id: str) -> None:
+    """A judge or verify step."""
+    perform(app, attempt_id, accept)
+
+
+app.task(model_step, name=MODEL_TASK, shared=False)
+app.task(judge_step, name=JUDGE_TASK, shared=False)
