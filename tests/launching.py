@@ -18,12 +18,22 @@ import psutil
 import pytest
 
 from kernels_db.formats.pool import dump_pool
+from kernels_db.op import Target, load_op
 from tests.integration import scenario
 from tests.services import die_with_parent
 from workers.search.policy import policy_document
 
 PATIENCE_S = 90.0
 REPOSITORY = Path(__file__).parents[1]
+# The reference takes eight passes where one will do: a good candidate wins on any machine, however busy.
+PASSES = """
+  def run(x):
+      for _ in range(6):
+          x = x * 1.0
+      return x * 2 + 1
+"""
+SPEC = scenario.OP.replace("\n  def run(x):\n      return x * 2 + 1\n", PASSES).replace("4096", "65536")
+NODES, REPLIES = 5, 5
 FAST = {
     "WARPSMITH_LEASE_S": "3",
     "WARPSMITH_RECONCILE_INTERVAL_S": "0.3",
@@ -127,11 +137,21 @@ def living(processes: list[psutil.Process]) -> list[str]:
 
 
 def write_scenario(directory: Path) -> tuple[Path, Path]:
-    """The spec and the recorded pool of the small search, as files laid out like `examples/`."""
+    """A spec and the recorded pool of a small search of two rounds, as files laid out like `examples/`.
+
+    round 1   on the reference: `loop` (good), `unrolled` (wrong, without a repair), `unheard` (without code)
+    round 2   on `loop`: `restrict` (good)
+    """
     (directory / "pools").mkdir(parents=True, exist_ok=True)
     spec, pool = directory / "scale_shift.yaml", directory / "pools" / "scale_shift.cpu.jsonl"
-    spec.write_text(scenario.OP, encoding="utf-8")
-    recorded = scenario.pool()
-    header = replace(recorded.header, policy=policy_document(scenario.POLICY))
-    pool.write_text(dump_pool(replace(recorded, header=header)), encoding="utf-8")
+    spec.write_text(SPEC, encoding="utf-8")
+    record = scenario.Recorder(load_op(SPEC), Target.parse("cpu"))
+    loop, unrolled, _ = record.ideas(None, "loop", "unrolled", "unheard")
+    plain = record.code(None, loop, scenario.candidate(scenario.LOOP))
+    record.code(None, unrolled, scenario.candidate(scenario.WRONG))
+    (restrict,) = record.ideas(plain, "restrict")
+    record.code(plain, restrict, scenario.candidate(scenario.RESTRICT))
+    recorded = record.pool()
+    policy = policy_document(replace(scenario.POLICY, repairs=1))
+    pool.write_text(dump_pool(replace(recorded, header=replace(recorded.header, policy=policy))), encoding="utf-8")
     return spec, pool

@@ -13,7 +13,7 @@ import psutil
 
 from service import machine
 from service.home import running_service
-from tests.launching import family, living, until, up, warpsmith, write_scenario
+from tests.launching import NODES, family, living, until, up, warpsmith, write_scenario
 
 CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
 
@@ -75,7 +75,7 @@ def test_killed_in_the_midst_of_a_search_it_leaves_no_orphan_and_loses_nothing(t
         shown = json.loads(warpsmith(home, "tree", search, "--json").stdout)
     assert shown["search"]["state"] == "finished", shown["search"]
     assert [node["seq"] for node in shown["nodes"]] == list(range(len(shown["nodes"])))
-    assert len(shown["nodes"]) == 6
+    assert len(shown["nodes"]) == NODES
 
 
 def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
