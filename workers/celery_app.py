@@ -10,9 +10,11 @@ here depends on the broker keeping a promise, and any broker of Celery's will do
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import CPendingDeprecationWarning
 from celery.signals import celeryd_after_setup, setup_logging, worker_process_init, worker_process_shutdown
 
 from workers import log, process, redis_transport
@@ -80,6 +82,8 @@ app = make_app(get_settings())
 
 
 def _configure_logging(**_: Any) -> None:
+    # Celery announces at every lost connection that Celery 6 will cancel running tasks; the choice is made above.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
     log.configure(get_settings())
 
 
