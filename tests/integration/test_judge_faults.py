@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kernels_db.job import Job, Verdict
 from tests import judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
 from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
+from workers.judge.process_control import family
 
 TIMEOUT_S = 120.0
 SLOW_NORM = norm_candidate(ALL_ROWS + "usleep(30000);", 'extern "C" int usleep(unsigned);')
@@ -39,6 +41,15 @@ def client(cache: Path) -> Iterator[JudgeClient]:
 def _candidate(client: JudgeClient, body: str, before: str = "", **options: Any) -> Verdict:
     job = judging.job(LAYER_NORM, LAYER_NORMS, norm_candidate(body, before), **options)
     return client.judge(job, timeout_s=TIMEOUT_S)
+
+
+def _seen(name: str, count: int) -> AbstractContextManager[None]:
+    """Fails unless, while the block runs, so many processes of that name are alive at once."""
+
+    def look() -> None:
+        assert wait_until(lambda: len(judging.named(name)) >= count, 60.0), f"{name} was never alive {count} times"
+
+    return judging.meanwhile(look)
 
 
 def _still_judges(client: JudgeClient) -> None:
@@ -83,10 +94,10 @@ def test_a_loop_in_only_one_call_of_many_ends_too(client: JudgeClient) -> None:
 
 
 def test_eaten_memory_is_seen_and_named(client: JudgeClient) -> None:
-    body = "for (;;) { char* p = (char*)malloc(1 << 24); if (!p) abort(); for (long i = 0; i < 1 << 24; i += 512) p[i] = 1; }"
+    body = "for (;;) { volatile char* p = (char*)malloc(1 << 24); for (long i = 0; i < 1 << 24; i += 512) p[i] = 1; }"
     before = "#include <cstdlib>\n"
     # Half a gigabyte is the least that runners are given; the buffers of this job are small.
-    verdict = _candidate(client, body, before, memory_bytes=1 << 29, call_s=60.0)
+    verdict = _candidate(client, body, before, memory_bytes=1 << 29, call_s=30.0)
     assert verdict["failure"] is not None
     assert verdict["failure"]["kind"] == "memory", verdict["reason"]
     _still_judges(client)
@@ -102,13 +113,17 @@ static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
     body = (
         ALL_ROWS
         + """
-    for (int i = 0; i < 3; i++) {
-        if (fork() == 0) { born(); }
-        if (fork() == 0) { setsid(); if (fork() == 0) born(); if (fork() == 0) { setsid(); born(); } _exit(0); }
-    }"""
+    static int calls = 0;
+    if (calls++ == 0)
+        for (int i = 0; i < 3; i++) {
+            if (fork() == 0) { born(); }
+            if (fork() == 0) { setsid(); if (fork() == 0) born(); if (fork() == 0) { setsid(); born(); } _exit(0); }
+        }
+    else if (calls == 2) sleep(1);"""
     )
-    verdict = _candidate(client, body, before)
-    assert verdict["verdict"] in ("accepted", "rejected")
+    with _seen(name, 9):
+        verdict = _candidate(client, body, before)
+    assert verdict["verdict"] == "accepted", verdict["reason"]
     assert wait_until(lambda: not judging.named(name), 5.0)
     _still_judges(client)
 
@@ -119,9 +134,10 @@ def test_a_fork_bomb_costs_its_own_verdict(client: JudgeClient) -> None:
 #include <atomic>
 extern "C" { int fork(); int prctl(int, ...); unsigned usleep(unsigned); }
 """.replace("NAME", name)
-    # Each process doubles now and then: fast enough to outgrow any hand that kills them one by one, slow enough for a test.
+    # All of them double every 20 ms, up to 512.
     body = f'prctl(15, "{name}"); for (int i = 0; i < 9; i++) {{ fork(); usleep(20000); }} for (;;) usleep(100000);'
-    verdict = _candidate(client, body, before, call_s=1.0)
+    with _seen(name, 32):
+        verdict = _candidate(client, body, before, call_s=2.0)
     assert verdict["verdict"] == "rejected"
     assert wait_until(lambda: not judging.named(name), 5.0)
     _still_judges(client)
@@ -298,12 +314,6 @@ def test_a_fork_server_killed_from_outside_costs_a_repetition(client: JudgeClien
     assert not any(alive(pid) for pid in killed)
 
 
-def _family(judge: int) -> list[int]:
-    from workers.judge.process_control import family
-
-    return family(judge)
-
-
 def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: Path) -> None:
     with JudgeClient(cache=cache) as own:
         left: list[int] = []
@@ -311,7 +321,7 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
         def kill() -> None:
             assert wait_until(lambda: own.pid is not None and _at_work(own), 60.0)
             assert own.pid is not None
-            left.extend(_family(own.pid))
+            left.extend(family(own.pid))
             _kill(own.pid)
 
         with judging.meanwhile(kill), pytest.raises(JudgeDied):
@@ -325,7 +335,8 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
 def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Path) -> None:
     script = (
         "import sys, time\nfrom pathlib import Path\nfrom workers.judge.client import JudgeClient\n"
-        "client = JudgeClient(cache=Path(sys.argv[1]))\nclient.start()\nprint(client.pid, flush=True)\ntime.sleep(600)\n"
+        "client = JudgeClient(cache=Path(sys.argv[1]))\nclient.start()\n"
+        "print(client.pid, flush=True)\ntime.sleep(600)\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", script, str(cache)],
@@ -337,7 +348,7 @@ def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Pa
     with parent:
         judge = int(parent.stdout.readline())
         assert wait_until(lambda: judging.fork_server_of(judge) is not None, 60.0)
-        below = _family(judge)
+        below = family(judge)
         parent.kill()
     assert wait_until(lambda: not any(alive(pid) for pid in below), 10.0)
 
@@ -348,7 +359,7 @@ def test_a_timeout_kills_the_judge_and_everything_under_it(cache: Path) -> None:
 
         def watch() -> None:
             if own.pid is not None:
-                seen.update(_family(own.pid))
+                seen.update(family(own.pid))
 
         endless = norm_candidate("volatile int go = 1; while (go) {}")
         with pytest.raises(JudgeTimeout):
@@ -358,13 +369,13 @@ def test_a_timeout_kills_the_judge_and_everything_under_it(cache: Path) -> None:
 
 
 def test_what_on_wait_raises_ends_the_job(client: JudgeClient) -> None:
-    class Cancelled(Exception):
+    class CancelledError(Exception):
         pass
 
     def cancel() -> None:
-        raise Cancelled
+        raise CancelledError
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(CancelledError):
         client.judge(judging.job(LAYER_NORM, LAYER_NORMS, SLOW_NORM), timeout_s=TIMEOUT_S, on_wait=cancel)
     _still_judges(client)
 
