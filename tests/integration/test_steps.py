@@ -29,7 +29,7 @@ from tests.integration.steps_support import (
 )
 from workers import steps
 from workers.search.policy import next_steps
-from workers.search.tree import Step
+from workers.search.tree import Step, Tree
 
 
 @pytest.fixture
@@ -601,6 +601,22 @@ def test_a_faulty_policy_ends_its_search_with_the_reason(
     search = driver.search()
     assert search.state == state
     assert reason in (search.reason or "")
+
+
+def test_a_step_that_was_done_is_not_opened_again(driver: Driver) -> None:
+    def again(tree: Tree, *_: object) -> list[Step]:
+        root = tree.nodes[0]
+        ideate = Step("ideate", root.id, 1, {"ideas": 1, "codes": 1})
+        return [Step("judge", root.id)] if root.state == "coded" else [ideate, ideate]
+
+    driver.decide = again
+    assert driver.complete(driver.claim(driver.advance()[0].attempt_id))
+    [message] = driver.advance()
+    assert driver.complete(driver.claim(message.attempt_id))
+    assert driver.advance() == []
+    search = driver.search()
+    assert (search.state, search.round) == ("finished", 1)
+    assert "asked for nothing more" in (search.reason or "")
 
 
 def test_what_no_database_takes_is_stored_in_words(driver: Driver) -> None:
