@@ -82,11 +82,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind 
     except ServiceUnreachableError as error:
         return _fail(arguments, str(error), FAILED, {})
     except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, item['loc']))}: found {item.get('input')!r}, expected: {item['msg']}"
-            for item in error.errors()
-        ]
-        return _fail(arguments, f"settings or answer not understood ({error.title}):\n" + "\n".join(lines), MISUSE, {})
+        return _fail(arguments, describe_validation(error), MISUSE, {})
     except FileNotFoundError as error:
         return _fail(arguments, f"{error.filename}: found nothing there, expected a file", MISUSE, {})
     except OSError as error:
@@ -94,6 +90,19 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind 
     except KeyboardInterrupt:
         return _fail(arguments, "interrupted", 130, {})
     return 0
+
+
+def describe_validation(error: ValidationError) -> str:
+    """A setting that is wrong, by its variable; or a service whose answers are of another version."""
+    settings = error.title.endswith("Settings")
+    lines = [
+        f"{'WARPSMITH_' + path.upper() if settings else path}: found {item['input']!r}, expected: {item['msg']}"
+        for item in error.errors(include_url=False)
+        for path in [".".join(map(str, item["loc"]))]
+    ]
+    if not settings:
+        lines.insert(0, "the service's answer is not understood; expected a service of this version:")
+    return "\n".join(lines)
 
 
 def _fail(arguments: list[str], message: str, code: int, document: dict[str, Any]) -> int:

@@ -40,16 +40,17 @@ def connected(url: str | None, key: str | None) -> Iterator[Client]:
 
 
 @contextmanager
-def connected_or_embedded(url: str | None, key: str | None) -> Iterator[tuple[Client, bool]]:
+def connected_or_embedded(url: str | None, key: str | None, *, may_start: bool = True) -> Iterator[tuple[Client, bool]]:
     """A client of the running service, or of one started here and stopped at the end; and whether it is such a one.
 
-    A URL that was named and does not answer is an error: work meant for one service must not end up on another.
+    A URL that was named and does not answer is an error: work meant for one service must not end up on another. So is
+    one that does not answer where none `may_start`.
     """
     with Client(service_url(url), key) as client:
         try:
             client.ready()
         except ServiceUnreachableError:
-            if url is not None:
+            if url is not None or not may_start:
                 raise
         except ProblemError as error:
             raise CommandError(f"the service at {client.url} is not ready: {error}") from None

@@ -51,11 +51,7 @@ def search(
     if policy:
         body["policy"] = arguments.parse_policy(policy)
     choice = arguments.parse_model(model, base_url)
-    with connected_or_embedded(url, key) as (client, embedded):
-        if detach and embedded:
-            raise CommandError(
-                "--detach: found no running service, expected one that outlives this command: start `warpsmith up`", 2
-            )
+    with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
         body["model"] = model_document(client, choice)
         created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
         if detach:

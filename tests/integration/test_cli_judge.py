@@ -1,0 +1,60 @@
+"""`warpsmith judge` with the real judge: exit codes, one JSON document, and what a wrong candidate is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.integration import scenario
+from tests.launching import REPOSITORY, SPEC, warpsmith
+
+CANDIDATES = REPOSITORY / "tests" / "candidates"
+
+
+def judge(tmp_path: Path, body: str, *arguments: str, code: int) -> tuple[str, str]:
+    spec, candidate = tmp_path / "spec.yaml", tmp_path / "candidate.py"
+    spec.write_text(SPEC)
+    candidate.write_text(scenario.candidate(body))
+    result = warpsmith(tmp_path / "home", "judge", str(spec), str(candidate), *arguments, code=code)
+    return result.stdout, result.stderr
+
+
+def test_a_good_candidate_is_accepted(tmp_path: Path) -> None:
+    out, err = judge(tmp_path, scenario.LOOP, "--json", code=0)
+    verdict = json.loads(out)
+    assert verdict["verdict"] == "accepted"
+    assert {"gate", "reason", "op", "target", "language", "sandbox", "versions", "fingerprint"} <= set(verdict)
+    assert [item["id"] for item in verdict["workloads"]] == ["even", "odd"]
+    assert verdict["workloads"][0]["speedup"]["eager"] > 0
+    assert "judging" in err
+
+
+def test_a_wrong_candidate_is_told_workload_element_expected_and_found(tmp_path: Path) -> None:
+    out, _ = judge(tmp_path, scenario.LOOP.replace("+ 1.0f", "+ 1.5f"), "--level", "screen", code=1)
+    assert out.startswith("rejected at screen: workload even: y[")
+    for line in (
+        r"workload  even",
+        r"element   y\[\d+\]",
+        r"expected  -?\d",
+        r"found     -?\d",
+        r"wrong     65,536 of 65,536",
+    ):
+        assert re.search(rf"^  {line}", out, re.MULTILINE), line
+
+
+def test_one_that_does_not_compile_shows_the_compilers_words(tmp_path: Path) -> None:
+    out, _ = judge(tmp_path, "y[0] = two;", code=1)
+    assert "rejected at compile" in out
+    assert "'two' was not declared" in out
+
+
+def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
+    options = ("--workload", "single", "--json")
+    for name, code in (("good", 0), ("wrong", 1)):
+        path = CANDIDATES / f"layer_norm_cpp_{name}.py"
+        result = warpsmith(tmp_path / "home", "judge", "examples/layer_norm.yaml", str(path), *options, code=code)
+        verdict = json.loads(result.stdout)
+        assert (verdict["verdict"] == "accepted") is (code == 0)
+    assert verdict["failure"]["workload"] == "single"
+    assert {"tensor", "index", "expected", "found"} <= set(verdict["failure"])
