@@ -51,4 +51,6 @@ def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument
         show(current, narrator.line(event))
         if event.type == "search.paused" and client.search(search.id).state == "paused":
             break
-    return client.search(search.id)
+    final = client.search(search.id)
+    show(final, None)
+    return final
