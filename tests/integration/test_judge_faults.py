@@ -130,10 +130,7 @@ static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
 
 def test_a_fork_bomb_costs_its_own_verdict(client: JudgeClient) -> None:
     name = f"wb{uuid.uuid4().hex[:8]}"
-    before = """
-#include <atomic>
-extern "C" { int fork(); int prctl(int, ...); unsigned usleep(unsigned); }
-""".replace("NAME", name)
+    before = 'extern "C" { int fork(); int prctl(int, ...); unsigned usleep(unsigned); }'
     # All of them double every 20 ms, up to 512.
     body = f'prctl(15, "{name}"); for (int i = 0; i < 9; i++) {{ fork(); usleep(20000); }} for (;;) usleep(100000);'
     with _seen(name, 32):

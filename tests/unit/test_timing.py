@@ -73,7 +73,7 @@ def test_blocks_have_ten_milliseconds_of_calls_within_bounds(call_us: float, cal
 
 
 def _plan(fewest: int, most: int) -> timing.Plan:
-    return timing.Plan(fewest, most, 60.0, 0.0, 0.0)
+    return timing.Plan(fewest, most, 60.0, 1, 0.0, 0.0)
 
 
 def test_timing_stops_early_once_every_ratio_is_known() -> None:
@@ -111,6 +111,23 @@ def test_every_round_runs_every_contender_once_in_changing_order() -> None:
 def test_time_ends_timing_after_the_fewest_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(float(second) for second in range(1000))
     monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
-    plan = timing.Plan(5, 30, 2.0, 0.0, 0.0)
+    plan = timing.Plan(5, 30, 2.0, 1, 0.0, 0.0)
     samples = timing.interleave(["a"], lambda name: 1.0, plan=plan, candidate=None, rng=random.Random(0))
     assert len(samples["a"]) == 5
+
+
+@given(st.integers(0, 2**32), st.sampled_from([timing.short_plan(1.0), timing.full_plan(1.0)]))
+def test_every_part_of_the_certain_rounds_has_a_checked_one(seed: int, plan: timing.Plan) -> None:
+    due = plan.checked_rounds(random.Random(seed))
+    assert len([n for n in due if n < plan.fewest_rounds]) >= plan.checks
+    assert all(0 <= n < plan.most_rounds for n in due)
+
+
+@pytest.mark.parametrize("plan", [timing.short_plan(1.0), timing.full_plan(1.0)])
+def test_no_round_is_always_or_never_checked(plan: timing.Plan) -> None:
+    counts = [0] * plan.most_rounds
+    for seed in range(200):
+        for n in plan.checked_rounds(random.Random(seed)):
+            counts[n] += 1
+    assert min(counts) > 10
+    assert max(counts) < 190

@@ -114,6 +114,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     process_control.close_other_fds({0, 1, 2, control.fileno()})
     process_control.adopt_orphans()
+    process_control.hide_memory()  # runners inherit it: none can read or trace another, this process or the referee
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
     _preload()
     threads = len(os.listdir("/proc/self/task"))

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +27,34 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to time one workload: rounds at least and at most, seconds at most, chance that a block has one call
-    checked in full.
+    """How long to time one workload: rounds at least and at most, and seconds at most; how often a block has one call
+    checked in full: `checks` blocks of the candidate at least, each other one with a chance, a baseline's with another.
     """
 
     fewest_rounds: int
     most_rounds: int
     time_s: float
+    checks: int
     check_candidate: float
     check_baseline: float
+
+    def checked_rounds(self, rng: random.Random) -> frozenset[int]:
+        """Rounds, from 0, in which one of the candidate's calls is checked: a random one in each of `checks` equal
+        parts of the rounds that are always run, and any round by chance.
+        """
+        bounds = [self.fewest_rounds * part // self.checks for part in range(self.checks + 1)]
+        certain = {rng.randrange(low, high) for low, high in pairwise(bounds) if low < high}
+        return frozenset(certain | {n for n in range(self.most_rounds) if rng.random() < self.check_candidate})
 
 
 def short_plan(time_s: float) -> Plan:
     """The timing of the screen and baseline levels: enough to rank."""
-    return Plan(5, 6, time_s, 0.4, 0.05)
+    return Plan(5, 6, time_s, 2, 0.2, 0.05)
 
 
 def full_plan(time_s: float) -> Plan:
     """The full timing of the verify level; `time_s` per workload is stretched threefold."""
-    return Plan(10, 30, 3 * time_s, 0.25, 0.05)
+    return Plan(10, 30, 3 * time_s, 5, 0.2, 0.05)
 
 
 def calls_per_block(call_us: float) -> int:

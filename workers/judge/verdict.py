@@ -25,6 +25,7 @@ SANDBOX: dict[str, Any] = {
         "resource limits",
         "memory watch",
         "no capabilities",
+        "memory hidden from other processes",
         "clean environment",
         "no inherited descriptors",
         "sealed buffers",
