@@ -9,7 +9,7 @@ from pathlib import Path
 from kernels_db.job import Failure, Job, JobCandidate
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from workers.candidate import check
-from workers.judge import languages
+from workers.judge import languages, upkeep
 from workers.judge.verdict import Report, Stopped
 
 DEVICE_LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
@@ -65,6 +65,7 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path) -> 
     directory = kernel_cache(cache, candidate["source"])
     device, _, arch = job["target"].partition(":")
     language = candidate["language"]
+    upkeep.touch(directory)
     try:
         built = languages.prepare(
             candidate["source"],

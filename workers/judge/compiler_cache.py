@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from workers.judge import upkeep
 from workers.judge.buffers import TensorSpec
 from workers.judge.contender import Contender
 
@@ -35,11 +36,13 @@ def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:
     directory = root / hashlib.sha256(reference.encode()).hexdigest()[:32]
     if not directory.is_dir():
         _copy(_seed(root, start), directory)
+    upkeep.touch(directory)
     return directory
 
 
 def _seed(root: Path, start: StartCompiled) -> Path:
     seed = root / f"seed-{torch.__version__}"
+    upkeep.touch(seed)
     if not seed.is_dir():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = root / f"seed.{os.getpid()}"

@@ -128,6 +128,7 @@ class Passage:
             finally:
                 self._note_error(workload, trial)
         self._enter(workload, samples, modes)
+        self.report.exchange_us = trial.exchange_us
         best = timing.fastest(samples, modes)
         if job["level"] != "screen":
             runners.fastest[workload_key(workload)] = best

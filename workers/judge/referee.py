@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernels_db.job import Job, Verdict
-from workers.judge import footprint, host
+from workers.judge import footprint, host, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import prepare
 from workers.judge.contender import ContenderFault
@@ -33,6 +33,7 @@ class Referee:
     def __init__(self, cache: Path, cores: int) -> None:
         """Start the fork server. `cache` keeps binaries and peaks. Raises OSError where it cannot be written."""
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        upkeep.prune(cache)
         self._cache = cache
         self._scratch = tempfile.TemporaryDirectory(prefix="warpsmith-judge-")
         scratch = Path(self._scratch.name)

@@ -19,6 +19,8 @@ from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import InputSource
 from workers.judge.verdict import wrong_value
 
+_EMPTY_CALLS = 7
+
 
 class Wrong(Exception):  # noqa: N818 - named for what happened
     """A candidate's call was not right; `failure` says how."""
@@ -65,6 +67,7 @@ class Trial:
     source: InputSource
     rng: random.Random
     candidate_l2: float | None = None
+    exchange_us: float | None = None
     baseline_misses: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
 
@@ -85,6 +88,9 @@ class Trial:
             for _ in range(3)
         ]
         calls = timing.calls_per_block(float(np.median(probes)) / 1e3)
+        if first is not None:
+            empty = self.runners.on(first, self.workload)
+            self.exchange_us = float(np.median([empty.empty_call(0) for _ in range(_EMPTY_CALLS)])) / 1e3
 
         rounds = dict.fromkeys(names, 0)
         due = plan.checked_rounds(self.rng)

@@ -57,6 +57,7 @@ class Report:
         self.score_ci95: list[float] | None = None
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
+        self.exchange_us: float | None = None  # what the clock reads where nothing is run: part of every time
         self.others: list[float] = []  # share of the host that others took while a workload was timed
 
     @contextmanager
@@ -100,7 +101,7 @@ class Report:
             "score": self.score,
             "score_ci95": self.score_ci95,
             "sandbox": SANDBOX,
-            "device": device,
+            "device": device | ({} if self.exchange_us is None else {"exchange_us": round(self.exchange_us, 3)}),
             "versions": versions,
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
             "seconds": self.seconds,

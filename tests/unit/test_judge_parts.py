@@ -1,0 +1,156 @@
+"""Parts of the judge that need no process: buffers, inputs, memory estimates, the cache's upkeep, the host's use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import judging
+from workers.judge import buffers, footprint, host, upkeep
+from workers.judge.buffers import TensorSpec, contiguous_strides
+from workers.judge.inputs import BadDistribution, InputSource
+from workers.judge.verdict import Stopped, json_safe
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool]
+
+
+def _spec(name: str, shape: tuple[int, ...], dtype: torch.dtype, alignment: int = buffers.ALIGNMENT) -> TensorSpec:
+    return TensorSpec(name, shape, contiguous_strides(shape), dtype, alignment=alignment)
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(1, 9), max_size=4), st.sampled_from(DTYPES), st.sampled_from([8, 16, 64, 256])),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(0, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_tensors_of_a_slot_are_aligned_and_apart(
+    tensors: list[tuple[list[int], torch.dtype, int]], number: int
+) -> None:
+    specs = [_spec(f"t{n}", tuple(shape), dtype, alignment) for n, (shape, dtype, alignment) in enumerate(tensors)]
+    slot = buffers.allocate(specs, number)
+    try:
+        for position, spec in enumerate(specs):
+            tensor = slot.tensor(position)
+            assert tuple(tensor.shape) == spec.shape
+            assert tensor.data_ptr() % spec.alignment == 0
+            if spec.alignment < buffers.ALIGNMENT:
+                assert tensor.data_ptr() % (2 * spec.alignment) != 0
+            slot.poison(position)
+        assert slot.broken_guard() is None
+        for position, spec in enumerate(specs):
+            storage, offset = slot.storage(position), slot.layout[position][1]
+            for place in (offset - 1, offset + storage.numel(), offset - buffers.GUARD):
+                kept = int(slot.arena[place])
+                slot.arena[place] = kept ^ 1
+                assert slot.broken_guard() is not None, (spec, place)
+                slot.arena[place] = kept
+    finally:
+        slot.close()
+
+
+def test_poison_is_no_number() -> None:
+    slot = buffers.allocate([_spec(str(dtype), (8,), dtype) for dtype in DTYPES], 0)
+    for position, dtype in enumerate(DTYPES):
+        slot.poison(position)
+        if dtype.is_floating_point:
+            assert torch.isnan(slot.tensor(position)).all()
+    slot.close()
+
+
+def test_a_slot_cannot_be_shrunk_or_grown() -> None:
+    slot = buffers.allocate([_spec("x", (8,), torch.float32)], 0)
+    for size in (0, slot.size * 2):
+        with pytest.raises(PermissionError):
+            os.ftruncate(slot.fd, size)
+    slot.close()
+
+
+def _no_make(source: str, spec: TensorSpec, seed: int) -> torch.Tensor:
+    raise AssertionError("no code runs here")
+
+
+def test_values_follow_the_seed_and_differ_between_calls() -> None:
+    inputs = [
+        judging.tensor("x", (50, 4)),
+        judging.tensor("order", (20,), dtype="int64", kind="permutation"),
+        judging.tensor("one", (3,), kind="constant", value=1.0),
+        judging.scalar("m", 2.0),
+    ]
+    first, second, other = (InputSource(inputs, seed, _no_make) for seed in (1, 1, 2))
+    for _ in range(5):
+        one, two, three = first.draw(), second.draw(), other.draw()
+        assert one[3] is None
+        for position in (0, 1, 2):
+            assert torch.equal(one[position], two[position])  # type: ignore[arg-type]
+        assert not torch.equal(one[0], three[0])  # type: ignore[arg-type]
+    draws = [first.draw()[0] for _ in range(20)]
+    assert len({float(draw.flatten()[0]) for draw in draws if draw is not None}) > 15
+    assert all(draw is not None and tuple(draw.shape) == (50, 4) for draw in draws)
+
+
+@pytest.mark.parametrize(
+    "dist",
+    [{"kind": "zipf"}, {"kind": "randint", "low": 3, "high": 3}, {"kind": "randint"}, {"kind": "constant"}],
+)
+def test_a_distribution_that_cannot_be_drawn_names_its_input(dist: dict[str, object]) -> None:
+    with pytest.raises(BadDistribution) as bad:
+        InputSource([judging.tensor("ids", (4,), dtype="int64", **dist)], 1, _no_make)
+    assert bad.value.field == "inputs.ids.dist"
+
+
+@given(st.integers(1, 64), st.integers(1, 64))
+def test_memory_grows_with_the_workload_and_holds_all_slots(rows: int, columns: int) -> None:
+    small, large = (
+        footprint.needed_bytes(
+            judging.job(judging.LAYER_NORM, judging.LAYER_NORMS), judging.layer_norm_workload("w", "bench", n, columns)
+        )
+        for n in (rows, rows * 100)
+    )
+    assert large > small >= 2 * 3 * (2 * rows * columns + 2 * columns) * 4
+
+
+def test_memory_is_refused_by_workload_with_numbers() -> None:
+    job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS, memory_bytes=1000)
+    with pytest.raises(Stopped) as stopped:
+        footprint.check_memory(job, job["workloads"])
+    assert stopped.value.gate == "memory"
+    assert stopped.value.failure is not None
+    assert stopped.value.failure["workload"] == "bench"
+    assert str(stopped.value.failure["found"]) in str(stopped.value)
+
+
+def test_only_what_was_not_used_for_weeks_is_removed(tmp_path: Path) -> None:
+    old, new = tmp_path / "kernels" / "old", tmp_path / "kernels" / "new"
+    for directory in (old, new):
+        directory.mkdir(parents=True)
+        (directory / "kernel.so").write_text("")
+        os.utime(directory, (1000.0, 1000.0))
+    upkeep.touch(new)
+    upkeep.touch(tmp_path / "absent")
+    assert upkeep.prune(tmp_path) == [old]
+    assert not old.exists()
+    assert (new / "kernel.so").exists()
+
+
+def test_the_share_of_others_is_what_is_busy_and_not_ours() -> None:
+    before = host.Usage(total=1000, busy=500, own=100)
+    assert host.share_of_others(before, host.Usage(1200, 650, 150)) == 0.5
+    assert host.share_of_others(before, host.Usage(1200, 550, 150)) == 0.0
+    assert host.share_of_others(before, before) == 0.0
+    now = host.usage(os.getpid())
+    assert now.total > now.busy > 0
+    assert now.own >= 0
+
+
+def test_numbers_that_json_lacks_become_words() -> None:
+    document = {"a": [float("nan"), float("inf"), -float("inf"), 1.5], "b": {"c": (True, None)}}
+    assert json_safe(document) == {"a": ["nan", "inf", "-inf", 1.5], "b": {"c": [True, None]}}

@@ -1,0 +1,32 @@
+"""The cache directory does not grow for ever: what was not used for weeks is removed when a judge starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+
+KEEP_S = 14 * 24 * 3600.0
+_GROUPS = ("kernels", "inductor")
+
+
+def touch(directory: Path) -> None:
+    """Note that an entry of the cache is in use."""
+    with contextlib.suppress(FileNotFoundError):  # made by whoever fills it
+        os.utime(directory)
+
+
+def prune(cache: Path, now: float | None = None) -> list[Path]:
+    """Remove entries of the cache that nobody touched for KEEP_S; returns them. Another judge may do the same."""
+    oldest = (time.time() if now is None else now) - KEEP_S
+    removed = []
+    for group in _GROUPS:
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(cache / group):
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.is_dir(follow_symlinks=False) and entry.stat().st_mtime < oldest:
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                        removed.append(Path(entry.path))
+    return removed
