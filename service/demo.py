@@ -24,7 +24,7 @@ from service import machine
 from service.archive import ArchiveError, unpack
 from service.cli.connection import connected_or_embedded
 from service.cli.following import watch
-from service.cli.output import DONE, FAILED, CommandError, print_table, say, stdout, tell
+from service.cli.output import DONE, FAILED, CommandError, print_wide, say, tell
 from service.cli.search import model_document
 from service.client import Client, ProblemError, ServiceUnreachableError
 from service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
@@ -135,7 +135,7 @@ def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
             rows += result_rows(recording.op, timed_workloads(winner))
     if rows:
         tell("")
-        print_table(result_table(rows))
+        print_wide(result_table(rows))
     for winner in winners:
         tell(statement(winner))
     for winner in winners:
@@ -151,7 +151,7 @@ def search_one(client: Client, target: str, recording: Recording) -> KernelDocum
     search = client.create_search(body)
     tell(f"\nSearch {search.id}: {recording.op} on {target}, replayed from {recording.pool.name}")
     final = watch(client, search, lambda _, line: tell(line) if line else None)
-    stdout.print(tree_text(final, client.tree(final.id)))
+    print_wide(tree_text(final, client.tree(final.id)))
     tell(f"{final.state} after {duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}")
     tell(f"best {best_line(final.best)}")
     if final.problem is not None:

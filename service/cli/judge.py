@@ -13,7 +13,7 @@ from kernels_db.op import Op, Target, Workload, load_op
 from kernels_db.resolve import build_job
 from service import machine
 from service.cli.options import Json, OpFile
-from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_table, say, tell
+from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
 from service.progress import ratio, result_rows, result_table
 from service.schemas import WorkloadTimes
 from service.settings import ServiceSettings
@@ -105,7 +105,7 @@ def show(verdict: Verdict) -> None:
             tell(f"  {line}")
     times = [_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
     if times:
-        print_table(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
+        print_wide(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
     if verdict["score"] is not None:
         tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     tell(f"sandbox: {verdict['sandbox'].get('level', 'none')}")

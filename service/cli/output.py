@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
+from rich.tree import Tree
 
 DONE, FAILED, MISUSE = 0, 1, 2
 WIDEST = 400
@@ -53,9 +54,9 @@ def plain(value: object) -> Any:
     return value
 
 
-def print_table(table: Table) -> None:
-    """A table on standard output at its natural width: numbers are never cut, whatever the terminal's width."""
-    Console(width=WIDEST, highlight=False).print(table)
+def print_wide(picture: Table | Tree) -> None:
+    """A table or a tree on standard output at its natural width: nothing is cut, whatever the terminal's width."""
+    Console(width=WIDEST, highlight=False).print(picture)
 
 
 def say(text: str) -> None:

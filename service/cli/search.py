@@ -13,7 +13,7 @@ from service.cli import arguments
 from service.cli.connection import connected, connected_or_embedded
 from service.cli.following import follow
 from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import FAILED, CommandError, print_json, print_table, say, stdout, tell
+from service.cli.output import FAILED, CommandError, print_json, print_wide, say, tell
 from service.client import Client
 from service.progress import (
     best_line,
@@ -88,7 +88,7 @@ def summarise(client: Client, search: SearchDocument) -> None:
         tell(f"  {problem.field}: found {problem.found!r}, expected {problem.expected}")
     if search.best is not None:
         rows = result_rows(search.op_name, search.best.workloads)
-        print_table(result_table(rows))
+        print_wide(result_table(rows))
         tell(f"best {best_line(search.best)}")
     tell(f"model {model_line(search)}; {search.nodes} nodes in {search.round} rounds")
     if search.state == "paused":
@@ -124,7 +124,7 @@ def tree(
     if as_json:
         print_json({"search": document, "nodes": nodes})
     else:
-        stdout.print(tree_text(document, nodes))
+        print_wide(tree_text(document, nodes))
 
 
 def pause(
