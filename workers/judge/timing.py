@@ -49,19 +49,19 @@ class Plan:
 
 def short_plan(time_s: float) -> Plan:
     """The timing of the screen and baseline levels: enough to rank."""
-    return Plan(5, 6, time_s, 2, 0.2, 0.05)
+    return Plan(5, 5, time_s, 2, 0.2, 0.05)
 
 
 def full_plan(time_s: float) -> Plan:
     """The full timing of the verify level; `time_s` per workload is stretched threefold."""
-    return Plan(10, 30, 3 * time_s, 5, 0.2, 0.05)
+    return Plan(10, 15, 3 * time_s, 5, 0.2, 0.05)
 
 
 def calls_per_block(call_us: float) -> int:
-    """Calls of one block for every contender, from eager's time: 10 ms worth, between 3 and 30. The candidate has no
+    """Calls of one block for every contender, from eager's time: 6 ms worth, between 3 and 30. The candidate has no
     say in it.
     """
-    return int(min(30, max(3, round(10_000 / max(call_us, 1.0)))))
+    return int(min(30, max(3, round(6_000 / max(call_us, 1.0)))))
 
 
 def interleave(

@@ -66,7 +66,7 @@ class IdeaBeam:
         if steps or any(is_open(node) for node in tree.nodes):
             return steps
         contenders = ranked(tree.nodes[1:])
-        if contenders and contenders[0].verification == "none":
+        if contenders and contenders[0].verification == "none" and not _is_known(contenders):
             return [Step("verify", contenders[0].id, ordinal=contenders[0].repairs)]
         reason = allowed.spent or allowed.reason or self._stop_reason(tree, contenders)
         if reason is not None:
@@ -87,7 +87,8 @@ class IdeaBeam:
         return None
 
     def _stop_reason(self, tree: Tree, contenders: list[NodeView]) -> str | None:
-        reached = contenders[0].limit_fraction if contenders else None
+        verified = champion(contenders)
+        reached = verified.limit_fraction if verified is not None else None
         if reached is not None and self.stop_fraction <= reached <= CREDIBLE_FRACTION:
             return f"the champion reaches {reached:.0%} of the physical limit"
         history = self._history(tree, contenders)
@@ -180,6 +181,18 @@ def is_contender(node: NodeView) -> bool:
 def ranked(nodes: Iterable[NodeView]) -> list[NodeView]:
     """The contenders of `nodes`, best first; of equal scores the older."""
     return sorted((node for node in nodes if is_contender(node)), key=lambda node: (-score(node), node.seq))
+
+
+def champion(contenders: list[NodeView]) -> NodeView | None:
+    """The best verified one."""
+    return next((node for node in contenders if node.verification == "passed"), None)
+
+
+def _is_known(contenders: list[NodeView]) -> bool:
+    """The best contender ties with the champion, which is verified already: a full verification would not tell them
+    apart, and the best of many short timings is flattered by luck."""
+    verified = champion(contenders)
+    return verified is not None and ties(contenders[0], verified)
 
 
 def ties(one: NodeView, other: NodeView) -> bool:
