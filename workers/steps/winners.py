@@ -37,6 +37,7 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
     ).first()
     if winner is None:
         return None
+    search.best_node_id = winner.id  # a screened tie may have led meanwhile; what a search ends with is verified
     verdict = session.scalars(
         select(VerdictRow)
         .where(VerdictRow.node_id == winner.id, VerdictRow.level == "verify", VerdictRow.verdict == "accepted")
