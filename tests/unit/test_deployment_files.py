@@ -201,7 +201,11 @@ def test_make_installs_with_the_pins() -> None:
     assert make is not None
     options = [f"PYTHON={sys.executable}", "VENV=no-such-environment", "ARGS=--exit"]
     plan = subprocess.run(
-        [make, "-n", "run", *options], cwd=REPOSITORY, check=True, capture_output=True, text=True
+        [make, "--no-print-directory", "-n", "run", *options],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     assert '-c constraints.txt -e ".[worker,dev]"' in plan
     assert plan.rstrip().endswith("python -m service.demo --exit")
