@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,13 @@ TIMEOUT_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("judge-cache")
+
+
+@pytest.fixture(scope="module")
+def client(cache: Path) -> Iterator[JudgeClient]:
+    with JudgeClient(cache=cache) as judge:
         yield judge
 
 
@@ -81,6 +87,31 @@ def test_the_baselines_are_measured_and_a_compiled_one_too(client: JudgeClient) 
     assert set(entry["time_us"]) == set(baselines)
     assert entry["speedup"] == {}
     assert entry["limit_fraction"] == pytest.approx(entry["limit_us"] / entry["time_us"]["eager"])  # type: ignore[operator]
+
+
+def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeClient, cache: Path) -> None:
+    """Two references, one seed, and a compiler cache for each that holds what the seed holds."""
+    jobs = [
+        judging.job(reference, FUSED_WORKLOADS[:1], baselines=("eager", "compile"))
+        for reference in (FUSED, FUSED + "\n")
+    ]
+    for job in jobs:
+        assert _judge(client, job)["verdict"] == "accepted"
+    (seed,) = (cache / "inductor").glob("seed-*")
+    held = {path.relative_to(seed) for path in seed.rglob("*.so")}
+    assert held
+    for job in jobs:
+        own = cache / "inductor" / hashlib.sha256(job["op"]["reference"].encode()).hexdigest()[:32]
+        assert held <= {path.relative_to(own) for path in own.rglob("*.so")}
+
+
+def test_the_limit_is_what_the_probe_reached(client: JudgeClient) -> None:
+    """Bytes over the bandwidth that the verdict's device reports for the next footprint: one and the same number."""
+    verdict = _judge(client, judging.job(FUSED, FUSED_WORKLOADS[:1]))
+    rates = {int(size): rate for size, rate in verdict["device"]["peaks"]["bandwidth_gbs"].items()}
+    least = FUSED_WORKLOADS[0]["min_bytes"]
+    rate = rates[min(size for size in rates if size >= least)]
+    assert verdict["workloads"][0]["limit_us"] == pytest.approx(least / rate / 1e3)
 
 
 def test_a_seed_fixes_what_is_checked(client: JudgeClient) -> None:
