@@ -40,6 +40,12 @@ def _load_kernel() -> ModuleType | None:
 
 def refusal(*arguments: Any) -> str | None:
     """Why the kernel cannot serve this call, or None when it can."""
+    found = _admitted(arguments)
+    return found if isinstance(found, str) else None
+
+
+def _admitted(arguments: tuple[Any, ...]) -> dict[str, int] | str:
+    """The named axes of a call that the kernel can serve, otherwise why it cannot."""
     for parameter, value in zip(_spec.PARAMETERS, arguments, strict=True):
         name = parameter["name"]
         if value is None:
@@ -67,8 +73,8 @@ def refusal(*arguments: Any) -> str | None:
     if overlap is not None:
         return overlap
     if _load_kernel() is None:
-        return _kernel_failure
-    return None
+        return _kernel_failure or "the kernel did not load"
+    return axes
 
 
 def _overlap(arguments: tuple[Any, ...]) -> str | None:
@@ -101,13 +107,11 @@ def _own(result: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def _run(*arguments: Any) -> Any:
-    reason = refusal(*arguments)
-    if reason is not None:
-        return _fallback(arguments, reason)
+    axes = _admitted(arguments)
+    if isinstance(axes, str):
+        return _fallback(arguments, axes)
     counters["kernel"] += 1
     assert _kernel is not None
-    axes = _spec.bind_axes(*arguments)
-    assert not isinstance(axes, str)
     device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
     outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in _spec.output_shapes(axes)]
     _kernel.run(*arguments, *outputs)
