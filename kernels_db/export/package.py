@@ -36,13 +36,9 @@ class ExportedKernel:
     language: str
     source: str
     source_digest: str
-    score: float
-    ci_low: float
-    ci_high: float
     envelope: dict[str, Any]
     evidence: dict[str, Any]
     lineage: list[dict[str, Any]]
-    created_at: float
 
 
 def module_name(op_name: str, source_digest: str) -> str:

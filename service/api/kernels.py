@@ -84,13 +84,9 @@ def exported(row: KernelRow, op: OpRow) -> ExportedKernel:
         language=row.language,
         source=row.source,
         source_digest=row.source_digest,
-        score=row.score,
-        ci_low=row.ci_low,
-        ci_high=row.ci_high,
         envelope=row.envelope,
         evidence=row.evidence,
         lineage=row.lineage,
-        created_at=row.created_at,
     )
 
 

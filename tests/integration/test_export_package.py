@@ -96,13 +96,9 @@ def exported(spec: dict[str, Any], source: str) -> ExportedKernel:
         language="cpp",
         source=source,
         source_digest="abcdef0123456789",
-        score=2.0,
-        ci_low=1.9,
-        ci_high=2.1,
         envelope=build_envelope(op.digest, str(target), workloads, {"torch": "2.13.0"}),
         evidence={"workloads": [row], "device": {"name": "a test"}},
         lineage=[{"seq": 1, "round": 1, "technique": "fusion", "idea": {"title": "one pass"}, "score": 2.0}],
-        created_at=0.0,
     )
 
 
