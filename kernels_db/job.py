@@ -13,8 +13,11 @@ Level = Literal["baseline", "screen", "verify"]
 with a short timing. verify: every workload, several seeds, full timing."""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
-Gate = Literal["reference", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
-"""`reference` and `memory` are the baseline level's: the user's reference is at fault, or a workload does not fit."""
+Gate = Literal[
+    "sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"
+]
+"""`reference`, `admission` and `memory` are the baseline level's: the user's reference is at fault, the spec cannot tell
+a wrong answer from a right one, or a workload does not fit. `sandbox`: this host cannot confine as the job demands."""
 
 
 class ResolvedInput(TypedDict):
@@ -78,6 +81,7 @@ class JobLimits(TypedDict):
     call_s: float
     time_s: float
     memory_bytes: int | None
+    sandbox: NotRequired[str]  # the least level of confinement (workers.judge.sandbox.LEVELS); absent: any
 
 
 class Job(TypedDict):
@@ -128,6 +132,10 @@ class WorkloadVerdict(TypedDict):
     limit_by: Literal["bytes", "operations"] | None
     limit_fraction: float | None  # physical limit / candidate's time (eager's at baseline level)
     samples: dict[str, list[float]]  # per-block medians in microseconds, by contender
+    families: NotRequired[dict[str, dict[str, float | None]]]  # by input family: the candidate's worst error and limit
+    repeatable: NotRequired[bool]  # the same inputs gave the same bits every time; reported, never a reason to reject
+    kernels: NotRequired[list[str]]  # names of the device kernels that one call ran, in order of first launch
+    clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
 
 
 class Verdict(TypedDict):
@@ -153,4 +161,4 @@ class Verdict(TypedDict):
     device: dict[str, Any]  # name, cores, measured peaks {"bandwidth_gbs": {bytes: GB/s}, "gflops": ...}
     versions: dict[str, str]
     fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
-    seconds: dict[str, float]  # per gate, wall clock
+    seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held

@@ -76,7 +76,7 @@ def main() -> int:
     try:
         for line in _lines(0, referee.end_idle):
             try:
-                answer: Any = referee.judge(parse_job(line))
+                answer: Any = referee.judge(referee.prepare(parse_job(line)))
             except BrokenJob as broken:
                 answer = {
                     "id": broken.id,

@@ -12,12 +12,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernels_db.job import Job, Verdict
 from workers.judge import footprint, host, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
-from workers.judge.candidates import prepare
+from workers.judge.candidates import Prepared, prepare
 from workers.judge.contender import ContenderFault
 from workers.judge.inputs import BadDistribution
 from workers.judge.passage import Outcome, Passage
@@ -25,6 +26,16 @@ from workers.judge.physics import Peaks, versions
 from workers.judge.processes import ForkServer, ForkServerDied
 from workers.judge.starters import PROBE, Starter
 from workers.judge.verdict import Report, Stopped
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A job that has passed the gates before the device, or was stopped by one of them."""
+
+    job: Job
+    report: Report
+    prepared: Prepared | None
+    stopped: Stopped | None
 
 
 class Referee:
@@ -43,13 +54,23 @@ class Referee:
         self._peaks = Peaks(cache, cores)
         self._warm = WarmOps()
 
-    def judge(self, job: Job) -> Verdict:
-        """The verdict on a job."""
+    def prepare(self, job: Job) -> Ready:
+        """Take a job through the gates that need no device: gate and compile. May be called from any thread, for
+        several jobs at once.
+        """
+        report = Report(job)
+        try:
+            return Ready(job, report, prepare(job, report, self._cache), None)
+        except Stopped as stopped:
+            return Ready(job, report, None, stopped)
+
+    def judge(self, ready: Ready) -> Verdict:
+        """The verdict on a prepared job. For one thread alone."""
         outcome: Outcome = "ambiguous", "screen", "", None
+        job, report = ready.job, ready.report
         for last in (False, True):
-            report = Report(job)
             try:
-                outcome = self._judge(job, report)
+                outcome = self._judge(ready)
                 break
             except ForkServerDied as death:
                 self._warm.close()
@@ -65,6 +86,8 @@ class Referee:
                 reason = f"the judge's host refuses what it needs: {error}"
                 outcome = "ambiguous", "memory", reason, {"kind": "host", "message": reason}
                 break
+            ready = self.prepare(job)
+            report = ready.report
         word, gate, reason, failure = outcome
         return report.verdict(word, gate, reason, failure, self._peaks.document(), versions())
 
@@ -78,9 +101,11 @@ class Referee:
         self._server.close()
         self._scratch.cleanup()
 
-    def _judge(self, job: Job, report: Report) -> Outcome:
+    def _judge(self, ready: Ready) -> Outcome:
+        job, report, prepared = ready.job, ready.report, ready.prepared
         try:
-            prepared = prepare(job, report, self._cache)
+            if ready.stopped is not None:
+                raise ready.stopped
             with report.gate("memory"):
                 workloads = footprint.select(job, prepared)
                 allowed = footprint.check_memory(job, workloads)
