@@ -23,8 +23,14 @@ from workers.judge.buffers import poison_byte
 
 GROUPS = 32
 FEWEST_IN_GROUP = 32
-SLICE = 1 << 21
+SLICE, SLICE_ON_DEVICE = 1 << 21, 1 << 25
+"""Elements that are looked at in one go: on a CPU what its caches hold, on a GPU what its temporaries (about a dozen of
+8 bytes each) may take."""
 _SAMPLE = 1 << 16
+_LANES_ON_DEVICE = 1 << 12
+"""Partial maxima per group on a GPU, where thousands of threads that update one number would wait for each other."""
+_EXPONENT_BITS = 0x7FF << 52
+_RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,8 @@ class Tolerance:
         if self.own is not None:
             rtol, atol = self.own
             return atol + rtol * expected.abs()
-        groups = torch.bucketize(expected.abs(), self.edges)
-        return self.element[groups] + ulp(expected, dtype)
+        groups = torch.bucketize(expected.abs(), self.edges.to(expected.device), out_int32=True)
+        return self.element.to(expected.device)[groups] + ulp(expected, dtype)
 
 
 @dataclass(frozen=True)
@@ -78,16 +84,16 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     subnormal.
     """
     information = torch.finfo(dtype)
-    _, exponent = torch.frexp(values)
     smallest = float(information.smallest_normal) * float(information.eps)
-    distance = torch.ldexp(torch.full_like(values, float(information.eps)), exponent - 1).clamp_min(smallest)
-    return torch.where(values == 0, smallest, distance)  # the exponent of zero is 0, which would be that of 0.5
+    power = (values.view(torch.int64) & _EXPONENT_BITS).view(torch.float64)  # the power of two at or below; 0 for 0
+    return (power * float(information.eps)).clamp_min(smallest)
 
 
 def _slices(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
     flat = [tensor.reshape(-1) for tensor in tensors]
-    for start in range(0, flat[0].numel(), SLICE):
-        yield start, [tensor[start : start + SLICE] for tensor in flat]
+    length = SLICE if flat[0].device.type == "cpu" else SLICE_ON_DEVICE
+    for start in range(0, flat[0].numel(), length):
+        yield start, [tensor[start : start + length] for tensor in flat]
 
 
 class ToleranceBuilder:
@@ -104,18 +110,24 @@ class ToleranceBuilder:
         """Take in eager's result and the float64 one for the same inputs. Elements where either is not finite are left
         out.
         """
+        device = expected.device
+        lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
         if self._edges is None:
             self._edges = group_edges(expected)
-        squares, norm = 0.0, 0.0
+        largest = torch.zeros(GROUPS * lanes, dtype=torch.float64, device=device)
+        sums = torch.zeros(2, dtype=torch.float64, device=device)
         for _, (found, wanted) in _slices(eager, expected):
             found64 = found.to(torch.float64)
             finite = torch.isfinite(found64) & torch.isfinite(wanted)
             error = torch.where(finite, found64 - wanted, 0.0).abs()
             kept = torch.where(finite, wanted, 0.0)
-            groups = torch.bucketize(kept.abs(), self._edges)
-            self._largest.scatter_reduce_(0, groups, error, "amax")
-            squares += float((error * error).sum())
-            norm += float((kept * kept).sum())
+            place = torch.bucketize(kept.abs(), self._edges.to(device))
+            if lanes > 1:
+                place.mul_(lanes).add_(torch.arange(place.numel(), device=device).remainder_(lanes))
+            largest.scatter_reduce_(0, place, error, "amax")
+            sums += torch.stack([error.square().sum(), kept.square().sum()])
+        self._largest = torch.maximum(self._largest, largest.view(GROUPS, lanes).amax(1).cpu())
+        squares, norm = sums.tolist()
         if norm > 0:
             self._l2 = max(self._l2, (squares / norm) ** 0.5)
 
@@ -124,7 +136,9 @@ class ToleranceBuilder:
         assert self._edges is not None
         padded = torch.nn.functional.pad(self._largest[: len(self._edges) + 1], (1, 1))
         like = torch.stack([padded[:-2], padded[1:-1], padded[2:]]).amax(0)
-        return Tolerance(self._l2, max(2 * self._l2, unit_roundoff(self._dtype)), self._edges, 4 * like, self._own)
+        return Tolerance(
+            self._l2, max(2 * self._l2, unit_roundoff(self._dtype)), self._edges.cpu(), 4 * like, self._own
+        )
 
 
 def group_edges(expected: torch.Tensor) -> torch.Tensor:
@@ -137,8 +151,8 @@ def group_edges(expected: torch.Tensor) -> torch.Tensor:
     sample = sample[torch.isfinite(sample) & (sample > 0)]
     groups = min(GROUPS, max(1, sample.numel() // FEWEST_IN_GROUP))
     if groups == 1:
-        return torch.empty(0, dtype=torch.float64)
-    quantiles = torch.arange(1, groups, dtype=torch.float64) / groups
+        return torch.empty(0, dtype=torch.float64, device=expected.device)
+    quantiles = torch.arange(1, groups, dtype=torch.float64, device=expected.device) / groups
     positions = (quantiles * (sample.numel() - 1)).round().long()
     edges: torch.Tensor = torch.unique(sample.sort().values[positions])
     return edges
@@ -151,8 +165,8 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     """
     dtype = found.dtype
     exact = tolerance.own == (0.0, 0.0)
-    squares, norm, wrong = 0.0, 0.0, 0
-    worst_ratio, worst_at, worst_limit = -1.0, 0, 0.0
+    parts: list[torch.Tensor] = []
+    starts: list[int] = []
     for start, (part, wanted_part) in _slices(found, expected):
         wanted = wanted_part.to(dtype).to(torch.float64) if exact else wanted_part
         value = part.to(torch.float64)
@@ -162,22 +176,26 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
         overflow = special & torch.isfinite(wanted) & torch.isfinite(value)
         same_special = (torch.isnan(rounded) & torch.isnan(value)) | (rounded == value)
         judged = (~special & torch.isfinite(value)) | overflow
-        limits = tolerance.limits(torch.where(judged, wanted, 0.0), dtype)
+        kept = torch.where(judged, wanted, 0.0)
+        limits = tolerance.limits(kept, dtype)
         error = torch.where(judged, value - wanted, 0.0).abs()
         bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
         ratio = torch.where(
             judged, error / limits.clamp_min(torch.finfo(torch.float64).tiny), torch.where(bad, torch.inf, 0.0)
         )
-        squares += float((error * error).sum())
-        norm += float(torch.where(judged, wanted * wanted, 0.0).sum())
-        wrong += int(bad.sum())
-        at = int(ratio.argmax())
-        if float(ratio[at]) > worst_ratio:
-            worst_ratio, worst_at, worst_limit = float(ratio[at]), start + at, float(limits[at])
+        at = ratio.argmax()
+        numbers = [error.square().sum(), kept.square().sum(), bad.sum(), ratio[at], at, limits[at]]
+        parts.append(torch.stack([number.to(torch.float64) for number in numbers]))  # read once, after the last slice
+        starts.append(start)
+    slices = torch.stack(parts).tolist() if parts else []
+    squares, norm = sum(row[0] for row in slices), sum(row[1] for row in slices)
+    wrong = int(sum(row[2] for row in slices))
     l2 = (squares / norm) ** 0.5 if norm > 0 else 0.0
     within = l2 <= tolerance.l2 or tolerance.own is not None
     if (wrong == 0 and within) or found.numel() == 0:
         return Comparison(True, "", l2, tolerance.l2, 0, found.numel())
+    worst_slice = max(range(len(slices)), key=lambda number: slices[number][3])
+    worst_at, worst_limit = starts[worst_slice] + int(slices[worst_slice][4]), slices[worst_slice][5]
     worst = found.reshape(-1)[worst_at]
     value_found, value_expected = float(worst), float(expected.reshape(-1)[worst_at])
     finite = torch.isfinite(worst.to(torch.float64)).item()
@@ -200,14 +218,8 @@ def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
     """Compare integers or booleans of one dtype, element by element. Booleans are compared as bytes: 0xA5 is neither
     true nor false.
     """
-    first, wrong = -1, 0
     raw = torch.uint8 if found.dtype == torch.bool else found.dtype
-    for start, (part, wanted) in _slices(found.view(raw), expected.view(raw)):
-        bad = part != wanted
-        count = int(bad.sum())
-        if count and first < 0:
-            first = start + int(bad.to(torch.uint8).argmax())
-        wrong += count
+    wrong, first = _differences(found.view(raw), expected.view(raw))
     if not wrong:
         return Comparison(True, "", 0.0, 0.0, 0, found.numel())
     element = found.view(raw).reshape(-1)[first]
@@ -227,6 +239,19 @@ def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
     )
 
 
+def _differences(found: torch.Tensor, expected: torch.Tensor) -> tuple[int, int]:
+    """How many elements differ, and the position of the first (0 where none does)."""
+    starts: list[int] = []
+    counts: list[torch.Tensor] = []
+    for start, (part, wanted) in _slices(found, expected):
+        bad = part != wanted
+        counts.append(torch.stack([bad.sum(), bad.to(torch.uint8).argmax()]))
+        starts.append(start)
+    rows = torch.stack(counts).tolist() if counts else []
+    first = next((start + at for start, (count, at) in zip(starts, rows, strict=True) if count), 0)
+    return sum(count for count, _ in rows), first
+
+
 def _is_poison(element: torch.Tensor) -> bool:
     raw = element.reshape(1).contiguous().view(torch.uint8)
     return bool((raw == poison_byte(element.dtype)).all())
@@ -242,17 +267,9 @@ def _unravel(position: int, shape: torch.Size) -> list[int]:
 
 def first_difference(found: torch.Tensor, expected: torch.Tensor) -> list[int] | None:
     """Index of the first element whose bytes differ, or None; for tensors of one shape and dtype."""
-    width = found.dtype.itemsize
-    raw = (
-        torch.uint8
-        if found.dtype == torch.bool
-        else {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
-    )
-    for start, (part, wanted) in _slices(found, expected):
-        bad = part.contiguous().view(raw) != wanted.contiguous().view(raw)
-        if bool(bad.any()):
-            return _unravel(start + int(bad.to(torch.uint8).argmax()), found.shape)
-    return None
+    raw = _RAW[found.dtype.itemsize]
+    wrong, first = _differences(found.contiguous().view(raw), expected.contiguous().view(raw))
+    return _unravel(first, found.shape) if wrong else None
 
 
 def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -263,10 +280,13 @@ def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
         return False
     if not first.is_floating_point():
         return True
-    one, other = first.to(torch.float64), second.to(torch.float64)
-    if bool((torch.isfinite(one) != torch.isfinite(other)).any()):
-        return True
-    finite = torch.isfinite(one)
-    distance = torch.linalg.vector_norm(torch.where(finite, one - other, 0.0))
-    size = torch.linalg.vector_norm(torch.where(finite, one, 0.0))
-    return bool(distance > 32 * unit_roundoff(first.dtype) * size)
+    sums = torch.zeros(3, dtype=torch.float64, device=first.device)
+    for _, (one, other) in _slices(first, second):
+        finite = torch.isfinite(one) & torch.isfinite(other)
+        kept = torch.where(finite, one, 0.0).to(torch.float64)
+        distance = kept - torch.where(finite, other, 0.0).to(torch.float64)
+        unlike = (torch.isfinite(one) != torch.isfinite(other)).sum()
+        sums += torch.stack([unlike.to(torch.float64), distance.square().sum(), kept.square().sum()])
+    unlike_elements, distance_squares, squares = sums.tolist()
+    unit = unit_roundoff(first.dtype)
+    return bool(unlike_elements > 0 or distance_squares > (32 * unit) ** 2 * squares)

@@ -23,7 +23,9 @@ SLACK = 1 << 14
 STRUCTURED_VARIANTS = 4
 
 Make = Callable[[str, TensorSpec, int], torch.Tensor]
-"""Runs the user's generator (source, tensor, seed) in a runner and returns its tensor."""
+"""Runs the user's generator (source, tensor, seed) in a runner and returns its tensor, on the CPU."""
+
+CPU = torch.device("cpu")
 
 
 def input_spec(item: ResolvedInput) -> TensorSpec:
@@ -48,10 +50,12 @@ class BadDistribution(ValueError):  # noqa: N818 - named for what it is
 class InputSource:
     """Values for all inputs of one workload under one seed."""
 
-    def __init__(self, inputs: Sequence[ResolvedInput], seed: int, make: Make) -> None:
-        """Draw the stocks. Raises BadDistribution, and whatever `make` raises where the user's generator fails."""
+    def __init__(self, inputs: Sequence[ResolvedInput], seed: int, make: Make, device: torch.device = CPU) -> None:
+        """Draw the stocks, on `device`. Raises BadDistribution, and whatever `make` raises where the user's generator
+        fails.
+        """
         self._choose = random.Random(seed ^ 0x5EED)  # noqa: S311 - unpredictable to runners because the seed is
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(device).manual_seed(seed)
         self._stocks: list[list[torch.Tensor] | None] = []
         self._specs = [input_spec(item) for item in inputs]
         for item, spec in zip(inputs, self._specs, strict=True):
@@ -92,7 +96,8 @@ def _stock(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator, m
     if kind in draws.INDEPENDENT:
         return [draws.draw(dist, (spec.elements + SLACK,), spec.dtype, generator)]
     if kind == "code":
-        seeds = torch.randint(0, 2**62, (STRUCTURED_VARIANTS,), generator=generator).tolist()
-        return [make(dist["source"], spec, seed) for seed in seeds]
+        device = generator.device
+        seeds = torch.randint(0, 2**62, (STRUCTURED_VARIANTS,), generator=generator, device=device).tolist()
+        return [make(dist["source"], spec, seed).to(device) for seed in seeds]
     variants = 1 if kind == "constant" else STRUCTURED_VARIANTS
     return [draws.draw(dist, spec.shape, spec.dtype, generator) for _ in range(variants)]

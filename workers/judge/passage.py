@@ -25,7 +25,7 @@ from workers.judge.baselines import (
 from workers.judge.buffers import TensorSpec
 from workers.judge.candidates import Prepared
 from workers.judge.contender import Contender, ContenderFault, Mode
-from workers.judge.inputs import InputSource
+from workers.judge.inputs import CPU, InputSource
 from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe
 from workers.judge.trial import Trial, Wrong, failure_of
@@ -52,6 +52,7 @@ class Passage:
     make: Make
     start_probe: StartProbe
     exclusive: Callable[[], AbstractContextManager[None]]
+    device: torch.device = CPU
 
     def __post_init__(self) -> None:
         # Secret: drawn from the system for each job. Only tests fix it.
@@ -195,7 +196,7 @@ class Passage:
         return self.rng.getrandbits(62)
 
     def _source(self, workload: ResolvedWorkload) -> InputSource:
-        return InputSource(workload["inputs"], self._number(), self.make)
+        return InputSource(workload["inputs"], self._number(), self.make, self.device)
 
 
 @contextmanager
