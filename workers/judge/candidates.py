@@ -10,6 +10,7 @@ from kernels_db.job import Failure, Job, JobCandidate
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from workers.candidate import check
 from workers.judge import languages, upkeep
+from workers.judge.languages import triton
 from workers.judge.verdict import Report, Stopped
 
 DEVICE_LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
@@ -25,15 +26,20 @@ class Prepared:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def prepare(job: Job, report: Report, cache: Path) -> Prepared | None:
-    """Take the candidate through the gates `gate` and `compile`; None at baseline level. Raises Stopped."""
+def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) -> Prepared | None:
+    """Take the candidate through the gates `gate` and `compile`; None at baseline level. Raises Stopped.
+
+    Args:
+        interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter, and a CUDA
+            candidate is compiled and goes no further.
+    """
     candidate = job["candidate"]
     if candidate is None:
         return None
     with report.gate("gate"):
         _gate(job, candidate)
     with report.gate("compile"):
-        return _compile(job, candidate, report, cache)
+        return _compile(job, candidate, report, cache, interpreted)
 
 
 def _gate(job: Job, candidate: JobCandidate) -> None:
@@ -61,7 +67,7 @@ def kernel_cache(cache: Path, source: str) -> Path:
     return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
 
 
-def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path) -> Prepared:
+def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, interpreted: bool) -> Prepared:
     directory = kernel_cache(cache, candidate["source"])
     device, _, arch = job["target"].partition(":")
     language = candidate["language"]
@@ -79,7 +85,11 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path) -> 
         failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
         raise Stopped("rejected", "compile", error.message, failure) from error
     report.compile = dict(built)
+    environment = {CACHE_VARIABLE: str(directory)}
+    if device == "cpu":
+        return Prepared(environment=environment)
+    if not interpreted:
+        return Prepared(environment=environment | {"TRITON_CACHE_DIR": str(triton.triton_cache(directory))})
     if language == "cuda":
         raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run")
-    environment = {CACHE_VARIABLE: str(directory)}
-    return Prepared(device == "cuda", environment | ({"TRITON_INTERPRET": "1"} if device == "cuda" else {}))
+    return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
