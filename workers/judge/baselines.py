@@ -105,6 +105,7 @@ class OpRunners:
 
     start: Start
     call_s: float
+    device: torch.device
     runners: dict[Mode, Contender] = field(default_factory=dict)
     bound: dict[Mode, str] = field(default_factory=dict)
     compiled: set[tuple[Mode, str]] = field(default_factory=set)
@@ -191,13 +192,22 @@ class OpRunners:
             ]
         return results
 
+    def limits(self, workload: ResolvedWorkload) -> list[Tolerance | None]:
+        """The tolerances of a workload's results, in the order of `result_positions`; None where they are exact.
+        `learn` comes first.
+        """
+        return self.tolerances[workload_key(workload)]
+
     def check(
-        self, workload: ResolvedWorkload, found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
+        self,
+        found: Sequence[torch.Tensor],
+        expected: Sequence[torch.Tensor],
+        limits: Sequence[Tolerance | None],
     ) -> list[Comparison]:
-        """Compare results with expected ones under the workload's tolerances, in the order of `result_positions`."""
+        """Compare results with expected ones, each under its tolerance."""
         return [
             compare.compare_exactly(one, wanted) if limit is None else compare.compare_floats(one, wanted, limit)
-            for one, wanted, limit in zip(found, expected, self.tolerances[workload_key(workload)], strict=True)
+            for one, wanted, limit in zip(found, expected, limits, strict=True)
         ]
 
     def learn(self, workload: ResolvedWorkload, source: Callable[[], InputSource]) -> None:
@@ -264,10 +274,9 @@ class OpRunners:
     def _passes_itself(
         self, workload: ResolvedWorkload, eager: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
     ) -> None:
-        results = zip(result_positions(workload), self.check(workload, eager, [
-            wide if wide.is_floating_point() else own for wide, own in zip(expected, eager, strict=True)
-        ]), strict=True)  # fmt: skip
-        for (name, _), comparison in results:
+        wanted = [wide if wide.is_floating_point() else own for wide, own in zip(expected, eager, strict=True)]
+        compared = self.check(eager, wanted, self.limits(workload))
+        for (name, _), comparison in zip(result_positions(workload), compared, strict=True):
             if not comparison.passed:
                 place = f"{name}{comparison.index}"
                 raise ReferenceFault(

@@ -121,8 +121,8 @@ def json_safe(value: Any) -> Any:
     return value
 
 
-def wrong_value(comparison: Comparison, workload: str, tensor: str, own: bool) -> Failure:
-    """The failure of a comparison that did not pass."""
+def wrong_value(comparison: Comparison, workload: str, asked: str, tensor: str, own: bool) -> Failure:
+    """The failure of a comparison that did not pass; `asked` is what the message calls the workload and its values."""
     place = f"{tensor}{comparison.index}"
     if comparison.kind == "not_written":
         what = f"{place} was not written"
@@ -134,7 +134,7 @@ def wrong_value(comparison: Comparison, workload: str, tensor: str, own: bool) -
         what = (
             f"relative L2 error of {tensor} is {comparison.l2:.3g}, limit {comparison.l2_limit:.3g}; worst is {place}"
         )
-    message = f"workload {workload}: {what}; {comparison.wrong_elements} of {comparison.elements} elements are wrong"
+    message = f"workload {asked}: {what}; {comparison.wrong_elements} of {comparison.elements} elements are wrong"
     if own:
         message += " (by the op's own tolerance)"
     failure: Failure = {
