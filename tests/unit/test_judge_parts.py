@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests import judging
 from workers.judge import buffers, footprint, host, upkeep
 from workers.judge.buffers import TensorSpec, contiguous_strides
+from workers.judge.device import Cpu
 from workers.judge.inputs import BadDistribution, InputSource
 from workers.judge.verdict import Stopped, json_safe
 
+CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool]
 
 
@@ -29,14 +31,13 @@ def _spec(name: str, shape: tuple[int, ...], dtype: torch.dtype, alignment: int 
         min_size=1,
         max_size=6,
     ),
-    st.integers(0, 3),
+    st.integers(1, 4),
 )
 @settings(max_examples=60, deadline=None)
-def test_tensors_of_a_slot_are_aligned_and_apart(
-    tensors: list[tuple[list[int], torch.dtype, int]], number: int
-) -> None:
+def test_tensors_of_a_slot_are_aligned_and_apart(tensors: list[tuple[list[int], torch.dtype, int]], count: int) -> None:
     specs = [_spec(f"t{n}", tuple(shape), dtype, alignment) for n, (shape, dtype, alignment) in enumerate(tensors)]
-    slot = buffers.allocate(specs, number)
+    slots = buffers.allocate(specs, count, CPU)
+    slot = slots[-1]
     try:
         for position, spec in enumerate(specs):
             tensor = slot.tensor(position)
@@ -54,24 +55,24 @@ def test_tensors_of_a_slot_are_aligned_and_apart(
                 assert slot.broken_guard() is not None, (spec, place)
                 slot.arena[place] = kept
     finally:
-        slot.close()
+        buffers.release(slots)
 
 
 def test_poison_is_no_number() -> None:
-    slot = buffers.allocate([_spec(str(dtype), (8,), dtype) for dtype in DTYPES], 0)
+    slot = buffers.allocate([_spec(str(dtype), (8,), dtype) for dtype in DTYPES], 1, CPU)[0]
     for position, dtype in enumerate(DTYPES):
         slot.poison(position)
         if dtype.is_floating_point:
             assert torch.isnan(slot.tensor(position)).all()
-    slot.close()
+    buffers.release([slot])
 
 
 def test_a_slot_cannot_be_shrunk_or_grown() -> None:
-    slot = buffers.allocate([_spec("x", (8,), torch.float32)], 0)
+    slot = buffers.allocate([_spec("x", (8,), torch.float32)], 1, CPU)[0]
     for size in (0, slot.size * 2):
         with pytest.raises(PermissionError):
-            os.ftruncate(slot.fd, size)
-    slot.close()
+            os.ftruncate(slot.fd or -1, size)
+    buffers.release([slot])
 
 
 def _no_make(source: str, spec: TensorSpec, seed: int) -> torch.Tensor:
@@ -111,7 +112,9 @@ def test_a_distribution_that_cannot_be_drawn_names_its_input(dist: dict[str, obj
 def test_memory_grows_with_the_workload_and_holds_all_slots(rows: int, columns: int) -> None:
     small, large = (
         footprint.needed_bytes(
-            judging.job(judging.LAYER_NORM, judging.LAYER_NORMS), judging.layer_norm_workload("w", "bench", n, columns)
+            judging.job(judging.LAYER_NORM, judging.LAYER_NORMS),
+            judging.layer_norm_workload("w", "bench", n, columns),
+            CPU,
         )
         for n in (rows, rows * 100)
     )
@@ -121,7 +124,7 @@ def test_memory_grows_with_the_workload_and_holds_all_slots(rows: int, columns: 
 def test_memory_is_refused_by_workload_with_numbers() -> None:
     job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS, memory_bytes=1000)
     with pytest.raises(Stopped) as stopped:
-        footprint.check_memory(job, job["workloads"])
+        footprint.check_memory(job, job["workloads"], Cpu(2))
     assert stopped.value.gate == "memory"
     assert stopped.value.failure is not None
     assert stopped.value.failure["workload"] == "bench"

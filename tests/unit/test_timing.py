@@ -116,14 +116,14 @@ def test_time_ends_timing_after_the_fewest_rounds(monkeypatch: pytest.MonkeyPatc
     assert len(samples["a"]) == 5
 
 
-@given(st.integers(0, 2**32), st.sampled_from([timing.short_plan(1.0), timing.full_plan(1.0)]))
+@given(st.integers(0, 2**32), st.sampled_from([timing.plan_for(False, "cpu", 1.0), timing.plan_for(True, "cpu", 1.0)]))
 def test_every_part_of_the_certain_rounds_has_a_checked_one(seed: int, plan: timing.Plan) -> None:
     due = plan.checked_rounds(random.Random(seed))
     assert len([n for n in due if n < plan.fewest_rounds]) >= plan.checks
     assert all(0 <= n < plan.most_rounds for n in due)
 
 
-@pytest.mark.parametrize("plan", [timing.short_plan(1.0), timing.full_plan(1.0)])
+@pytest.mark.parametrize("plan", [timing.plan_for(False, "cpu", 1.0), timing.plan_for(True, "cpu", 1.0)])
 def test_no_round_is_always_or_never_checked(plan: timing.Plan) -> None:
     counts = [0] * plan.most_rounds
     for seed in range(200):

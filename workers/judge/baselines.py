@@ -35,6 +35,9 @@ FLOAT64_PATIENCE = 6
 KEEP_OPS, KEEP_S = 2, 120.0
 
 LARGE_SLOT = 128 << 20
+MOST_SLOTS = 24
+GPU_SLOTS_BYTES = 4 << 30
+"""Of a contender's slots on a GPU, where each is smaller than half of that."""
 
 Values = Sequence["torch.Tensor | None"]
 Start = Callable[[Mode], Contender]
@@ -72,10 +75,15 @@ def widened(spec: TensorSpec) -> TensorSpec:
     return replace(spec, dtype=torch.float64, alignment=max(spec.alignment, torch.float64.itemsize))
 
 
-def slots_for(mode: Mode, workload: ResolvedWorkload) -> int:
-    """Slots that a contender rotates through: fresh pointers for every call, fewer where they are large."""
+def slots_for(mode: Mode, workload: ResolvedWorkload, device: torch.device) -> int:
+    """Slots that a contender rotates through: fresh pointers for every call, fewer where they are large. On a GPU every
+    call of a burst has its own.
+    """
     if mode in ("float64", "generate"):
         return 1
+    if device.type == "cuda":
+        size = layout_bytes([*input_specs(workload), *result_specs(workload)])
+        return min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // size))
     return 3 if layout_bytes([*input_specs(workload), *result_specs(workload)]) <= LARGE_SLOT else 2
 
 
@@ -125,7 +133,7 @@ class OpRunners:
             inputs = [widened(spec) if wide else spec for spec in input_specs(workload)]
             outputs = [widened(spec) if wide else spec for spec in result_specs(workload)]
             self.bound.pop(mode, None)
-            runner.bind(inputs, outputs, slots_for(mode, workload))
+            runner.bind(inputs, outputs, slots_for(mode, workload, self.device))
             self.bound[mode] = key
         return runner
 
@@ -142,6 +150,14 @@ class OpRunners:
         self.compiled = {entry for entry in self.compiled if entry[0] != mode}
         if (runner := self.runners.pop(mode, None)) is not None:
             runner.close()
+
+    def drop_broken(self) -> None:
+        """End the runners whose device context no longer answers, after something fell over on the device."""
+        for mode in list(self.runners):
+            try:
+                self.runners[mode].ping()
+            except ContenderFault:
+                self.drop(mode)
 
     def unbind(self) -> None:
         """Free all buffers; the processes stay."""
@@ -349,6 +365,11 @@ class WarmOps:
         while len(self._ops) > KEEP_OPS:
             self._ops.pop(next(iter(self._ops))).close()
         return runners
+
+    def drop_broken(self) -> None:
+        """`OpRunners.drop_broken` of all."""
+        for runners in self._ops.values():
+            runners.drop_broken()
 
     def forget(self, runners: OpRunners) -> None:
         """End an op's runners now."""

@@ -1,9 +1,10 @@
-"""Shared buffers: one sealed memory file per slot, laid out by the referee, mapped by the referee and one runner.
+"""Shared buffers: slots, each with the tensors of one call, laid out by the referee, mapped by the referee and one
+runner.
 
-Every tensor stands alone between guard zones, so that writing past either end is seen, and starts at another 64-byte
-offset in each slot, so that pointers and alignments differ between calls. Poison fills outputs and guards: for floating
-dtypes the 0xFF pattern is NaN, for integers 0xA5. The files are sealed against shrinking: a runner cannot make the
-referee fault.
+On a CPU a slot is a sealed memory file, which a runner cannot shrink to make the referee fault; on a GPU all slots of a
+runner are parts of one allocation, which it opens through CUDA IPC. Every tensor stands alone between guard zones, so
+that writing past either end is seen, and starts at another offset in each slot, so that pointers differ between calls.
+Poison fills outputs and guards: for floating dtypes the 0xFF pattern is NaN, for integers 0xA5.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from typing import Any
 
 import torch
 
+from workers.judge import gpu
+
 PAGE = 4096
 ALIGNMENT = 64
 """Bytes to which torch's CPU allocator aligns, and what a buffer has unless its spec asks for less."""
+GPU_ALIGNMENT = 512
+"""Bytes to which torch's CUDA allocator aligns."""
 GUARD = PAGE
 _GUARD_BYTE = 0xA5
 
@@ -64,13 +69,13 @@ def poison_byte(dtype: torch.dtype) -> int:
     return 0xFF if dtype.is_floating_point or dtype.is_complex else _GUARD_BYTE
 
 
-def _skew(spec: TensorSpec, slot: int, number: int) -> int:
+def _skew(spec: TensorSpec, slot: int, number: int, own: int) -> int:
     """Bytes, below a page, by which a tensor starts off its page: another multiple of its alignment in each slot.
 
-    A spec that promises less than the allocator's alignment gets exactly what it promises, no more.
+    `own` is the allocator's alignment. A spec that promises less than that gets exactly what it promises, no more.
     """
-    step = max(spec.alignment, ALIGNMENT)
-    skew = step * ((7 * slot + 3 * number) % 31) % (PAGE - ALIGNMENT)
+    step = max(spec.alignment, own)
+    skew = step * ((7 * slot + 3 * number) % 31) % (PAGE - own)
     return skew // step * step + (spec.alignment if spec.alignment < ALIGNMENT else 0)
 
 
@@ -80,19 +85,23 @@ def _rounded(size: int, to: int) -> int:
 
 @dataclass
 class Slot:
-    """One arena: tensors for every input and output of one call."""
+    """Tensors for every input and output of one call, over `arena`. `fd` names it to a runner on a CPU; on a GPU
+    `shared` does, of which it is the part from `base`.
+    """
 
-    fd: int
     size: int
     layout: list[tuple[TensorSpec, int]]
     arena: torch.Tensor = field(repr=False)
+    fd: int | None = None
+    shared: gpu.Shared | None = None
+    base: int = 0
 
     def tensor(self, position: int) -> torch.Tensor:
         """The tensor at a position (inputs first, then outputs). Not for scalars."""
         spec = self.layout[position][0]
         assert spec.shape is not None
         if spec.elements == 0:
-            return torch.empty(spec.shape, dtype=spec.dtype)
+            return torch.empty(spec.shape, dtype=spec.dtype, device=self.arena.device)
         return self.storage(position).view(spec.dtype).as_strided(spec.shape, spec.strides)
 
     def storage(self, position: int) -> torch.Tensor:
@@ -116,38 +125,65 @@ class Slot:
                 return spec.name
         return None
 
-    def close(self) -> None:
-        """Give the memory back once the last tensor over it is gone."""
-        os.close(self.fd)
-
 
 def layout_bytes(specs: list[TensorSpec]) -> int:
     """Bytes of one slot for these tensors, guards included."""
     return sum(_rounded(spec.storage_bytes, PAGE) + 4 * GUARD for spec in specs if spec.shape is not None) + PAGE
 
 
-def allocate(specs: list[TensorSpec], slot: int) -> Slot:
-    """Allocate and map a slot, guards set, nothing else initialised. Raises OSError where memory is refused."""
+def allocate(specs: list[TensorSpec], count: int, device: torch.device) -> list[Slot]:
+    """Allocate and map slots, guards set, nothing else initialised. Raises OSError where memory is refused."""
     size = layout_bytes(specs)
-    fd = os.memfd_create(f"slot{slot}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    slots: list[Slot] = []
     try:
-        os.posix_fallocate(fd, 0, size)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        arena = torch.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)
+        if device.type == "cuda":
+            shared = gpu.allocate(size * count)
+            for number in range(count):
+                arena = shared.tensor[number * size : (number + 1) * size]
+                layout = _layout(specs, number, GPU_ALIGNMENT)
+                slots.append(Slot(size, layout, arena, shared=shared, base=number * size))
+        else:
+            for number in range(count):
+                fd, arena = _memory_file(number, size)
+                slots.append(Slot(size, _layout(specs, number, ALIGNMENT), arena, fd=fd))
     except OSError:
-        os.close(fd)
+        release(slots)
         raise
-    arena.fill_(_GUARD_BYTE)
+    for slot in slots:
+        slot.arena.fill_(_GUARD_BYTE)
+    return slots
+
+
+def release(slots: list[Slot]) -> None:
+    """Give back what `allocate` made: a memory file once the last tensor over it is gone, a GPU's memory at once."""
+    for slot in slots:
+        if slot.fd is not None:
+            os.close(slot.fd)
+    for shared in {slot.shared for slot in slots if slot.shared is not None}:
+        shared.free()
+
+
+def _layout(specs: list[TensorSpec], slot: int, own: int) -> list[tuple[TensorSpec, int]]:
     layout: list[tuple[TensorSpec, int]] = []
     position = GUARD
     for number, spec in enumerate(specs):
         if spec.shape is None:
             layout.append((spec, 0))
             continue
-        offset = position + _skew(spec, slot, number)
-        layout.append((spec, offset))
+        layout.append((spec, position + _skew(spec, slot, number, own)))
         position += _rounded(spec.storage_bytes, PAGE) + 4 * GUARD
-    return Slot(fd, size, layout, arena)
+    return layout
+
+
+def _memory_file(slot: int, size: int) -> tuple[int, torch.Tensor]:
+    fd = os.memfd_create(f"slot{slot}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(fd, 0, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return fd, torch.frombuffer(mmap.mmap(fd, size, mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)
+    except OSError:
+        os.close(fd)
+        raise
 
 
 def described(slot: Slot) -> list[dict[str, Any]]:

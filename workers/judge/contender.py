@@ -7,6 +7,7 @@ counted is seen from the referee's clock and the bytes in the slot.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import shutil
@@ -14,6 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,14 +24,33 @@ import torch
 from workers.judge import buffers, channel, process_control
 from workers.judge.buffers import Slot, TensorSpec
 from workers.judge.processes import ForkServer, Spawned
-from workers.judge.runner import ARM, DELIVER, DONE, FAILED, GO, LONGEST_TEXT, NOTHING
+from workers.judge.runner import ARM, BURST, DELIVER, DONE, FAILED, GO, LONGEST_TEXT, NOTHING
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
 
 _WATCH_MS = 50
+_SPIN_S = 0.02
 _SETUP_S = 120.0
 _MIB = 1 << 20
 _MEMORY_TYPES = ("MemoryError",)
+_CONTEXT_WORDS = (
+    "illegal memory access",
+    "illegal instruction",
+    "misaligned address",
+    "unspecified launch failure",
+    "device-side assert",
+    "hardware stack error",
+    "launch timed out",
+    "ILLEGAL_ADDRESS",
+    "ILLEGAL_INSTRUCTION",
+    "MISALIGNED_ADDRESS",
+    "LAUNCH_FAILED",
+    "LAUNCH_TIMEOUT",
+    "ERROR_ASSERT",
+    "HARDWARE_STACK_ERROR",
+)
+"""In CUDA's names for errors after which a context is of no more use."""
+
 _MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory")
 
 
@@ -46,22 +67,30 @@ class ContenderFault(Exception):  # noqa: N818 - named for what happened
         self.details = details
 
 
-def runner_limits(base_virtual: int, memory_bytes: int, mode: Mode, cores: int) -> dict[str, int]:
+@dataclass(frozen=True)
+class Burst:
+    """One burst: the referee's clock around it, in nanoseconds, and the device's for each call, in microseconds."""
+
+    wall_ns: int
+    calls_us: list[float]
+
+
+def runner_limits(base_virtual: int, memory_bytes: int, mode: Mode, cores: int, device: torch.device) -> dict[str, int]:
     """Resource limits of a runner.
 
     Resident memory is watched by the referee; the address space is the backstop for what allocates faster than it is
-    watched, so it leaves room for thread stacks and allocator arenas. A compiled baseline starts compilers and writes
-    their output.
+    watched, so it leaves room for thread stacks and allocator arenas. CUDA reserves address space for all memory of
+    host and device, so there is no such backstop on a GPU. A compiled baseline starts compilers and writes their
+    output.
     """
     threads = 80 * _MIB * (cores + 4)
-    limits = {
-        "AS": base_virtual + 2 * memory_bytes + threads + 1024 * _MIB,
-        "CORE": 0,
-        "CPU": 1800 * cores,
-        "NOFILE": 1024,
-    }
-    if mode in ("compile", "max_autotune"):
-        return limits | {"AS": limits["AS"] + 8192 * _MIB, "FSIZE": 4096 * _MIB}
+    limits = {"CORE": 0, "CPU": 1800 * cores, "NOFILE": 1024}
+    compiles = mode in ("compile", "max_autotune")
+    if device.type == "cpu":
+        room = 8192 * _MIB if compiles else 0
+        limits["AS"] = base_virtual + 2 * memory_bytes + threads + 1024 * _MIB + room
+    if compiles:
+        return limits | {"FSIZE": 4096 * _MIB}
     return limits | {"FSIZE": 64 * _MIB, "NPROC": process_control.user_tasks() + 256}
 
 
@@ -75,16 +104,18 @@ class Contender:
         name: str,
         mode: Mode,
         source: str,
-        math: str,
+        arithmetic: str,
         directory: Path,
         environment: dict[str, str],
         memory_bytes: int,
         cores: int,
+        device: torch.device,
     ) -> None:
         """Fork the runner and load `source` into it. Raises ContenderFault, ForkServerDied."""
         self.name = name
         self.mode: Mode = mode
         self.memory_bytes = memory_bytes
+        self.device = device
         self.slots: list[Slot] = []
         self.inputs: list[TensorSpec] = []
         self.outputs: list[TensorSpec] = []
@@ -100,11 +131,14 @@ class Contender:
             self._spawned = server.spawn(
                 directory=directory,
                 environment={"HOME": str(directory), "TMPDIR": str(directory), **environment},
-                limits=runner_limits(server.base_virtual_bytes(), memory_bytes, mode, cores),
+                limits=runner_limits(server.base_virtual_bytes(), memory_bytes, mode, cores, device),
             )
             self._poller = select.poll()
             self._poller.register(self._control, select.POLLIN)
-            self.command({"command": "load", "mode": mode, "path": str(path), "math": math}, _SETUP_S)
+            self.command(
+                {"command": "load", "mode": mode, "path": str(path), "math": arithmetic, "device": device.type},
+                _SETUP_S,
+            )
         except BaseException:
             self.close()
             raise
@@ -126,19 +160,19 @@ class Contender:
         """
         self.unbind()
         self.inputs, self.outputs = list(inputs), list(outputs)
-        self.slots = [buffers.allocate([*inputs, *outputs], number) for number in range(slots)]
+        self.slots = buffers.allocate([*inputs, *outputs], slots, self.device)
         for number, slot in enumerate(self.slots):
             items = buffers.described(slot)
-            self._send(
-                {
-                    "command": "bind",
-                    "slot": number,
-                    "bytes": slot.size,
-                    "inputs": items[: len(self.inputs)],
-                    "outputs": items[len(self.inputs) :],
-                },
-                [slot.fd],
-            )
+            message: dict[str, Any] = {
+                "command": "bind",
+                "slot": number,
+                "bytes": slot.size,
+                "inputs": items[: len(self.inputs)],
+                "outputs": items[len(self.inputs) :],
+            }
+            if slot.shared is not None:
+                message |= {"handle": slot.shared.handle.hex(), "base": slot.base, "total": len(slot.shared.tensor)}
+            self._send(message, [] if slot.fd is None else [slot.fd])
             self._answer(_SETUP_S)
 
     def unbind(self) -> None:
@@ -166,7 +200,21 @@ class Contender:
 
     def call(self, slot: int, limit_s: float) -> int:
         """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault."""
+        self._settle()
         self._exchange(ARM + bytes([slot]), _SETUP_S)
+        return self._go(limit_s)
+
+    def burst(self, order: Sequence[int], limit_s: float) -> Burst:
+        """Run once on each slot of `order`, back to back on a GPU; `burst.EMPTY` flushes the caches and runs nothing.
+
+        Raises ContenderFault.
+        """
+        self._settle()
+        self._exchange(BURST + bytes(order), _SETUP_S)
+        wall = self._go(limit_s)
+        return Burst(wall, _times(self.name, self.command({"command": "times"}, _SETUP_S), len(order)))
+
+    def _go(self, limit_s: float) -> int:
         self._nothing_unsolicited()
         start = time.perf_counter_ns()
         self._control.send(GO)
@@ -174,6 +222,11 @@ class Contender:
         end = time.perf_counter_ns()
         self._accept(reply)
         return end - start
+
+    def _settle(self) -> None:
+        """Have what the referee wrote into device memory arrive before the runner is told of it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
 
     def empty_call(self, slot: int) -> int:
         """The exchange with nothing run: what the clock reads for a kernel that takes no time, in nanoseconds."""
@@ -184,6 +237,10 @@ class Contender:
         end = time.perf_counter_ns()
         self._accept(reply)
         return end - start
+
+    def ping(self) -> None:
+        """Have the runner wait for its device. Raises ContenderFault where its context is broken."""
+        self.command({"command": "ping"}, _SETUP_S)
 
     def deliver(self) -> None:
         """Have a reference copy its last result into the slot's outputs. Raises ContenderFault where it does not fit
@@ -224,8 +281,7 @@ class Contender:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _free(self) -> None:
-        for slot in self.slots:
-            slot.close()
+        buffers.release(self.slots)
         self.slots = []
 
     def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
@@ -270,7 +326,11 @@ class Contender:
         raise ContenderFault(self.name, "protocol", "the runner answered before it was asked")
 
     def _wait(self, limit_s: float) -> bytes:
-        deadline = time.monotonic() + limit_s
+        now = time.monotonic()
+        deadline, asleep_from = now + limit_s, now + (_SPIN_S if self.device.type == "cuda" else 0.0)
+        # On a GPU's host there are cores to spare, and a wake-up would stand on the clock.
+        while time.monotonic() < asleep_from and not self._poller.poll(0):
+            pass
         while not self._poller.poll(_WATCH_MS):
             resident = process_control.resident_bytes(self.pid)
             if resident > self.memory_bytes:
@@ -326,6 +386,18 @@ class Contender:
         )
 
 
+def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:
+    """The times of a burst. Raises ContenderFault where they are not so many numbers."""
+    times = answer.get("microseconds")
+    if (
+        isinstance(times, list)
+        and len(times) == calls
+        and all(isinstance(value, float | int) and math.isfinite(value) and value >= 0 for value in times)
+    ):
+        return [float(value) for value in times]
+    raise ContenderFault(name, "protocol", "the runner gave no times of its burst")
+
+
 def _bounded(value: object) -> object:
     """A value that a verdict may carry: as it is, or as the beginning of its text."""
     text = json.dumps(value)
@@ -341,6 +413,9 @@ def _reported(name: str, error: object) -> ContenderFault:
     details: dict[str, Any] = {key: _bounded(error[key]) for key in ("found", "expected") if key in error}
     if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
         return ContenderFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
+    if any(word in text for word in _CONTEXT_WORDS):
+        lines = text.splitlines()
+        return ContenderFault(name, "crash", f"broke its CUDA context: {lines[0]}", found=lines[0], expected="a return")
     if error.get("type") == "ContractError":
         return ContenderFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
     return ContenderFault(

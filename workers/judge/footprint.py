@@ -7,11 +7,12 @@ from __future__ import annotations
 import math
 
 import psutil
+import torch
 
 from kernels_db.job import Job, ResolvedWorkload
 from workers.judge.baselines import input_specs, result_specs, slots_for, widened
 from workers.judge.buffers import TensorSpec, layout_bytes
-from workers.judge.candidates import Prepared
+from workers.judge.device import Device
 from workers.judge.inputs import stock_bytes
 from workers.judge.verdict import Stopped
 
@@ -19,16 +20,18 @@ SHARE = 0.8
 """Share of the available memory that a job may take where it names no limit."""
 
 LEAST_FOR_RUNNERS = 512 << 20
+GPU_RUNNER = 4 << 30
+"""Host memory that a process with a CUDA context may always use."""
 INTERPRETED_ELEMENTS, INTERPRETED_WORKLOADS = 1 << 16, 2
 
 
-def select(job: Job, prepared: Prepared | None) -> list[ResolvedWorkload]:
+def select(job: Job, device: Device) -> list[ResolvedWorkload]:
     """The workloads that this job runs: all, or, for a device that is not here, a few so small that an interpreter gets
     through them.
 
     Raises Stopped where none is small enough.
     """
-    if job["target"].startswith("cpu"):
+    if job["target"].startswith(device.kind):
         return job["workloads"]
     small = [workload for workload in job["workloads"] if _elements(workload) <= INTERPRETED_ELEMENTS]
     small.sort(key=_elements)
@@ -42,7 +45,7 @@ def select(job: Job, prepared: Prepared | None) -> list[ResolvedWorkload]:
     return small[:INTERPRETED_WORKLOADS]
 
 
-def needed_bytes(job: Job, workload: ResolvedWorkload) -> int:
+def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:
     """Memory of one workload at its peak: every contender's slots, the stocks, the expected values, and the references'
     temporaries.
 
@@ -53,7 +56,7 @@ def needed_bytes(job: Job, workload: ResolvedWorkload) -> int:
     slot = layout_bytes([*inputs, *outputs])
     wide = layout_bytes([widened(spec) for spec in [*inputs, *outputs]])
     contenders = len(job["op"]["baselines"]) + 1
-    slots = sum(1 for _ in range(contenders)) * slots_for("candidate", workload) * slot + wide
+    slots = sum(1 for _ in range(contenders)) * slots_for("candidate", workload, device) * slot + wide
     values = 2 * sum(stock_bytes(item) for item in workload["inputs"] if item["shape"] is not None)
     results = 3 * sum(_wide_bytes(spec) for spec in outputs) + sum(
         2 * _wide_bytes(spec) for spec, item in zip(inputs, workload["inputs"], strict=True) if item["mutated"]
@@ -61,12 +64,14 @@ def needed_bytes(job: Job, workload: ResolvedWorkload) -> int:
     return slots + values + results + wide + contenders * slot
 
 
-def check_memory(job: Job, workloads: list[ResolvedWorkload]) -> int:
-    """Bytes that each runner may use besides its buffers. Raises Stopped where a workload does not fit."""
-    limit = job["limits"]["memory_bytes"] or int(SHARE * psutil.virtual_memory().available)
+def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) -> int:
+    """Bytes of this host's memory that each runner may use besides its buffers. Raises Stopped where a workload does
+    not fit on the device.
+    """
+    limit = job["limits"]["memory_bytes"] or int(SHARE * device.free_bytes())
     most = 0
     for workload in workloads:
-        needed = needed_bytes(job, workload)
+        needed = needed_bytes(job, workload, device.torch)
         most = max(most, needed)
         if needed > limit:
             whose = "limits.memory_bytes" if job["limits"]["memory_bytes"] else f"{SHARE:.0%} of the available memory"
@@ -84,6 +89,8 @@ def check_memory(job: Job, workloads: list[ResolvedWorkload]) -> int:
                     "expected": f"at most {limit} bytes",
                 },
             )
+    if device.kind == "cuda":  # the buffers are the GPU's, and a context alone takes more than the least
+        return max(GPU_RUNNER, int(SHARE * psutil.virtual_memory().available))
     return max(LEAST_FOR_RUNNERS, limit - most)
 
 

@@ -1,8 +1,8 @@
 """The fork server: a clean process, preloaded with torch, from which every runner is forked.
 
-It is started before the referee has read any job, so it can hold no secret, and it has one thread until it forks. It is
-told by the referee to fork a runner or to kill one, over the socket whose descriptor is its only argument; it reports
-every runner's end. It adopts orphaned descendants and kills them with their runner. When the referee ends, in whatever
+It is a program of its own with a clean environment, so it can hold no secret, and it has one thread until it forks. It
+is told by the referee to fork a runner or to kill one, over the socket whose descriptor is its first argument; the
+second names the modules that runners inherit. It reports every runner's end. It adopts orphaned descendants and kills them with their runner. When the referee ends, in whatever
 way, the socket closes and everything here dies. When this process is killed, its runners die by their death signal and
 the referee adopts and kills what they left.
 
@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import select
 import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from workers.judge import channel, process_control, runner
 
 
-def _preload() -> None:
-    # torch alone: Triton reads TRITON_INTERPRET when it is imported, so a runner that needs Triton imports it itself.
-    import torch  # noqa: F401, PLC0415 - imported for its effect: runners inherit it
-
+def _preload(names: Sequence[str]) -> None:
+    for name in names:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()  # runners share these pages; a collection would copy them all
 
@@ -116,7 +117,7 @@ def main() -> None:
     process_control.adopt_orphans()
     process_control.hide_memory()  # runners inherit it: none can read or trace another, this process or the referee
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
-    _preload()
+    _preload(sys.argv[2].split(","))
     threads = len(os.listdir("/proc/self/task"))
     channel.send(control, {"event": "ready", "threads": threads})
     _Server(control).serve()

@@ -16,6 +16,7 @@ import torch
 from kernels_db import draws
 from kernels_db.job import ResolvedInput
 from workers.judge.buffers import ALIGNMENT, TensorSpec, contiguous_strides
+from workers.judge.families import Family, changed
 
 SLACK = 1 << 14
 """Elements of a stock beyond the tensor's own: so many different windows there are."""
@@ -50,12 +51,21 @@ class BadDistribution(ValueError):  # noqa: N818 - named for what it is
 class InputSource:
     """Values for all inputs of one workload under one seed."""
 
-    def __init__(self, inputs: Sequence[ResolvedInput], seed: int, make: Make, device: torch.device = CPU) -> None:
-        """Draw the stocks, on `device`. Raises BadDistribution, and whatever `make` raises where the user's generator
-        fails.
+    def __init__(
+        self,
+        inputs: Sequence[ResolvedInput],
+        seed: int,
+        make: Make,
+        device: torch.device = CPU,
+        family: Family | None = None,
+    ) -> None:
+        """Draw the stocks, on `device`; `family` changes what they give. Raises BadDistribution, and whatever `make`
+        raises where the user's generator fails.
         """
+        self._inputs = inputs
+        self._family = family
         self._choose = random.Random(seed ^ 0x5EED)  # noqa: S311 - unpredictable to runners because the seed is
-        generator = torch.Generator(device).manual_seed(seed)
+        generator = self._generator = torch.Generator(device).manual_seed(seed)
         self._stocks: list[list[torch.Tensor] | None] = []
         self._specs = [input_spec(item) for item in inputs]
         for item, spec in zip(inputs, self._specs, strict=True):
@@ -65,8 +75,8 @@ class InputSource:
                 raise BadDistribution(item["name"], item["dist"], error) from error
 
     def draw(self) -> list[torch.Tensor | None]:
-        """New values for one call, in the declared shapes and dtypes, contiguous; None for scalars. Views of the stock:
-        do not write.
+        """New values for one call, in the declared shapes and dtypes; None for scalars. Views of the stock: do not
+        write.
         """
         values: list[torch.Tensor | None] = []
         for spec, stock in zip(self._specs, self._stocks, strict=True):
@@ -80,7 +90,19 @@ class InputSource:
             else:
                 start = self._choose.randrange(chosen.numel() - spec.elements + 1)
                 values.append(chosen[start : start + spec.elements].view(spec.shape))
-        return values
+        if self._family is not None:
+            values = changed(self._family, self._inputs, values, self._generator, self._choose)
+        return [
+            None if value is None else _broadcast(value, spec) for value, spec in zip(values, self._specs, strict=True)
+        ]
+
+
+def _broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """The value as a buffer with these strides holds it: an axis of stride 0 has one element."""
+    for axis, stride in enumerate(spec.strides):
+        if stride == 0 and value.shape[axis] > 1:
+            value = value.narrow(axis, 0, 1).expand(value.shape)
+    return value
 
 
 def stock_bytes(item: ResolvedInput) -> int:

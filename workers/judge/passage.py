@@ -82,7 +82,7 @@ class Passage:
             candidate.close()
 
     def _timed(self, candidate: Contender | None) -> Outcome:
-        if not self.job["target"].startswith("cpu"):
+        if not self.job["target"].startswith(self.device.type):
             return "ambiguous", "time", _no_device(self.job, self.prepared), None
         with self.report.gate("time"):
             scored = [self._time(workload, candidate) for workload in self._bench()]
@@ -98,11 +98,13 @@ class Passage:
         return "accepted", "time", reason, None
 
     def _check(self, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
-        cpu = self.job["target"].startswith("cpu")
-        call_s = self.job["limits"]["call_s"] if cpu else INTERPRETED_CALL_S
+        interpreted = self.prepared is not None and self.prepared.interpreted
+        call_s = INTERPRETED_CALL_S if interpreted else self.job["limits"]["call_s"]
         for workload in workloads:
             with self.report.gate(gate), _candidate_at_fault(gate, workload):
-                candidate.bind(input_specs(workload), result_specs(workload), slots_for("candidate", workload))
+                candidate.bind(
+                    input_specs(workload), result_specs(workload), slots_for("candidate", workload, self.device)
+                )
                 for _ in range(seeds):
                     trial = Trial(workload, self.runners, candidate, call_s, self._source(workload), self.rng)
                     try:
@@ -113,23 +115,27 @@ class Passage:
     def _time(self, workload: ResolvedWorkload, candidate: Contender | None) -> tuple[list[float], list[float]]:
         """Samples of the fastest baseline and of the candidate (empty without one)."""
         job, runners = self.job, self.runners
-        plan = timing.full_plan if job["level"] == "verify" else timing.short_plan
+        plan = timing.plan_for(job["level"] == "verify", self.device.type, job["limits"]["time_s"])
         modes = baseline_modes(job["op"])
         if job["level"] == "screen":
             modes = runners.to_beat(workload, modes)
         modes = self._available(workload, modes)  # compiling needs no clock of its own
         source = self._source(workload)
         with self.exclusive(), _candidate_at_fault("time", workload):
-            self.peaks.measure_for(workload, self.start_probe)
+            self.peaks.measure_for(workload, job["op"]["math"], self.start_probe)
             if candidate is not None:
-                candidate.bind(input_specs(workload), result_specs(workload), slots_for("candidate", workload))
+                candidate.bind(
+                    input_specs(workload), result_specs(workload), slots_for("candidate", workload, self.device)
+                )
             trial = Trial(workload, runners, candidate, job["limits"]["call_s"], source, self.rng)
             try:
-                samples = trial.time(modes, plan(job["limits"]["time_s"]))
+                samples = trial.time(modes, plan)
             finally:
                 self._note_error(workload, trial)
         self._enter(workload, samples, modes)
         self.report.exchange_us = trial.exchange_us
+        if trial.clocks_us:
+            self._entry(workload)["clocks_us"] = trial.clocks_us
         best = timing.fastest(samples, modes)
         if job["level"] != "screen":
             runners.fastest[workload_key(workload)] = best
@@ -176,7 +182,7 @@ class Passage:
                 ratio, interval = timing.ratio_with_interval(samples[mode], samples["candidate"], self._number())
                 entry["speedup"][mode] = ratio
                 entry["ci95"][mode] = list(interval)
-        limit_us, entry["limit_by"] = self.peaks.limit(workload)
+        limit_us, entry["limit_by"] = self.peaks.limit(workload, self.job["op"]["math"])
         entry["limit_us"] = limit_us
         judged = entry["time_us"].get("candidate", entry["time_us"].get("eager"))
         entry["limit_fraction"] = limit_us / judged if judged else None

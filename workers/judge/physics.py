@@ -9,50 +9,35 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from kernels_db.job import ResolvedWorkload
+from workers.judge.device import Device
 from workers.judge.probe import StartProbe, memory_rate
-from workers.judge.processor import caches, vector_extensions
 
-_SMALLEST, _LARGEST = 1 << 16, 1 << 28
+_SMALLEST = 1 << 16
+_LARGEST = {"cpu": 1 << 28, "cuda": 1 << 31}
+"""Footprints above run at the same rate: they are many times any cache."""
+
 _MEASURE_S = 0.15
-_MATRIX = 1024
-
-
-def cpu_name() -> str:
-    """Model name of the processor."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            for line in file:
-                if line.startswith(("model name", "Model", "CPU part")):
-                    return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def versions() -> dict[str, str]:
-    """What besides the device a time depends on."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "system": f"{platform.system()} {platform.release()}",
-    }
+_MATRIX = {"cpu": 1024, "cuda": 8192}
+_SPLIT_PRODUCTS = 3
+"""TF32 products that give a float32 one its own accuracy (Ootomo and Yokota, Recovering single precision accuracy from
+Tensor Cores, 2022): a third of TF32's rate is to be had in float32, whatever the float32 units can do.
+"""
 
 
 class Peaks:
-    """Measured peaks of this host's CPU, cached on disk."""
+    """Measured peaks of one device, cached on disk."""
 
-    def __init__(self, cache: Path, cores: int) -> None:
-        self.name = cpu_name()
-        self.cores = cores
-        identity = json.dumps([self.name, cores, torch.__version__, platform.machine()])
+    def __init__(self, cache: Path, device: Device) -> None:
+        self.device = device
+        identity = json.dumps([device.identity, device.versions()], sort_keys=True)
         self._file = cache / f"peaks-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         self._known: dict[str, dict[str, float]] = {"bandwidth_gbs": {}, "gflops": {}}
         try:
@@ -61,53 +46,74 @@ class Peaks:
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             pass  # absent or damaged: measured again
 
-    def measure_for(self, workload: ResolvedWorkload, start_probe: StartProbe) -> None:
+    def measure_for(self, workload: ResolvedWorkload, math: str, start_probe: StartProbe) -> None:
         """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock. Raises
         ContenderFault.
         """
         changed = False
-        if (footprint := _footprint(workload["min_bytes"])) not in self._known["bandwidth_gbs"]:
-            self._known["bandwidth_gbs"][footprint] = memory_rate(int(footprint), start_probe)
+        if (footprint := self._footprint(workload["min_bytes"])) not in self._known["bandwidth_gbs"]:
+            self._known["bandwidth_gbs"][footprint] = memory_rate(int(footprint), start_probe, self.device.torch)
             changed = True
-        if workload["flops"] and (dtype := _arithmetic(workload)) not in self._known["gflops"]:
-            self._known["gflops"][dtype] = _matrix_rate(dtype)
+        if workload["flops"] and (dtype := _arithmetic(workload, math)) not in self._known["gflops"]:
+            self._known["gflops"][dtype] = _matrix_rate(dtype, self.device.torch)
             changed = True
         if changed:
             temporary = self._file.with_suffix(f".{os.getpid()}")
             temporary.write_text(json.dumps(self._known))
             temporary.replace(self._file)
 
-    def limit(self, workload: ResolvedWorkload) -> tuple[float, Literal["bytes", "operations"]]:
+    def limit(self, workload: ResolvedWorkload, math: str) -> tuple[float, Literal["bytes", "operations"]]:
         """Microseconds that the workload needs at least, and which peak binds. `measure_for` comes first."""
-        by_bytes = workload["min_bytes"] / (self._known["bandwidth_gbs"][_footprint(workload["min_bytes"])] * 1e3)
+        rate = self._known["bandwidth_gbs"][self._footprint(workload["min_bytes"])]
+        by_bytes = workload["min_bytes"] / (rate * 1e3)
         if not workload["flops"]:
             return by_bytes, "bytes"
-        by_operations = workload["flops"] / (self._known["gflops"][_arithmetic(workload)] * 1e3)
+        by_operations = workload["flops"] / (self._known["gflops"][_arithmetic(workload, math)] * 1e3)
         return (by_operations, "operations") if by_operations > by_bytes else (by_bytes, "bytes")
 
     def document(self) -> dict[str, Any]:
         """The verdict's `device`."""
-        return {
-            "name": self.name,
-            "type": "cpu",
-            "arch": platform.machine(),
-            "cores": self.cores,
-            "isa": vector_extensions(),
-            "caches": caches(),
-            "peaks": self._known,
-        }
+        return {**self.device.identity, "peaks": self._known}
+
+    def _footprint(self, size: int) -> str:
+        return str(min(_LARGEST[self.device.kind], max(_SMALLEST, 1 << max(0, size - 1).bit_length())))
 
 
-def _footprint(size: int) -> str:
-    return str(min(_LARGEST, max(_SMALLEST, 1 << max(0, size - 1).bit_length())))
-
-
-def _arithmetic(workload: ResolvedWorkload) -> str:
+def _arithmetic(workload: ResolvedWorkload, math: str) -> str:
     dtypes = {item["dtype"] for item in workload["inputs"] if item["shape"] is not None and "float" in item["dtype"]}
-    return next(iter(dtypes)) if len(dtypes) == 1 and dtypes <= {"float64", "bfloat16", "float16"} else "float32"
+    found = next(iter(dtypes)) if len(dtypes) == 1 and dtypes <= {"float64", "bfloat16", "float16"} else "float32"
+    return "tf32" if found == "float32" and math == "tf32" else found
 
 
-def _best_seconds(work: Any) -> float:
+def _matrix_rate(arithmetic: str, device: torch.device) -> float:
+    """GFLOP/s of torch's own square matrix product, which a GPU's float32 units share with its tensor cores."""
+    if device.type == "cpu":
+        return _product_rate("float32" if arithmetic == "tf32" else arithmetic, device)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high" if arithmetic == "tf32" else "highest")
+        rate = _product_rate("float32" if arithmetic == "tf32" else arithmetic, device)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    if arithmetic == "float32":
+        return max(rate, _matrix_rate("tf32", device) / _SPLIT_PRODUCTS)
+    return rate
+
+
+def _product_rate(dtype: str, device: torch.device) -> float:
+    size = _MATRIX[device.type] // (4 if dtype == "float64" else 1)
+    left = torch.randn(size, size, device=device).to(getattr(torch, dtype))
+    out = torch.empty_like(left)
+
+    def product() -> None:
+        torch.mm(left, left, out=out)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return 2 * size**3 / _best_seconds(product) / 1e9
+
+
+def _best_seconds(work: Callable[[], None]) -> float:
     best, end = float("inf"), time.perf_counter() + _MEASURE_S
     for attempt in range(10_000):
         start = time.perf_counter()
@@ -117,9 +123,3 @@ def _best_seconds(work: Any) -> float:
         if attempt >= 5 and now > end:
             break
     return best
-
-
-def _matrix_rate(dtype: str) -> float:
-    left = torch.randn(_MATRIX, _MATRIX).to(getattr(torch, dtype))
-    out = torch.empty_like(left)
-    return 2 * _MATRIX**3 / _best_seconds(lambda: torch.mm(left, left, out=out)) / 1e9

@@ -28,6 +28,9 @@ _LAST_CAPABILITY = 63
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
+own_children: set[int] = set()
+"""Pids of this process's children that are no leavings of a dead fork server: not to be killed with those."""
+
 
 def _prctl(option: int, *arguments: int) -> None:
     padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,16 +66,17 @@ def fork_server_environment(cores: int) -> dict[str, str]:
         "MALLOC_ARENA_MAX": "4",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
-    if "CXX" in os.environ:
-        environment["CXX"] = os.environ["CXX"]
-    return environment
+    passed = ("CXX", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")
+    return environment | {name: os.environ[name] for name in passed if name in os.environ}
 
 
 class ForkServer:
     """Starts, restarts and addresses the fork server. Not thread-safe: the referee has one thread."""
 
-    def __init__(self, cores: int, directory: Path) -> None:
+    def __init__(self, cores: int, directory: Path, preload: Sequence[str]) -> None:
+        """`preload`: modules that every runner inherits, imported."""
         self._cores = cores
+        self._preload = ",".join(preload)
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -86,7 +88,7 @@ class ForkServer:
         self.close()
         ours, theirs = channel.pair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno()), self._preload],
             env=fork_server_environment(self._cores) | {"HOME": str(self._directory), "TMPDIR": str(self._directory)},
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
@@ -199,4 +201,4 @@ class ForkServer:
             self._process = None
         if process_control.adopts_orphans():  # in a process that does not, children may be anybody's
             with contextlib.suppress(TimeoutError):
-                process_control.kill_children(os.getpid(), spare=())
+                process_control.kill_children(os.getpid(), spare=process_control.own_children)

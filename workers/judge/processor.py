@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 _EXTENSIONS = [
@@ -34,6 +35,18 @@ _EXTENSIONS = [
 """Of the many flags of a processor, those that a kernel is written for."""
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def cpu_name() -> str:
+    """Model name of the processor."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith(("model name", "Model", "CPU part")):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def vector_extensions(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:

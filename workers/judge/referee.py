@@ -11,7 +11,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +20,16 @@ from workers.judge import footprint, host, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import Prepared, prepare
 from workers.judge.contender import ContenderFault
+from workers.judge.device import Cpu, Device, open_gpu
 from workers.judge.inputs import BadDistribution
 from workers.judge.passage import Outcome, Passage
-from workers.judge.physics import Peaks, versions
+from workers.judge.physics import Peaks
 from workers.judge.processes import ForkServer, ForkServerDied
 from workers.judge.starters import PROBE, Starter
 from workers.judge.verdict import Report, Stopped
+
+FALLEN = ("crash", "timeout", "memory", "protocol", "raises")
+"""Kinds of failure after which a GPU is proven before the next job."""
 
 
 @dataclass(frozen=True)
@@ -38,29 +42,55 @@ class Ready:
     stopped: Stopped | None
 
 
+class _Bench:
+    """All that stands for one device: fork server, peaks and the references kept warm."""
+
+    def __init__(self, device: Device, cache: Path, scratch: Path, cores: int) -> None:
+        self.device = device
+        directory = scratch / device.kind
+        directory.mkdir(mode=0o700)
+        # A GPU host's runners never interpret, so Triton, which reads that choice when it is imported, can be there
+        # before the fork.
+        preload = ("torch", "triton", "cuda.core") if device.kind == "cuda" else ("torch",)
+        self.server = ForkServer(cores, directory, preload)
+        self.server.start()
+        self.starter = Starter(self.server, directory, cache, cores, device.torch)
+        self.peaks = Peaks(cache, device)
+        self.warm = WarmOps()
+
+    def close(self) -> None:
+        """End every process."""
+        self.warm.close()
+        self.server.close()
+
+
 class Referee:
     """Judges jobs one after another. Close it to end every process under it."""
 
     def __init__(self, cache: Path, cores: int) -> None:
-        """Start the fork server. `cache` keeps binaries and peaks. Raises OSError where it cannot be written."""
+        """Start the fork server of the GPU, where there is one, else the CPU's. `cache` keeps binaries and peaks.
+
+        Raises OSError where it cannot be written.
+        """
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         upkeep.prune(cache)
         self._cache = cache
+        self._cores = cores
         self._scratch = tempfile.TemporaryDirectory(prefix="warpsmith-judge-")
-        scratch = Path(self._scratch.name)
-        self._server = ForkServer(cores, scratch)
-        self._server.start()
-        self._starter = Starter(self._server, scratch, cache, cores)
-        self._peaks = Peaks(cache, cores)
-        self._warm = WarmOps()
+        self._gpu = open_gpu()
+        self._benches: dict[str, _Bench] = {}
+        self._bench(self._gpu or Cpu(cores))
+        self.must_restart = False
+        """The device can no longer be used by this process, which must be replaced."""
 
     def prepare(self, job: Job) -> Ready:
         """Take a job through the gates that need no device: gate and compile. May be called from any thread, for
         several jobs at once.
         """
         report = Report(job)
+        interpreted = self._device(job["target"]).kind == "cpu"
         try:
-            return Ready(job, report, prepare(job, report, self._cache), None)
+            return Ready(job, report, prepare(job, report, self._cache, interpreted=interpreted), None)
         except Stopped as stopped:
             return Ready(job, report, None, stopped)
 
@@ -68,69 +98,100 @@ class Referee:
         """The verdict on a prepared job. For one thread alone."""
         outcome: Outcome = "ambiguous", "screen", "", None
         job, report = ready.job, ready.report
+        bench = self._bench(self._device(job["target"]))
         for last in (False, True):
             try:
-                outcome = self._judge(ready)
+                outcome = self._judge(ready, bench)
                 break
             except ForkServerDied as death:
-                self._warm.close()
-                self._server.start()
+                bench.warm.close()
+                bench.server.start()
                 outcome = "ambiguous", "screen", f"the judge's own processes were killed twice ({death})", None
             except ContenderFault as fault:
-                self._warm.close()
+                bench.warm.close()
                 outcome = _ended(fault)
                 if last or not fault.external:
                     break
             except OSError as error:
-                self._warm.close()
+                bench.warm.close()
                 reason = f"the judge's host refuses what it needs: {error}"
                 outcome = "ambiguous", "memory", reason, {"kind": "host", "message": reason}
                 break
             ready = self.prepare(job)
             report = ready.report
-        word, gate, reason, failure = outcome
-        return report.verdict(word, gate, reason, failure, self._peaks.document(), versions())
+        word, gate, reason, failure = self._proven(outcome, bench)
+        return report.verdict(word, gate, reason, failure, bench.peaks.document(), bench.device.versions())
 
     def end_idle(self) -> None:
         """End what was kept warm for too long; call it while waiting for jobs."""
-        self._warm.end_idle()
+        for bench in self._benches.values():
+            bench.warm.end_idle()
 
     def close(self) -> None:
         """End every process and remove the scratch directory."""
-        self._warm.close()
-        self._server.close()
+        for bench in self._benches.values():
+            bench.close()
         self._scratch.cleanup()
 
-    def _judge(self, ready: Ready) -> Outcome:
-        job, report, prepared = ready.job, ready.report, ready.prepared
+    def _device(self, target: str) -> Device:
+        """Where a job is taken: the GPU if it is what the target names, else the CPU."""
+        if self._gpu is not None and target == f"cuda:{self._gpu.arch}":
+            return self._gpu
+        return Cpu(self._cores)
+
+    def _bench(self, device: Device) -> _Bench:
+        if device.kind not in self._benches:
+            self._benches[device.kind] = _Bench(device, self._cache, Path(self._scratch.name), self._cores)
+        return self._benches[device.kind]
+
+    def _proven(self, outcome: Outcome, bench: _Bench) -> Outcome:
+        """The outcome, after making sure that a contender that fell has not taken the device with it."""
+        failure = outcome[3]
+        if bench.device.kind == "cpu" or failure is None or failure["kind"] not in FALLEN:
+            return outcome
+        bench.warm.drop_broken()
+        fault = bench.device.fault()
+        if fault is None:
+            return outcome
+        self.must_restart = True
+        word, gate, reason, _ = outcome
+        return word, gate, f"{reason}; the device fell over with it ({fault}): the judge starts anew", failure
+
+    def _judge(self, ready: Ready, bench: _Bench) -> Outcome:
+        job, report, prepared, starter = ready.job, ready.report, ready.prepared, bench.starter
         try:
             if ready.stopped is not None:
                 raise ready.stopped
             with report.gate("memory"):
-                workloads = footprint.select(job, prepared)
-                allowed = footprint.check_memory(job, workloads)
-            runners = self._warm.of(job["op"], lambda: self._starter.op(job, allowed))
-            try:
-                passage = Passage(
-                    job=job,
-                    report=report,
-                    prepared=prepared,
-                    workloads=workloads,
-                    runners=runners,
-                    peaks=self._peaks,
-                    make=lambda source, spec, seed: self._starter.generate(job, allowed, source, spec, seed),
-                    start_probe=lambda source: self._starter.probe(source, job),
-                    exclusive=lambda: self._exclusive(report),
-                )
-                passage.reference()
-                if prepared is None or job["candidate"] is None:
-                    return passage.contest(None)
-                source, environment = job["candidate"]["source"], prepared.environment
-                return passage.contest(
-                    lambda: self._starter.start("candidate", source, job, environment=environment, allowed=allowed)
-                )
-            finally:
-                runners.unbind()
+                workloads = footprint.select(job, bench.device)
+                allowed = footprint.check_memory(job, workloads, bench.device)
+            # On a GPU everything runs on the clock's own device, so the lease is held from here on; on a CPU only while
+            # the clock runs.
+            on_gpu = bench.device.kind == "cuda"
+            with self._exclusive(report, bench) if on_gpu else nullcontext():
+                runners = bench.warm.of(job["op"], lambda: starter.op(job, allowed))
+                try:
+                    passage = Passage(
+                        job=job,
+                        report=report,
+                        prepared=prepared,
+                        workloads=workloads,
+                        runners=runners,
+                        peaks=bench.peaks,
+                        make=lambda source, spec, seed: starter.generate(job, allowed, source, spec, seed),
+                        start_probe=lambda source, language: starter.probe(source, language, job),
+                        exclusive=nullcontext if on_gpu else lambda: self._exclusive(report, bench),
+                        device=bench.device.torch,
+                    )
+                    passage.reference()
+                    if prepared is None or job["candidate"] is None:
+                        return passage.contest(None)
+                    source, environment = job["candidate"]["source"], prepared.environment
+                    return passage.contest(
+                        lambda: starter.start("candidate", source, job, environment=environment, allowed=allowed)
+                    )
+                finally:
+                    runners.unbind()
         except Stopped as stopped:
             return stopped.verdict, stopped.gate, str(stopped), stopped.failure
         except ReferenceFault as fault:  # the spec's own generator, after the reference gate
@@ -140,15 +201,17 @@ class Referee:
             return "rejected", "reference", str(bad), failure  # type: ignore[return-value]  # the literal is a Failure
 
     @contextmanager
-    def _exclusive(self, report: Report) -> Iterator[None]:
-        """Hold this host's clock: one judge times at a time. Notes what other processes took meanwhile."""
-        with open(self._cache / "timing.lock", "w") as file:
+    def _exclusive(self, report: Report, bench: _Bench) -> Iterator[None]:
+        """Hold the device's clock: one judge times at a time. Notes what other processes took of a CPU meanwhile."""
+        with open(self._cache / f"timing-{bench.device.lease}.lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            before = host.usage(self._server.pid)
+            before = host.usage(bench.server.pid)
             try:
-                yield
+                with report.gate("exclusive"):
+                    yield
             finally:
-                report.others.append(host.share_of_others(before, host.usage(self._server.pid)))
+                if bench.device.kind == "cpu":
+                    report.others.append(host.share_of_others(before, host.usage(bench.server.pid)))
 
 
 def _ended(fault: ContenderFault) -> Outcome:

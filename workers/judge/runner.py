@@ -4,9 +4,9 @@ It maps buffers that the referee allocated, calls `run` on the slot it is told a
 it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
 what it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: load, bind, unbind, error, generate. Bytes: `A<slot>` arm a slot and drop the last
-result, `G` run (the only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers:
-JSON to JSON; `K` or `E` to bytes.
+Commands, one datagram each. JSON: load, bind, unbind, error, generate, times. Bytes: `A<slot>` arm a slot and drop the
+last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the only timed one), `D` copy the last
+result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from workers.judge import channel
+from workers.judge import channel, gpu
+from workers.judge.burst import Burst
 
-ARM, GO, DELIVER, NOTHING, DONE, FAILED = b"A", b"G", b"D", b"N", b"K", b"E"
+ARM, GO, DELIVER, NOTHING, BURST, DONE, FAILED = b"A", b"G", b"D", b"N", b"B", b"K", b"E"
 _SPIN = 2000
 """Polls of the socket between arm and go before sleeping, some hundred microseconds: a sleeping runner would add its
 wake-up to the time.
@@ -57,10 +58,19 @@ class Runner:
         self.result: Any = None
         self.error: dict[str, Any] = {}
         self.received: list[int] = []  # descriptors that came with the last message
+        self.device = "cpu"
+        self.opened: dict[str, tuple[int, Any]] = {}  # the referee's device memory, by its handle
+        self.burst: Burst | None = None  # armed: the next go runs it
 
     def serve(self) -> None:
         """Answer commands until the referee hangs up."""
-        handlers = {ARM[0]: self.arm, GO[0]: self.go, DELIVER[0]: self.deliver, NOTHING[0]: self.nothing}
+        handlers = {
+            ARM[0]: self.arm,
+            GO[0]: self.go,
+            DELIVER[0]: self.deliver,
+            NOTHING[0]: self.nothing,
+            BURST[0]: self.arm_burst,
+        }
         spin = 0
         while True:
             raw = self.next_datagram(spin)
@@ -71,7 +81,7 @@ class Runner:
                 self.command(json.loads(raw))
                 spin = 0
                 continue
-            spin = _SPIN if raw[0] == ARM[0] else 0
+            spin = _SPIN if raw[0] in (ARM[0], BURST[0]) else 0
             try:
                 handler(raw)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the referee must be told that the call failed
@@ -89,11 +99,28 @@ class Runner:
 
     def arm(self, raw: bytes) -> None:
         self.result = None
+        self.burst = None
         self.current = self.slots[raw[1]]
+
+    def arm_burst(self, raw: bytes) -> None:
+        self.result = None
+        self.burst = Burst(raw[1:])
 
     def go(self, raw: bytes) -> None:
         assert self.run is not None
+        if self.burst is not None:
+            self.result = self.burst.go(self.run, self.slots)
+            self.current = self.slots[self.burst.order[-1]] if self.burst.order[-1] < len(self.slots) else ([], [])
+            return
         self.result = self.run(*self.current[0])
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the device has done everything, on every stream."""
+        if self.device == "cuda":
+            import torch  # noqa: PLC0415 - already loaded by the fork server
+
+            torch.cuda.synchronize()
 
     def nothing(self, raw: bytes) -> None:
         pass
@@ -112,6 +139,7 @@ class Runner:
         for position, (tensor, output) in enumerate(zip(returned, outputs, strict=True)):
             check_output(position, tensor, output, self.mode)
             output.copy_(tensor)
+        self.settle()
 
     def command(self, message: dict[str, Any]) -> None:
         answer: dict[str, Any]
@@ -122,6 +150,8 @@ class Runner:
                 "unbind": self.unbind,
                 "error": self.last_error,
                 "generate": self.generate,
+                "times": self.times,
+                "ping": self.ping,
             }[message["command"]]
             answer = handler(message)
         except BaseException as error:  # noqa: BLE001 - user code ran inside; the referee must be told
@@ -136,7 +166,12 @@ class Runner:
         import torch  # noqa: PLC0415 - already loaded by the fork server
 
         self.mode = message["mode"]
-        torch.set_float32_matmul_precision("high" if message["math"] == "tf32" else "highest")
+        tf32 = message["math"] == "tf32"
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        self.device = message["device"]
+        if self.device == "cuda":
+            gpu.initialise()
+            torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
         if self.mode == "float64":
             torch.set_default_dtype(torch.float64)
         self.module = import_file(message["path"])
@@ -158,7 +193,23 @@ class Runner:
         return {}
 
     def bind(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Map one more slot, whose arena came with the message, and build its tensors."""
+        """Map one more slot, whose memory came with the message, and build its tensors."""
+        arena = self.open_slot(message)
+        inputs = [bound(arena, item) for item in message["inputs"]]
+        outputs = [bound(arena, item) for item in message["outputs"]]
+        self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
+        return {}
+
+    def open_slot(self, message: dict[str, Any]) -> Any:
+        """The slot's memory as a tensor of bytes."""
+        import torch  # noqa: PLC0415
+
+        if "handle" in message:
+            if message["handle"] not in self.opened:
+                handle = bytes.fromhex(message["handle"])
+                self.opened[message["handle"]] = gpu.open_shared(handle, message["total"])
+            whole = self.opened[message["handle"]][1]
+            return whole[message["base"] : message["base"] + message["bytes"]]
         fd = self.received.pop()
         try:
             arena = mmap.mmap(
@@ -166,16 +217,26 @@ class Runner:
             )
         finally:
             os.close(fd)
-        inputs = [bound(arena, item) for item in message["inputs"]]
-        outputs = [bound(arena, item) for item in message["outputs"]]
-        self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
-        return {}
+        return torch.frombuffer(arena, dtype=torch.uint8)
 
     def unbind(self, message: dict[str, Any]) -> dict[str, Any]:
         self.result = None
         self.current = ([], [])
+        self.burst = None
         self.slots = []
+        self.settle()
+        while self.opened:
+            gpu.close_shared(self.opened.popitem()[1][0])
         return {}
+
+    def ping(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.settle()
+        return {}
+
+    def times(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What the device's own clock said of the last burst."""
+        assert self.burst is not None
+        return {"microseconds": self.burst.microseconds()}
 
     def generate(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run the spec's own generator function for one input; it fills the first output buffer of slot 0."""
@@ -190,18 +251,16 @@ class Runner:
         return {}
 
 
-def bound(arena: mmap.mmap, item: dict[str, Any]) -> Any:
-    """A tensor over the arena, or the scalar itself."""
+def bound(arena: Any, item: dict[str, Any]) -> Any:
+    """A tensor over the slot's bytes, or the scalar itself."""
     import torch  # noqa: PLC0415
 
     if "value" in item:
         return item["value"]
     dtype = getattr(torch, item["dtype"])
     if item["elements"] == 0:
-        return torch.empty(item["shape"], dtype=dtype)
-    flat = torch.frombuffer(
-        arena, dtype=torch.uint8, count=item["elements"] * dtype.itemsize, offset=item["offset"]
-    ).view(dtype)
+        return torch.empty(item["shape"], dtype=dtype, device=arena.device)
+    flat = arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize].view(dtype)
     return flat.as_strided(item["shape"], item["strides"])
 
 

@@ -17,13 +17,16 @@ from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.processes import ForkServer
 
 PROBE = "probe"
+CPU = torch.device("cpu")
 
 
 class Starter:
     """Starts contenders, each with a fresh directory below `scratch`."""
 
-    def __init__(self, server: ForkServer, scratch: Path, cache: Path, cores: int) -> None:
+    def __init__(self, server: ForkServer, scratch: Path, cache: Path, cores: int, device: torch.device) -> None:
+        """`device`: where candidates and references run."""
         self._server = server
+        self.device = device
         self._scratch = scratch
         self._cache = cache
         self._cores = cores
@@ -41,11 +44,12 @@ class Starter:
             name=name or mode,
             mode=mode,
             source=source,
-            math=job["op"]["math"],
+            arithmetic=job["op"]["math"],
             directory=self._scratch / f"{mode}-{next(self._numbers)}",
             environment=environment,
             memory_bytes=allowed,
             cores=self._cores,
+            device=CPU if mode == "generate" else self.device,
         )
 
     def op(self, job: Job, allowed: int) -> OpRunners:
@@ -62,14 +66,14 @@ class Starter:
                 environment = compiler_cache.variables(directory)
             return self.start(mode, reference, job, environment=environment, allowed=allowed)
 
-        return OpRunners(start, job["limits"]["call_s"])
+        return OpRunners(start, job["limits"]["call_s"], self.device)
 
-    def probe(self, source: str, job: Job) -> Contender:
+    def probe(self, source: str, language: str, job: Job) -> Contender:
         """A runner with a kernel of ours, built and started as a candidate's would be."""
         directory = kernel_cache(self._cache, source)
         limits = languages.CompileLimits(seconds=job["limits"]["compile_s"])
         arch = job["target"].partition(":")[2]
-        languages.prepare(source, "cpp", target_arch=arch, cache_dir=directory, limits=limits, workloads=[])
+        languages.prepare(source, language, target_arch=arch, cache_dir=directory, limits=limits, workloads=[])
         environment = {CACHE_VARIABLE: str(directory)}
         return self.start(
             "candidate", source, job, environment=environment, allowed=footprint.LEAST_FOR_RUNNERS, name=PROBE

@@ -21,6 +21,9 @@ RESAMPLES = 2000
 CLOSE_ENOUGH = 0.01
 """Half-width of a ratio's interval, relative, at which timing stops."""
 
+_ROUNDS = {("cpu", False): (5, 5), ("cpu", True): (10, 15), ("cuda", False): (7, 7), ("cuda", True): (15, 60)}
+"""Fewest and most rounds, by device and whether it is a verification."""
+
 Samples = dict[str, list[float]]
 """Per-block medians in microseconds, by contender; position i of every list is round i."""
 
@@ -47,14 +50,16 @@ class Plan:
         return frozenset(certain | {n for n in range(self.most_rounds) if rng.random() < self.check_candidate})
 
 
-def short_plan(time_s: float) -> Plan:
-    """The timing of the screen and baseline levels: enough to rank."""
-    return Plan(5, 5, time_s, 2, 0.2, 0.05)
+def plan_for(verifies: bool, device: str, time_s: float) -> Plan:
+    """The timing of the verify level, or of the screen and baseline levels, which is enough to rank.
 
-
-def full_plan(time_s: float) -> Plan:
-    """The full timing of the verify level; `time_s` per workload is stretched threefold."""
-    return Plan(10, 15, 3 * time_s, 5, 0.2, 0.05)
+    `time_s` is for one workload; a verification's is stretched threefold. On a GPU a round takes milliseconds, so there
+    are enough of them for an interval of a percent.
+    """
+    fewest, most = _ROUNDS[device, verifies]
+    if verifies:
+        return Plan(fewest, most, 3 * time_s, 5, 0.2, 0.05)
+    return Plan(fewest, most, time_s, 2, 0.2, 0.05)
 
 
 def calls_per_block(call_us: float) -> int:

@@ -14,7 +14,9 @@ import torch
 
 from kernels_db.job import Failure, ResolvedWorkload
 from workers.judge import timing
-from workers.judge.baselines import OpRunners, Values, modified_input, own_tolerance, result_positions
+from workers.judge.baselines import OpRunners, Values, modified_input, result_positions
+from workers.judge.burst_clock import BurstClock, Call
+from workers.judge.compare import Tolerance
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import InputSource
 from workers.judge.verdict import wrong_value
@@ -28,6 +30,16 @@ class Wrong(Exception):  # noqa: N818 - named for what happened
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure["message"])
         self.failure = failure
+
+
+@dataclass(frozen=True)
+class Question:
+    """Values to call on, what they give, and how far from that is right. `place` is what messages call it."""
+
+    values: Values
+    expected: Sequence[torch.Tensor]
+    limits: Sequence[Tolerance | None]
+    place: str
 
 
 @contextmanager
@@ -54,6 +66,32 @@ def failure_of(fault: ContenderFault, workload: str | None) -> Failure:
     return failure
 
 
+class _Checks:
+    """Which blocks have a call checked, by contender."""
+
+    def __init__(self, plan: timing.Plan, rng: random.Random) -> None:
+        self._plan = plan
+        self._rng = rng
+        self._rounds = plan.checked_rounds(rng)
+        self._blocks = 0
+        self._made = 0
+
+    def due(self, name: str) -> bool:
+        """Whether the block that comes next has a call checked; ask once for each block."""
+        if name != "candidate":
+            return self._rng.random() < self._plan.check_baseline
+        chosen = self._blocks in self._rounds
+        self._blocks += 1
+        self._made += chosen
+        return chosen
+
+    def owed(self) -> int:
+        """Checks to make after the last round. A timing cut short owes what it missed; and whoever counts rounds must
+        not know which is the last to be looked at.
+        """
+        return max(1, self._plan.checks - self._made)
+
+
 @dataclass
 class Trial:
     """A workload with its reference runners, the candidate (None when only baselines run) and where values come
@@ -68,20 +106,74 @@ class Trial:
     rng: random.Random
     candidate_l2: float | None = None
     exchange_us: float | None = None
+    clocks_us: dict[str, dict[str, float]] = field(default_factory=dict)
     baseline_misses: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
 
-    def check_candidate(self) -> None:
-        """One call on new values, checked in full. Raises Wrong, ContenderFault."""
+    def question(self) -> Question:
+        """New values with what they give, under the workload's own tolerances."""
         values = self.source.draw()
-        expected = self.runners.expected(self.workload, values)
-        self._call_candidate(values, lambda: expected)
+        return self._question(values, self.runners.expected(self.workload, values))
+
+    def check_candidate(self, question: Question | None = None) -> list[torch.Tensor]:
+        """One call, on new values unless a question is given, checked in full. Returns what it produced, in the order
+        of `result_positions`, as views that the slot's next use overwrites. Raises Wrong, ContenderFault.
+        """
+        asked = question or self.question()
+        self._call_candidate(asked.values, lambda: asked)
+        memory = self.candidate.slots[self._turn % len(self.candidate.slots)]  # type: ignore[union-attr]  # it was called
+        return [memory.tensor(position) for _, position in result_positions(self.workload)]
+
+    def call_candidate(self) -> None:
+        """One call on new values that nobody looks at."""
+        self._call_candidate(self.source.draw())
 
     def time(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
         """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, ContenderFault."""
-        names: list[str] = [*baselines, *(["candidate"] if self.candidate else [])]
         for mode in baselines:  # compile, map and warm up before the clock counts
             self._baseline_call(mode, self.source.draw())
+        if self.candidate is not None:
+            self._call_candidate(self.source.draw())
+        if self.runners.device.type == "cuda":
+            return self._time_bursts(baselines, plan)
+        return self._time_calls(baselines, plan)
+
+    def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+        """On a GPU: a block is a burst of calls by the device's own clock, held against the referee's."""
+        contenders: dict[str, Contender] = {mode: self.runners.on(mode, self.workload) for mode in baselines}
+        if self.candidate is not None:
+            contenders["candidate"] = self.candidate
+        bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng)
+        self.exchange_us = bursts.calibrate(next(iter(contenders)))
+        checks = _Checks(plan, self.rng)
+
+        def block(name: str) -> float:
+            checking = checks.due(name)
+            median, call = bursts.block(name)
+            if checking:
+                self._inspect_call(name, contenders[name], call)
+            return median
+
+        samples = timing.interleave(
+            list(contenders), block, plan=plan, candidate="candidate" if self.candidate else None, rng=self.rng
+        )
+        for _ in range(checks.owed() if self.candidate else 0):
+            self._inspect_call("candidate", contenders["candidate"], bursts.block("candidate")[1])
+        self.clocks_us = bursts.clocks()
+        return bursts.corrected(samples)
+
+    def _inspect_call(self, name: str, contender: Contender, call: Call) -> None:
+        """Check one call of the last burst in full. Of a baseline's only the last call's result is still there."""
+        if name == "candidate":
+            values = call.values
+            asked = self._question(values, self.runners.expected(self.workload, values))
+            self._inspect(contender, call.slot, asked)
+        else:
+            self._check_baseline(name, call.last_values, call.last_slot)  # type: ignore[arg-type]  # a mode
+
+    def _time_calls(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+        """On a CPU: every call by the referee's clock around the exchange."""
+        names: list[str] = [*baselines, *(["candidate"] if self.candidate else [])]
         first = baselines[0] if baselines else None
         probes = [
             self._baseline_call(first, self.source.draw()) if first else self._call_candidate(self.source.draw())
@@ -91,31 +183,23 @@ class Trial:
         if first is not None:
             empty = self.runners.on(first, self.workload)
             self.exchange_us = float(np.median([empty.empty_call(0) for _ in range(_EMPTY_CALLS)])) / 1e3
-
-        rounds = dict.fromkeys(names, 0)
-        due = plan.checked_rounds(self.rng)
-        checks = 0
+        checks = _Checks(plan, self.rng)
 
         def block(name: str) -> float:
-            nonlocal checks
-            checking = rounds[name] in due if name == "candidate" else self.rng.random() < plan.check_baseline
-            rounds[name] += 1
-            checked = self.rng.randrange(calls) if checking else -1
+            checked = self.rng.randrange(calls) if checks.due(name) else -1
             self._one(name, False)  # wakes the contender's threads and caches after another's block
             spent: list[int] = []
             for number in range(calls):
                 spent.append(self._one(name, number == checked))
                 if number == checked:
                     self._one(name, False)
-            checks += checking and name == "candidate"
             return float(np.median(spent)) / 1e3
 
         with _single_thread():
             samples = timing.interleave(
                 names, block, plan=plan, candidate="candidate" if self.candidate else None, rng=self.rng
             )
-            # A timing cut short owes checks; and whoever counts rounds must not know which is the last to be looked at.
-            for _ in range(max(1, plan.checks - checks) if self.candidate else 0):
+            for _ in range(checks.owed() if self.candidate else 0):
                 for _ in range(self.rng.randrange(calls)):
                     self._one("candidate", False)
                 self._one("candidate", True)
@@ -125,11 +209,13 @@ class Trial:
         values = self.source.draw()
         if name == "candidate":
             return self._call_candidate(
-                values, (lambda: self.runners.expected(self.workload, values)) if checked else None
+                values,
+                (lambda: self._question(values, self.runners.expected(self.workload, values))) if checked else None,
             )
         spent = self._baseline_call(name, values)  # type: ignore[arg-type]  # every other name is a mode
         if checked:
-            self._check_baseline(name, values)  # type: ignore[arg-type]
+            slot = self._turn % len(self.runners.on(name, self.workload).slots)  # type: ignore[arg-type]
+            self._check_baseline(name, values, slot)  # type: ignore[arg-type]
         return spent
 
     def _next_slot(self, contender: Contender) -> int:
@@ -142,49 +228,54 @@ class Trial:
         runner.fill(slot, values)
         return self.runners.call(mode, self.workload, slot)
 
-    def _check_baseline(self, mode: Mode, values: Values) -> None:
+    def _check_baseline(self, mode: Mode, values: Values, slot: int) -> None:
         runner = self.runners.on(mode, self.workload)
-        slot = self._turn % len(runner.slots)
         runner.deliver()
         found = [runner.slots[slot].tensor(position).clone() for _, position in result_positions(self.workload)]
         expected = self.runners.expected(self.workload, values)
-        if not all(comparison.passed for comparison in self.runners.check(self.workload, found, expected)):
+        compared = self.runners.check(found, expected, self.runners.limits(self.workload))
+        if not all(comparison.passed for comparison in compared):
             self.baseline_misses[mode] = self.baseline_misses.get(mode, 0) + 1
 
-    def _call_candidate(self, values: Values, expected: Callable[[], list[torch.Tensor]] | None = None) -> int:
+    def _question(self, values: Values, expected: Sequence[torch.Tensor]) -> Question:
+        return Question(values, expected, self.runners.limits(self.workload), self.workload["id"])
+
+    def _call_candidate(self, values: Values, asked: Callable[[], Question] | None = None) -> int:
         candidate = self.candidate
         assert candidate is not None
         slot = self._next_slot(candidate)
         candidate.fill(slot, values)
         spent = candidate.call(slot, self.call_s)
-        if expected is not None:
+        if asked is not None:
             candidate.freeze()
             try:
-                self._inspect(candidate, slot, values, expected())
+                self._inspect(candidate, slot, asked())
             finally:
                 candidate.thaw()
         return spent
 
-    def _inspect(self, candidate: Contender, slot: int, values: Values, expected: Sequence[torch.Tensor]) -> None:
-        workload, place = self.workload, self.workload["id"]
+    def _inspect(self, candidate: Contender, slot: int, asked: Question) -> None:
+        workload, place = self.workload, asked.place
         memory = candidate.slots[slot]
         if (name := memory.broken_guard()) is not None:
             message = f"workload {place}: wrote outside of {name}"
-            raise Wrong({"kind": "out_of_bounds", "message": message, "workload": place, "tensor": name})
-        if (changed := modified_input(candidate, workload, slot, values)) is not None:
+            raise Wrong({"kind": "out_of_bounds", "message": message, "workload": workload["id"], "tensor": name})
+        if (changed := modified_input(candidate, workload, slot, asked.values)) is not None:
             message = f"workload {place}: wrote to its input {changed[0]}, first at {changed[0]}{changed[1]}"
             raise Wrong(
                 {
                     "kind": "input_modified",
                     "message": message,
-                    "workload": place,
+                    "workload": workload["id"],
                     "tensor": changed[0],
                     "index": changed[1],
                 }
             )
         positions = result_positions(workload)
         found = [memory.tensor(position) for _, position in positions]
-        for (name, _), comparison in zip(positions, self.runners.check(workload, found, expected), strict=True):
+        compared = self.runners.check(found, asked.expected, asked.limits)
+        for (name, _), limit, comparison in zip(positions, asked.limits, compared, strict=True):
             self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
             if not comparison.passed:
-                raise Wrong(wrong_value(comparison, place, name, own_tolerance(workload, name) is not None))
+                own = limit is not None and limit.own is not None
+                raise Wrong(wrong_value(comparison, workload["id"], place, name, own))

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from kernels_db.job import Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
 from workers.judge.compare import Comparison
@@ -61,8 +61,8 @@ class Report:
         self.others: list[float] = []  # share of the host that others took while a workload was timed
 
     @contextmanager
-    def gate(self, name: Gate) -> Iterator[None]:
-        """Count the wall clock spent inside towards a gate."""
+    def gate(self, name: Gate | Literal["exclusive"]) -> Iterator[None]:
+        """Count the wall clock spent inside towards a gate, or towards holding the device's lease."""
         start = time.monotonic()
         try:
             yield

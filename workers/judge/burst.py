@@ -1,0 +1,62 @@
+"""A burst: several calls back to back on a GPU, with cold caches and the device's own clock around each.
+
+Before each call the L2 cache is flushed by writing a buffer several times its size, as the field does it
+(triton.testing.do_bench), so that a call finds none of its inputs there, and pays for writing back what it displaces.
+The flush also lets the host run ahead: what is timed is the device's work, not the launch, unless the host takes longer
+than the flush. Everything here runs in the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+FLUSH_BYTES = 256 << 20
+"""What triton.testing.do_bench writes; no GPU's L2 cache is half as large."""
+
+EMPTY = 255
+"""The slot number of a call that runs nothing: it flushes and takes the time of nothing."""
+
+MOST_CALLS = 64
+
+_flush: list[torch.Tensor] = []
+_events: list[torch.cuda.Event] = []
+
+
+class Burst:
+    """Calls on slots in an order. Making it allocates all that `go` needs and waits for the device."""
+
+    def __init__(self, order: bytes) -> None:
+        if not _flush:
+            _flush.append(torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda"))
+        while len(_events) < 2 * len(order):
+            _events.append(torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+        self.order = order
+        torch.cuda.synchronize()
+
+    def go(self, run: Callable[..., Any], slots: list[tuple[list[Any], list[Any]]]) -> Any:
+        """Run the calls and wait for the device; returns the last call's result."""
+        result = None
+        flush, stop = _flush[0].zero_, iter(_events)
+        for number in self.order:
+            before, after = next(stop), next(stop)
+            if number == EMPTY:
+                flush()
+                before.record()
+                after.record()
+                continue
+            arguments = slots[number][0]
+            result = None
+            flush()
+            before.record()
+            result = run(*arguments)
+            after.record()
+        torch.cuda.synchronize()
+        return result
+
+    def microseconds(self) -> list[float]:
+        """The device's time of each call, in order."""
+        pairs = zip(_events[0::2], _events[1::2], strict=False)
+        return [before.elapsed_time(after) * 1e3 for (before, after), _ in zip(pairs, self.order, strict=False)]

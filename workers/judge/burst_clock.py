@@ -1,0 +1,137 @@
+"""Timing on a GPU: bursts of calls by the device's clock, and the referee's own clock to hold it against.
+
+The device's events tell the time of each call. They are read in the runner, so they are believed only as far as the
+referee's wall clock around the burst agrees: the burst's wall clock, less that of a burst that flushes and runs
+nothing, is the time of its calls too. Where the wall clock says more than the events explain, the difference counts as time.
+Work on another stream, started late or hidden in the flush stands on the wall clock all the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from workers.judge.baselines import Values
+from workers.judge.burst import EMPTY
+from workers.judge.contender import Contender
+from workers.judge.timing import Samples
+
+BLOCK_US = 3_000.0
+FEWEST_CALLS, MOST_CALLS = 4, 24
+_CALIBRATION = 5
+AGREEMENT = 0.05
+"""Share of a call's time by which the two clocks may differ."""
+
+_JITTER_US = 3.0
+"""Microseconds a call by which they may differ besides, in which the host's own gaps between calls lie."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a burst, chosen at random: its slot and what it was given; and the same of the burst's last call."""
+
+    slot: int
+    values: Values
+    last_slot: int
+    last_values: Values
+
+
+class BurstClock:
+    """Times blocks of one workload. Every contender is bound to it and has run at least once."""
+
+    def __init__(
+        self, contenders: Mapping[str, Contender], call_s: float, draw: Callable[[], Values], rng: random.Random
+    ) -> None:
+        self._contenders = contenders
+        self._call_s = call_s
+        self._draw = draw
+        self._rng = rng
+        self._calls = FEWEST_CALLS
+        self._empty_ns: dict[tuple[str, int], list[int]] = {}
+        self._unexplained: dict[str, list[float]] = {name: [] for name in contenders}
+        self._events: dict[str, list[float]] = {name: [] for name in contenders}
+
+    def calibrate(self, first: str) -> float:
+        """Choose how many calls a block has, by the first contender's time, so that a candidate has no say in it;
+        measure the empty bursts. Returns what the events read where nothing runs, in microseconds.
+        """
+        median = float(np.median(self._burst(first, FEWEST_CALLS)[0]))
+        self._calls = int(min(MOST_CALLS, max(FEWEST_CALLS, round(BLOCK_US / max(median, 1.0)))))
+        nothing = [
+            value
+            for name in self._contenders
+            for part in sorted(set(self._parts(name)))
+            for _ in range(_CALIBRATION)
+            for value in self._empty(name, part)
+        ]
+        return float(np.median(nothing))
+
+    def block(self, name: str) -> tuple[float, Call]:
+        """One block: its median in microseconds by the device's clock, and a call of its last burst to check."""
+        times: list[float] = []
+        walls: list[float] = []
+        call: Call | None = None
+        parts = self._parts(name)
+        for part in parts:
+            spent, wall_ns, call = self._burst(name, part)
+            times += spent
+            walls.append((wall_ns - float(np.median(self._empty_ns[name, part]))) / 1e3)
+        assert call is not None
+        self._empty(name, parts[-1])  # the empty burst's time follows what the machine does meanwhile
+        self._events[name].append(float(np.mean(times)))
+        self._unexplained[name].append((sum(walls) - sum(times)) / len(times))
+        return float(np.median(times)), call
+
+    def clocks(self) -> dict[str, dict[str, float]]:
+        """Microseconds of one call by each clock, the median over blocks."""
+        return {
+            name: {
+                "events": round(float(np.median(events)), 3),
+                "wall": round(float(np.median(events)) + float(np.median(self._unexplained[name])), 3),
+            }
+            for name, events in self._events.items()
+        }
+
+    def corrected(self, samples: Samples) -> Samples:
+        """The samples, with what only the wall clock saw added where the clocks disagree."""
+        return {name: [value + self.surplus(name) for value in values] for name, values in samples.items()}
+
+    def surplus(self, name: str) -> float:
+        """Microseconds a call that the wall clock saw and the events did not; 0 where the two agree."""
+        missing = float(np.median(self._unexplained[name]))
+        allowed = AGREEMENT * float(np.median(self._events[name])) + _JITTER_US + self._spread(name)
+        return missing if missing > allowed else 0.0
+
+    def _spread(self, name: str) -> float:
+        """How far the wall clock of empty bursts varies, in microseconds a call (half the central 80 %)."""
+        spreads = []
+        for (owner, calls), walls in self._empty_ns.items():
+            if owner == name:
+                low, high = np.quantile(walls, [0.1, 0.9])
+                spreads.append(float(high - low) / 2e3 / calls)
+        return max(spreads, default=0.0)
+
+    def _parts(self, name: str) -> list[int]:
+        """The calls of a block, in bursts of as many as there are slots."""
+        slots = len(self._contenders[name].slots)
+        full, rest = divmod(self._calls, slots)
+        return [slots] * full + ([rest] if rest else [])
+
+    def _empty(self, name: str, calls: int) -> list[float]:
+        burst = self._contenders[name].burst([EMPTY] * calls, self._call_s)
+        self._empty_ns.setdefault((name, calls), []).append(burst.wall_ns)
+        return burst.calls_us
+
+    def _burst(self, name: str, calls: int) -> tuple[list[float], int, Call]:
+        """A burst of at most `calls` calls, each on a slot of its own with new values, in random order."""
+        contender = self._contenders[name]
+        order = self._rng.sample(range(len(contender.slots)), min(calls, len(contender.slots)))
+        values = {slot: self._draw() for slot in order}
+        for slot in order:
+            contender.fill(slot, values[slot])
+        burst = contender.burst(order, self._call_s * len(order))
+        chosen, last = self._rng.choice(order), order[-1]
+        return burst.calls_us, burst.wall_ns, Call(chosen, values[chosen], last, values[last])
