@@ -2,8 +2,8 @@
 
 The device's events tell the time of each call. They are read in the runner, so they are believed only as far as the
 referee's wall clock around the burst agrees: the burst's wall clock, less that of a burst that flushes and runs
-nothing, is the time of its calls too. Where the wall clock says more than the events explain, the difference counts as time.
-Work on another stream, started late or hidden in the flush stands on the wall clock all the same.
+nothing, is the time of its calls too. Where the wall clock says more than the events explain, the difference counts as
+time. Work on another stream, started late or hidden in the flush stands on the wall clock all the same.
 """
 
 from __future__ import annotations

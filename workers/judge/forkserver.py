@@ -2,9 +2,9 @@
 
 It is a program of its own with a clean environment, so it can hold no secret, and it has one thread until it forks. It
 is told by the referee to fork a runner or to kill one, over the socket whose descriptor is its first argument; the
-second names the modules that runners inherit. It reports every runner's end. It adopts orphaned descendants and kills them with their runner. When the referee ends, in whatever
-way, the socket closes and everything here dies. When this process is killed, its runners die by their death signal and
-the referee adopts and kills what they left.
+second names the modules that runners inherit. It reports every runner's end. It adopts orphaned descendants and kills
+them with their runner. When the referee ends, in whatever way, the socket closes and everything here dies. When this
+process is killed, its runners die by their death signal and the referee adopts and kills what they left.
 
 Left to the sandbox: descendants of a candidate outlive a *simultaneous* SIGKILL of referee and fork server.
 """
