@@ -1,0 +1,137 @@
+"""The names of the device kernels that one call ran, and which of them are not the candidate's own.
+
+`record` runs in a runner, beside the candidate, so what it says can only be held against the candidate: a foreign
+kernel that is named rejects, a name that is missing proves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+Source = Literal["cupti", "launches"]
+"""cupti: what ran on the device, by the driver's own tracing. launches: what went through the launchers of Triton and
+of `kernels_db.runtime.cuda`, where there is no tracing: a library's kernels are then not seen."""
+
+
+class Ran(NamedTuple):
+    """One kernel, copy or fill, in order of its first launch, and how often it ran."""
+
+    name: str
+    calls: int
+    source: Source
+
+
+_DRIVER = re.compile(r"Mem(cpy|set)\b|(Context|Stream|Event) (Sync|Wait)")
+_SCRATCH = re.compile(r"\bFillFunctor\b|\bdirect_copy_kernel_cuda\b|\bfill_kernel_cuda\b")
+"""What `torch.zeros`, `full` and `fill_` run, and the copy that `reshape` makes where no view exists."""
+_LIBRARIES = re.compile(
+    r"cublas|cutlass|cudnn|cask|nvjet|xmma|gemm|gemv|splitK|dot_kernel|reduce_1Block|flash|fmha|winograd|conv|nchw|nhwc"
+    r"|at::native|at_cuda|c10|cub::|thrust|cufft|cusolver|cusparse|cutensor|ampere_|volta_|turing_|hopper_|sm\d\d_",
+    re.IGNORECASE,
+)
+"""Kernels of torch and of the libraries under it, which an op with library calls may run. The gate holds its calls to
+those that the op lists; from a kernel's name one cannot tell which of them ran it."""
+
+
+def foreign(ran: Sequence[str], own: Collection[str], library_calls: Collection[str] = ()) -> list[str]:
+    """The names in `ran` that are neither the candidate's kernels nor those of what its host code may do, each once.
+
+    Args:
+        ran: names as the driver gives them: "add", "void at::native::vectorized_elementwise_kernel<...>(...)".
+        own: names of the candidate's own kernels.
+        library_calls: torch functions that the op allows; with any, kernels of the libraries pass.
+    """
+    found = [
+        name
+        for name in ran
+        if base_name(name) not in own
+        and not _DRIVER.match(name)
+        and not _SCRATCH.search(name)
+        and not (library_calls and _LIBRARIES.search(name))
+    ]
+    return list(dict.fromkeys(found))
+
+
+def base_name(name: str) -> str:
+    """The function's plain name: "add" of "void add<float>(float*)", "add" and "add(float*)"."""
+    plain = re.sub(r"[<(].*", "", name, flags=re.DOTALL).strip()
+    return plain.rpartition(" ")[2]
+
+
+def record(call: Callable[[], object]) -> list[Ran]:
+    """Run `call` once, until the device is idle, and say what it ran there. Slow: for an untimed call."""
+    import torch  # noqa: PLC0415  only a runner has a device, and it has torch already
+
+    torch.cuda.synchronize()
+    with _noted_launches() as launched, _traced() as traced:
+        call()
+        torch.cuda.synchronize()
+    return _counted(traced, "cupti") if traced else _counted(launched, "launches")
+
+
+def _counted(names: Sequence[str], source: Source) -> list[Ran]:
+    return [Ran(name, names.count(name), source) for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def _traced() -> Iterator[list[str]]:
+    """What ran on the device inside the block; filled when it ends, and left empty where tracing does not work."""
+    from torch._C._autograd import DeviceType  # noqa: PLC0415
+    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415
+
+    names: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        profiler = profile(activities=[ProfilerActivity.CUDA])
+        try:
+            profiler.start()
+        except RuntimeError:  # no CUPTI in this process: the launchers' names are all there is
+            yield names
+            return
+        try:
+            yield names
+        finally:
+            with contextlib.suppress(RuntimeError):  # the same
+                profiler.stop()
+        everything: Any = profiler.events()  # type: ignore[no-untyped-call]
+        events = [event for event in everything or () if event.device_type == DeviceType.CUDA]
+        names += [event.name for event in sorted(events, key=lambda event: event.time_range.start)]
+
+
+@contextmanager
+def _noted_launches() -> Iterator[list[str]]:
+    """The kernels that our launcher and Triton's start inside the block."""
+    from kernels_db.runtime import cuda  # noqa: PLC0415
+
+    names: list[str] = []
+    launch = cuda.Kernel.launch
+
+    def noted(kernel: cuda.Kernel, *arguments: Any, **options: Any) -> None:
+        names.append(kernel.name)
+        launch(kernel, *arguments, **options)
+
+    def entered(metadata: Any) -> None:
+        names.append(str(metadata.get()["name"]))
+
+    hooks = _triton_hooks()
+    cuda.Kernel.launch = noted  # type: ignore[method-assign, assignment]
+    if hooks is not None:
+        hooks.add(entered)
+    try:
+        yield names
+    finally:
+        cuda.Kernel.launch = launch  # type: ignore[method-assign]
+        if hooks is not None:
+            hooks.remove(entered)
+
+
+def _triton_hooks() -> Any:
+    """Triton's hooks at a launch, where the candidate has imported Triton."""
+    knobs = sys.modules.get("triton.knobs")
+    return None if knobs is None else knobs.runtime.launch_enter_hook
