@@ -36,7 +36,8 @@ _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 @dataclass(frozen=True)
 class Tolerance:
     """Limits for one output. `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds 4 E0
-    of each group.
+    of each group; `ulps` and `relative` come on top, as so many units in the last place and as a share of |y64|. `size`
+    is the root mean square of |y64|.
 
     `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|.
     """
@@ -46,6 +47,9 @@ class Tolerance:
     edges: torch.Tensor
     element: torch.Tensor
     own: tuple[float, float] | None = None
+    ulps: float = 1.0
+    relative: float = 0.0
+    size: float = 0.0
 
     def limits(self, expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Largest error allowed for each element; `expected` is float64 and finite."""
@@ -53,7 +57,8 @@ class Tolerance:
             rtol, atol = self.own
             return atol + rtol * expected.abs()
         groups = torch.bucketize(expected.abs(), self.edges.to(expected.device), out_int32=True)
-        return self.element.to(expected.device)[groups] + ulp(expected, dtype)
+        limits = self.element.to(expected.device)[groups] + self.ulps * ulp(expected, dtype)
+        return limits + self.relative * expected.abs() if self.relative else limits
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,7 @@ class ToleranceBuilder:
         self._edges: torch.Tensor | None = None
         self._largest = torch.zeros(GROUPS, dtype=torch.float64)
         self._l2 = 0.0
+        self._size = 0.0
 
     def add(self, eager: torch.Tensor, expected: torch.Tensor) -> None:
         """Take in eager's result and the float64 one for the same inputs. Elements where either is not finite are left
@@ -130,15 +136,15 @@ class ToleranceBuilder:
         squares, norm = sums.tolist()
         if norm > 0:
             self._l2 = max(self._l2, (squares / norm) ** 0.5)
+            self._size = max(self._size, (norm / expected.numel()) ** 0.5)
 
     def finish(self) -> Tolerance:
         """The tolerance that all seeds together give."""
         assert self._edges is not None
         padded = torch.nn.functional.pad(self._largest[: len(self._edges) + 1], (1, 1))
         like = torch.stack([padded[:-2], padded[1:-1], padded[2:]]).amax(0)
-        return Tolerance(
-            self._l2, max(2 * self._l2, unit_roundoff(self._dtype)), self._edges.cpu(), 4 * like, self._own
-        )
+        limit = max(2 * self._l2, unit_roundoff(self._dtype))
+        return Tolerance(self._l2, limit, self._edges.cpu(), 4 * like, self._own, size=self._size)
 
 
 def group_edges(expected: torch.Tensor) -> torch.Tensor:
