@@ -149,7 +149,7 @@ def test_the_share_of_others_is_what_is_busy_and_not_ours() -> None:
     assert host.share_of_others(before, host.Usage(1200, 650, 150)) == 0.5
     assert host.share_of_others(before, host.Usage(1200, 550, 150)) == 0.0
     assert host.share_of_others(before, before) == 0.0
-    now = host.usage(os.getpid())
+    now = host.usage()
     assert now.total > now.busy > 0
     assert now.own >= 0
 

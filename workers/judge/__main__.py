@@ -1,9 +1,11 @@
-"""`python -m workers.judge`: one job a line in, one verdict a line out, diagnostics on standard error. Ends at end of
-input.
+"""`python -m workers.judge`: one job a line in, one verdict a line out, each with its job's id, in the order in which
+they are ready; diagnostics on standard error. Ends at end of input, when every job is answered; with status 75 where
+the jobs that were not answered should be sent to a fresh judge.
 
 `--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
-error line back: {"id", "error": {"field", "found", "expected"}}.
+error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
+{"id", "fault": traceback}. {"cancel": id} takes a job back that is not being judged yet.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,11 @@ from typing import Any, NoReturn
 
 from workers.judge import process_control
 
-_IDLE_S = 10.0
+_LEAST_AT_ONCE, _MOST_AT_ONCE = 2, 8
+"""Candidates that are prepared at once: half of the cores', so that the referee and the timed contender have theirs."""
+
+_ROOM = 64
+"""Jobs that are read and not answered; more wait in the pipe."""
 
 
 def cache_directory() -> Path:
@@ -36,21 +41,16 @@ def _terminate(number: int, frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _lines(fd: int, idle: Any) -> Iterator[str]:
-    """Lines from a descriptor as they come; `idle()` is called every _IDLE_S of waiting."""
+def _lines(fd: int) -> Iterator[str]:
+    """Lines from a descriptor as they come."""
     pending = b""
-    while True:
-        while not select.select([fd], [], [], _IDLE_S)[0]:
-            idle()
-        block = os.read(fd, 1 << 20)
-        if not block:
-            if pending.strip():
-                yield pending.decode(errors="replace")
-            return
+    while block := os.read(fd, 1 << 20):
         *lines, pending = (pending + block).split(b"\n")
         for line in lines:
             if line.strip():
                 yield line.decode(errors="replace")
+    if pending.strip():
+        yield pending.decode(errors="replace")
 
 
 def main() -> int:
@@ -67,29 +67,29 @@ def main() -> int:
     # timed.
     os.environ["GOMP_SPINCOUNT"] = "0"
     # Imported late: the lines above must stand before anything slow does.
-    from workers.judge.door import BrokenJob, parse_job  # noqa: PLC0415
+    from workers.judge.languages import compile_service  # noqa: PLC0415
+    from workers.judge.pipeline import Pipeline  # noqa: PLC0415
+    from workers.judge.quiet import QUIET  # noqa: PLC0415
     from workers.judge.referee import Referee, cores_available  # noqa: PLC0415
 
     door = os.dup(1)
     os.dup2(2, 1)  # whatever prints, the door carries verdicts alone
-    referee = Referee(cache_directory(), cores_available())
+
+    def answer(document: Any) -> None:
+        raw = json.dumps(document, allow_nan=False).encode() + b"\n"
+        while raw:
+            raw = raw[os.write(door, raw) :]
+
+    cores = cores_available()
+    referee = Referee(cache_directory(), cores)
+    width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:
-        for line in _lines(0, referee.end_idle):
-            try:
-                answer: Any = referee.judge(referee.prepare(parse_job(line)))
-            except BrokenJob as broken:
-                answer = {
-                    "id": broken.id,
-                    "error": {"field": broken.field, "found": broken.found, "expected": broken.expected},
-                }
-            raw = json.dumps(answer, allow_nan=False).encode() + b"\n"
-            while raw:
-                raw = raw[os.write(door, raw) :]
+        return Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM).run(_lines(0))
     except KeyboardInterrupt:
         return 130
     finally:
         referee.close()
-    return 0
+        compile_service.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The judge's door: one JSON line into a `Job`, with the field, what was found and what was expected where it is none.
+"""The judge's door: one JSON line into a `Job`, with the field, what was found and what was expected where it is none;
+or {"cancel": id}, which takes a job back.
 
 The check follows the TypedDicts of `kernels_db.job`, so the contract is written once.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import types
+from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, Required, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 import torch
@@ -37,12 +39,21 @@ class BrokenJob(ValueError):  # noqa: N818 - named for what happened
         self.id: str | None = None
 
 
-def parse_job(line: str) -> Job:
+@dataclass(frozen=True)
+class Cancel:
+    """Nobody waits for the verdict on this job."""
+
+    id: str
+
+
+def parse_line(line: str) -> Job | Cancel:
     """Read one line. Raises BrokenJob."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BrokenJob("(line)", _short(line), f"a job as one line of JSON ({error})") from error
+    if isinstance(document, dict) and document.keys() == {"cancel"} and isinstance(document["cancel"], str):
+        return Cancel(document["cancel"])
     try:
         _check(Job, document, "")
         job = cast("Job", document)

@@ -21,12 +21,12 @@ class Usage:
     own: int
 
 
-def usage(fork_server: int | None) -> Usage:
-    """What was used until now. `fork_server` is the parent of all runners."""
+def usage() -> Usage:
+    """What was used until now; the judge's own is all of this process's family."""
     with open("/proc/stat") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     idle = ticks[3] + ticks[4]
-    own = sum(_ticks(pid) for pid in [os.getpid(), *(family(fork_server) if fork_server else [])])
+    own = sum(_ticks(pid) for pid in family(os.getpid()))
     return Usage(sum(ticks), sum(ticks) - idle, own)
 
 

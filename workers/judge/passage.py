@@ -28,6 +28,7 @@ from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import CPU, InputSource
 from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe
+from workers.judge.quiet import QUIET
 from workers.judge.trial import Trial, Wrong, failure_of
 from workers.judge.verdict import Report, Stopped
 
@@ -121,7 +122,7 @@ class Passage:
             modes = runners.to_beat(workload, modes)
         modes = self._available(workload, modes)  # compiling needs no clock of its own
         source = self._source(workload)
-        with self.exclusive(), _candidate_at_fault("time", workload):
+        with self.exclusive(), QUIET.timing(), _candidate_at_fault("time", workload):
             self.peaks.measure_for(workload, job["op"]["math"], self.start_probe)
             if candidate is not None:
                 candidate.bind(

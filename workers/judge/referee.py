@@ -205,13 +205,13 @@ class Referee:
         """Hold the device's clock: one judge times at a time. Notes what other processes took of a CPU meanwhile."""
         with open(self._cache / f"timing-{bench.device.lease}.lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            before = host.usage(bench.server.pid)
+            before = host.usage()
             try:
                 with report.gate("exclusive"):
                     yield
             finally:
                 if bench.device.kind == "cpu":
-                    report.others.append(host.share_of_others(before, host.usage(bench.server.pid)))
+                    report.others.append(host.share_of_others(before, host.usage()))
 
 
 def _ended(fault: ContenderFault) -> Outcome:

@@ -1,0 +1,178 @@
+"""The compile server: a clean process, preloaded with the compilers, that forks one limited child for each compilation.
+
+Importing torch, Triton and NVRTC takes seconds; a fork of a process that has them takes milliseconds. It is told what
+to run over the socket whose descriptor is its only argument: a module of ours, whose `main` reads a request file and
+writes an answer file. Each request comes with a reply socket of its own and a file for what the child prints; the
+child's end, with everything that it started, is the reply. A message on the reply socket, or its closing, kills the
+child. When the control socket closes everything here dies.
+
+It holds no secret and sees no GPU: FakeTensorMode would make a CUDA context in every child, beside what is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from workers.judge import channel, process_control
+
+MODULES = ("workers.judge.languages.triton_child", "workers.judge.languages.cuda_child")
+_NICENESS = 10
+_MORE_TASKS = 256
+
+
+def _preload() -> None:
+    for module in MODULES:
+        with contextlib.suppress(ImportError):  # a compiler that is not installed: who asks for it is told so
+            importlib.import_module(module)
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415 - as the modules above
+
+    with FakeTensorMode():  # imports the rest of what it needs, for more than a second
+        pass
+    for module in ("triton.runtime.cache", "triton.compiler.compiler"):
+        with contextlib.suppress(ImportError):
+            # A hash over Triton's own files, kept by the function; one of the two has it, by Triton's version.
+            getattr(importlib.import_module(module), "triton_key", str)()
+    from kernels_db.runtime import CompileError, cuda  # noqa: PLC0415 - as the modules above
+
+    with contextlib.suppress(CompileError):
+        cuda.toolchain()
+        importlib.import_module("cuda.core")
+    gc.collect()
+    gc.freeze()  # children share these pages; a collection would copy them all
+
+
+@dataclass
+class _Child:
+    pidfd: int
+    reply: socket.socket
+    killed: bool = False
+
+
+class _Server:
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.children: dict[int, _Child] = {}
+        self.pid = os.getpid()
+        self.base_bytes = process_control.virtual_bytes(self.pid)
+
+    def serve(self) -> None:
+        try:
+            while True:
+                poller = select.poll()
+                poller.register(self.control, select.POLLIN)
+                for child in self.children.values():
+                    poller.register(child.pidfd, select.POLLIN)
+                    if not child.killed:
+                        poller.register(child.reply, select.POLLIN)
+                ready = {fd for fd, _ in poller.poll()}
+                for pid, child in list(self.children.items()):
+                    if child.pidfd in ready:
+                        self.bury(pid)
+                    elif child.reply.fileno() in ready:
+                        child.killed = True
+                        with contextlib.suppress(channel.ChannelClosed):
+                            channel.receive_raw(child.reply)  # left unread, it would cut the reply off
+                        self.kill_session(pid)
+                if self.control.fileno() in ready:
+                    message, fds = channel.receive(self.control, max_fds=2)
+                    self.fork(message, *fds)
+        except channel.ChannelClosed:
+            pass
+        finally:
+            for pid in list(self.children):
+                self.kill_session(pid)
+            process_control.kill_children(self.pid, spare=())
+
+    def fork(self, request: dict[str, Any], reply_fd: int, output_fd: int) -> None:
+        reply = socket.socket(fileno=reply_fd)
+        pid = os.fork()
+        if pid == 0:
+            status = 70  # EX_SOFTWARE: left only by an exception below
+            try:
+                self.become_child(request, output_fd)
+                status = run_module(str(request["module"]))
+            finally:
+                os._exit(status)
+        os.close(output_fd)
+        self.children[pid] = _Child(os.pidfd_open(pid), reply)
+
+    def become_child(self, request: dict[str, Any], output_fd: int) -> None:
+        os.setsid()
+        process_control.die_with_parent(self.pid)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, null), (1, output_fd), (2, output_fd)):
+            os.dup2(source, target)
+        process_control.close_other_fds({0, 1, 2})
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.nice(_NICENESS)  # compilers yield to whoever times
+        os.umask(0o077)
+        os.chdir(request["directory"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        tempfile.tempdir = None  # a cached value would point into the parent's directory
+        limits = dict(request["limits"])
+        # What is mapped already is not the child's doing.
+        limits["AS"] += self.base_bytes
+        limits["NPROC"] = process_control.user_tasks() + _MORE_TASKS
+        process_control.set_limits(limits)
+        process_control.drop_privileges()
+
+    def kill_session(self, pid: int) -> None:
+        for kill in (os.killpg, os.kill):  # before its own setsid a child has no group yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+
+    def bury(self, pid: int) -> None:
+        """Reap a child, kill what it left behind and report its end."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        child = self.children.pop(pid)
+        os.close(child.pidfd)
+        process_control.kill_children(self.pid, spare=self.children)
+        with contextlib.suppress(channel.ChannelClosed):  # nobody waits any more
+            channel.send(child.reply, {"code": os.waitstatus_to_exitcode(status)})
+        child.reply.close()
+
+
+def run_module(name: str) -> int:
+    """Run `main` of one of MODULES as `python -m name request.json answer.json` would; returns the exit status."""
+    sys.argv = [name, "request.json", "answer.json"]
+    try:
+        if name not in MODULES:
+            raise ValueError(f"module: found {name!r}, expected one of {', '.join(MODULES)}")
+        importlib.import_module(name).main()
+    except BaseException:  # noqa: BLE001 - whatever the candidate raises, SystemExit too
+        traceback.print_exc()
+        return 1
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # beyond the limit of a file's size, or closed
+                stream.flush()
+    return 0
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    process_control.close_other_fds({0, 1, 2, control.fileno()})
+    process_control.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
+    _preload()
+    process_control.hide_memory()  # children inherit it: none can read or trace another
+    channel.send(control, {"event": "ready", "threads": len(os.listdir("/proc/self/task"))})
+    _Server(control).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""This process's compile server: started when something is first compiled, shared by all threads, started again when it
+died.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from workers.judge import channel, process_control
+from workers.judge.languages.prepared import CompileLimits
+from workers.judge.quiet import QUIET
+
+_ROOT = Path(__file__).resolve().parents[3]
+_START_S = 180.0
+_KILL_S = 30.0
+_FILE_BYTES = 256 * 1024 * 1024
+_PASSED_ON = ("PATH", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")  # where the compilers and their headers are
+
+
+class CompileServerDied(Exception):  # noqa: N818 - named for what happened
+    """The server is gone, and every compilation with it."""
+
+
+def python_path() -> str:
+    """Where a compiling process finds Warpsmith."""
+    return os.pathsep.join([str(_ROOT), *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)])
+
+
+def server_environment(home: Path) -> dict[str, str]:
+    """The whole environment of the server: nothing of the caller's but where to find programs. One thread, so that it
+    can fork; no interpreter for Triton, which reads that when it is imported; no GPU.
+    """
+    return {
+        "PATH": os.defpath,
+        "LC_ALL": "C",
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PYTHONPATH": python_path(),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TRITON_INTERPRET": "0",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+class CompileServer:
+    """One server process. Thread-safe. Close it."""
+
+    def __init__(self) -> None:
+        """Start the process without waiting for it."""
+        self._home = tempfile.TemporaryDirectory(prefix="warpsmith-compile-")
+        ours, theirs = channel.pair()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "workers.judge.languages.compile_server", str(theirs.fileno())],
+            env=server_environment(Path(self._home.name)),
+            cwd=self._home.name,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        process_control.own_children.add(self._process.pid)
+        theirs.close()
+        self._control = ours
+        self._lock = threading.Lock()
+        self._ready = False
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    def run(self, module: str, place: Path, variables: Mapping[str, str], limits: CompileLimits) -> tuple[int, bool]:
+        """Run `main` of a module in a child in directory `place`, whose file `output` gets what it prints.
+
+        Returns its exit code (negative: the signal) and whether its time was over. It is gone with everything that it
+        started. Raises CompileServerDied.
+        """
+        self._await_ready()
+        environment = {**server_environment(place), **variables}
+        bounds = {
+            "AS": limits.memory_bytes,  # beyond the server's own
+            "CPU": int(limits.seconds) + 2,
+            "FSIZE": _FILE_BYTES,
+            "CORE": 0,
+        }
+        request = {"module": module, "directory": str(place), "environment": environment, "limits": bounds}
+        ours, theirs = channel.pair()
+        with ours, (place / "output").open("wb") as output:
+            try:
+                with theirs, self._lock:
+                    channel.send(self._control, request, [theirs.fileno(), output.fileno()])
+                timed_out = not _readable(ours, limits.seconds)
+                if timed_out:
+                    channel.send(ours, {"command": "kill"})
+                    if not _readable(ours, _KILL_S):
+                        raise CompileServerDied("no answer")
+                answer, _ = channel.receive(ours)
+            except channel.ChannelClosed as error:
+                raise CompileServerDied(str(error)) from error
+        return int(answer["code"]), timed_out
+
+    def _await_ready(self) -> None:
+        with self._lock:
+            if self._ready:
+                return
+            try:
+                if not _readable(self._control, _START_S):
+                    raise CompileServerDied("not ready in time")
+                message, _ = channel.receive(self._control)
+            except (channel.ChannelClosed, channel.ChannelViolation, OSError) as error:
+                raise CompileServerDied(str(error)) from error
+            if message["threads"] != 1:
+                raise RuntimeError(f"the compile server has {message['threads']} threads, expected 1")
+            self._ready = True
+
+    def close(self) -> None:
+        """End the server and every compilation."""
+        with self._lock, contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        process_control.own_children.discard(self._process.pid)
+        self._control.close()
+        self._home.cleanup()
+
+
+class _Shared:
+    """The server of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._server: CompileServer | None = None
+
+    def get(self) -> CompileServer:
+        with self._lock:
+            if self._server is None:
+                self._server = CompileServer()
+            return self._server
+
+    def drop(self, server: CompileServer | None) -> None:
+        """Close `server`, or whichever there is; the next `get` starts another."""
+        with self._lock:
+            if self._server is None or (server is not None and server is not self._server):
+                return
+            server, self._server = self._server, None
+        server.close()
+
+
+_SHARED = _Shared()
+
+
+def run(module: str, place: Path, variables: Mapping[str, str], limits: CompileLimits) -> tuple[int, bool]:
+    """`CompileServer.run` on this process's server. From any thread.
+
+    A server that dies meanwhile may have been killed by another's candidate: this compilation is then repeated in a
+    server of its own, so that no candidate can kill another's compilation twice. Raises OSError where that one dies.
+    """
+    with QUIET.resting():
+        server = _SHARED.get()
+        try:
+            return server.run(module, place, variables, limits)
+        except CompileServerDied:
+            _SHARED.drop(server)
+        own = CompileServer()
+        try:
+            return own.run(module, place, variables, limits)
+        except CompileServerDied as death:
+            raise OSError(f"the compile server was killed twice ({death})") from death
+        finally:
+            own.close()
+
+
+def close() -> None:
+    """End this process's server, if there is one."""
+    _SHARED.drop(None)
+
+
+atexit.register(close)
+
+
+def _readable(sock: socket.socket, timeout_s: float) -> bool:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000))

@@ -1,0 +1,105 @@
+"""When the referee's threads may work: none does while the clock runs.
+
+Candidates are prepared by threads beside the one that judges. Two things of theirs would reach the clock: a thread that
+holds Python's lock delays the judging thread when a contender has answered, and on a CPU target a compiler takes the
+very cores that are timed. So a thread beside stops before its next piece of work while something is timed; what it has
+started in another process runs on, unless the CPU itself is the target: then nothing at all goes on beside.
+
+There is one `Quiet` in a process, `QUIET`, as there is one interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Quiet:
+    """Whose turn it is. Thread-safe; `timing` and `alone` are for the one judging thread, `beside` and
+    `moment` for every other."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._beside = 0  # jobs that threads beside have in hand
+        self._working = 0  # those that are not waiting for another process
+        self._timing = 0
+        self._alone = 0
+        self._mine = threading.local()
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """A thread's work on one job, from start to end; it begins when nothing is timed and nobody is alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._timing and not self._alone)
+            self._beside += 1
+            self._working += 1
+        self._mine.beside = True
+        try:
+            yield
+        finally:
+            self._mine.beside = False
+            with self._changed:
+                self._beside -= 1
+                self._working -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Inside, a thread beside only waits for another process; afterwards it goes on when nothing is timed. For any
+        other thread nothing.
+        """
+        if not getattr(self._mine, "beside", False):
+            yield
+            return
+        with self._changed:
+            self._working -= 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._timing)
+                self._working += 1
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """A thread's work of milliseconds, which belongs to no job's preparation."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._timing)
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Inside, no thread beside works. Waits until the last one rests or has ended."""
+        with self._changed:
+            self._timing += 1
+            self._changed.wait_for(lambda: self._working == 0)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._timing -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Inside, there is no job beside. Waits until the last one has ended."""
+        with self._changed:
+            self._alone += 1
+            self._changed.wait_for(lambda: self._beside == 0)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone -= 1
+                self._changed.notify_all()
+
+
+QUIET = Quiet()
