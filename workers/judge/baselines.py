@@ -118,6 +118,8 @@ class OpRunners:
     bound: dict[Mode, str] = field(default_factory=dict)
     compiled: set[tuple[Mode, str]] = field(default_factory=set)
     tolerances: dict[str, list[Tolerance | None]] = field(default_factory=dict)
+    finite: dict[str, bool] = field(default_factory=dict)  # by workload: whether no declared input led beyond
+    unsuited: dict[tuple[str, str], str] = field(default_factory=dict)  # by workload and input family: why
     unavailable: dict[tuple[Mode, str], str] = field(default_factory=dict)
     fastest: dict[str, str] = field(default_factory=dict)
     used_at: float = field(default_factory=time.monotonic)
@@ -239,6 +241,7 @@ class OpRunners:
         names = [name for name, _ in result_positions(workload)]
         builders: list[ToleranceBuilder | None] = []
         pairs: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
+        finite = True
         seeds = _seeds(workload)
         for number in range(seeds):
             values = source().draw()
@@ -259,10 +262,11 @@ class OpRunners:
                 ]
             for name, builder, one, wanted in zip(names, builders, eager, expected, strict=True):
                 if builder is not None:
-                    _same_finiteness(workload["id"], name, one, wanted)
+                    finite &= _all_finite(workload["id"], name, one, wanted)
                     builder.add(one, wanted)
             if number == 0:
                 pairs.append((eager, expected))
+        self.finite[key] = finite
         self.tolerances[key] = [None if builder is None else builder.finish() for builder in builders]
         for eager, expected in pairs:
             self._passes_itself(workload, eager, expected)
@@ -327,20 +331,24 @@ def _seeds(workload: ResolvedWorkload) -> int:
     return min(MOST_SEEDS, max(FEWEST_SEEDS, -(-ENOUGH_ELEMENTS // smallest)))
 
 
-def _same_finiteness(workload: str, name: str, eager: torch.Tensor, expected: torch.Tensor) -> None:
-    narrow = expected.to(eager.dtype)
-    wrong = torch.isfinite(eager.to(torch.float32)) != torch.isfinite(narrow.to(torch.float32))
-    if bool(wrong.any()):
+def _all_finite(workload: str, name: str, eager: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether eager's result is finite everywhere. Raises ReferenceFault where float64 says otherwise, or it is
+    nowhere.
+    """
+    found = torch.isfinite(eager.to(torch.float32))
+    wrong = found != torch.isfinite(expected.to(eager.dtype).to(torch.float32))
+    unlike, finite, elements = int(wrong.sum()), int(found.sum()), eager.numel()
+    if unlike:
         at = int(wrong.reshape(-1).to(torch.uint8).argmax())
         raise ReferenceFault(
             "non_finite",
-            f"{int(wrong.sum())} elements of {name} are finite in {str(eager.dtype).removeprefix('torch.')} "
+            f"{unlike} elements of {name} are finite in {str(eager.dtype).removeprefix('torch.')} "
             "and not in float64, or the reverse",
             workload,
             found=float(eager.reshape(-1)[at]),
             expected=float(expected.reshape(-1)[at]),
         )
-    if expected.numel() and not bool(torch.isfinite(expected).any()):
+    if elements and not finite:
         raise ReferenceFault(
             "non_finite",
             f"no element of {name} is finite",
@@ -348,6 +356,7 @@ def _same_finiteness(workload: str, name: str, eager: torch.Tensor, expected: to
             found=float(expected.reshape(-1)[0]),
             expected="finite values",
         )
+    return finite == elements
 
 
 class WarmOps:

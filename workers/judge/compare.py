@@ -105,7 +105,8 @@ class ToleranceBuilder:
     """Derives a Tolerance from eager's errors on several seeds; add() each seed, then finish()."""
 
     def __init__(self, dtype: torch.dtype, own: tuple[float, float] | None = None) -> None:
-        self._dtype = dtype
+        self.dtype = dtype
+        self.largest = 0.0  # of all |y64|
         self._own = own
         self._edges: torch.Tensor | None = None
         self._largest = torch.zeros(GROUPS, dtype=torch.float64)
@@ -121,7 +122,7 @@ class ToleranceBuilder:
         if self._edges is None:
             self._edges = group_edges(expected)
         largest = torch.zeros(GROUPS * lanes, dtype=torch.float64, device=device)
-        sums = torch.zeros(2, dtype=torch.float64, device=device)
+        sums = torch.zeros(3, dtype=torch.float64, device=device)
         for _, (found, wanted) in _slices(eager, expected):
             found64 = found.to(torch.float64)
             finite = torch.isfinite(found64) & torch.isfinite(wanted)
@@ -131,9 +132,11 @@ class ToleranceBuilder:
             if lanes > 1:
                 place.mul_(lanes).add_(torch.arange(place.numel(), device=device).remainder_(lanes))
             largest.scatter_reduce_(0, place, error, "amax")
-            sums += torch.stack([error.square().sum(), kept.square().sum()])
+            sums[:2] += torch.stack([error.square().sum(), kept.square().sum()])
+            sums[2].copy_(torch.maximum(sums[2], kept.abs().amax()))
         self._largest = torch.maximum(self._largest, largest.view(GROUPS, lanes).amax(1).cpu())
-        squares, norm = sums.tolist()
+        squares, norm, largest = sums.tolist()
+        self.largest = max(self.largest, largest)
         if norm > 0:
             self._l2 = max(self._l2, (squares / norm) ** 0.5)
             self._size = max(self._size, (norm / expected.numel()) ** 0.5)
@@ -143,7 +146,7 @@ class ToleranceBuilder:
         assert self._edges is not None
         padded = torch.nn.functional.pad(self._largest[: len(self._edges) + 1], (1, 1))
         like = torch.stack([padded[:-2], padded[1:-1], padded[2:]]).amax(0)
-        limit = max(2 * self._l2, unit_roundoff(self._dtype))
+        limit = max(2 * self._l2, unit_roundoff(self.dtype))
         return Tolerance(self._l2, limit, self._edges.cpu(), 4 * like, self._own, size=self._size)
 
 

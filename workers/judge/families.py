@@ -25,6 +25,7 @@ values and what the user's own code makes are left alone.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ TINY_LARGE_EMPHASIS = {
 TIES = frozenset({"constant_rows", "integers", "low_rank", "diagonal", "one_hot", "zeroed"})
 """Families with equal elements. An op with integer results (argmax, sort) may break ties as it likes, so these are not
 for it."""
+
+EVERYWHERE, ELSEWHERE = "shifted", 2
+"""What every workload is asked, and how many others, drawn at random, besides the one that is asked all."""
 
 MOST_SINGLED_OUT = 3
 """Inputs, drawn at random, that get the families of a single input."""
@@ -236,6 +240,29 @@ def families(workload: ResolvedWorkload, rng: random.Random) -> list[Family]:
     exact = [item for item in workload["outputs"] if "float" not in item["dtype"]]
     exact_inputs = [item for item in inputs if item["mutated"] and "float" not in item["dtype"]]
     return [family for family in found if not (exact or exact_inputs) or family.kind not in TIES]
+
+
+def plan(workloads: Sequence[ResolvedWorkload], rng: random.Random, *, sparing: bool) -> dict[str, list[Family]]:
+    """The families to ask, by workload id: all of them on the smallest bench workload, a few drawn at random on every
+    other, so that no shape is known to be safe. `sparing`: a few on the smallest workload alone.
+    """
+
+    def few(found: list[Family]) -> list[Family]:
+        first = [family for family in found if family.kind == EVERYWHERE]
+        others = [family for family in found if family.kind != EVERYWHERE]
+        return first + rng.sample(others, min(ELSEWHERE, len(others)))
+
+    if sparing:
+        least = min(workloads, key=_elements)
+        return {least["id"]: few(families(least, rng))}
+    bench = [workload for workload in workloads if workload["role"] == "bench"]
+    most = min(bench or workloads, key=_elements)["id"]
+    found = {workload["id"]: families(workload, rng) for workload in workloads}
+    return {name: mine if name == most else few(mine) for name, mine in found.items()}
+
+
+def _elements(workload: ResolvedWorkload) -> int:
+    return sum(math.prod(item["shape"]) for item in workload["inputs"] if item["shape"] is not None)
 
 
 def changed(

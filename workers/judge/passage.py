@@ -1,7 +1,8 @@
-"""One job's passage through the gates after compiling: reference, screen, verify, time."""
+"""One job's passage through the gates after compiling: reference, admission, screen, verify, time, physics."""
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict
-from workers.judge import timing
+from workers.judge import families, quarantine, timing
 from workers.judge.baselines import (
     OpRunners,
     ReferenceFault,
@@ -24,15 +25,24 @@ from workers.judge.baselines import (
 )
 from workers.judge.buffers import TensorSpec
 from workers.judge.candidates import Prepared
+from workers.judge.compare import first_difference
 from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.families import Family
 from workers.judge.inputs import CPU, InputSource
 from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe
+from workers.judge.questions import Unsuited, ask
 from workers.judge.quiet import QUIET
 from workers.judge.trial import Trial, Wrong, failure_of
 from workers.judge.verdict import Report, Stopped
 
 SCREEN_SEEDS, VERIFY_SEEDS = 2, 3
+CHECK_SLOTS = 3
+"""Slots that checked calls rotate through: fresh pointers for each."""
+
+REPEATS, MOST_BETWEEN = 2, 3
+"""How often a call is repeated on the same values, and the most calls on other values before each."""
+
 INTERPRETED_CALL_S = 60.0
 """Longest call under Triton's interpreter, which runs a kernel thousands of times slower than a device."""
 
@@ -58,6 +68,7 @@ class Passage:
     def __post_init__(self) -> None:
         # Secret: drawn from the system for each job. Only tests fix it.
         self.rng = random.Random(self.job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
+        self.unsuited: set[str] = set()
 
     def reference(self) -> None:
         """Check the reference on every workload and derive the tolerances. Raises Stopped."""
@@ -78,6 +89,7 @@ class Passage:
             self._check(candidate, self.workloads if interpreted else self._bench(), SCREEN_SEEDS, "screen")
             if self.job["level"] == "verify":
                 self._check(candidate, self.workloads, VERIFY_SEEDS, "verify")
+                self._verify(candidate, interpreted)
             return self._timed(candidate)
         finally:
             candidate.close()
@@ -89,6 +101,7 @@ class Passage:
             scored = [self._time(workload, candidate) for workload in self._bench()]
         if candidate is None:
             return "accepted", "time", "the reference is sound and the baselines are measured", None
+        self._believable()
         checked = "every workload" if self.job["level"] == "verify" else "the bench workloads"
         if not scored:
             return "accepted", "time", f"right on {checked}; no bench workload, so nothing was timed", None
@@ -99,19 +112,71 @@ class Passage:
         return "accepted", "time", reason, None
 
     def _check(self, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
-        interpreted = self.prepared is not None and self.prepared.interpreted
-        call_s = INTERPRETED_CALL_S if interpreted else self.job["limits"]["call_s"]
+        """Calls on the declared inputs, each with a seed of its own."""
         for workload in workloads:
-            with self.report.gate(gate), _candidate_at_fault(gate, workload):
-                candidate.bind(
-                    input_specs(workload), result_specs(workload), slots_for("candidate", workload, self.device)
-                )
+            with self._bound(candidate, workload, gate):
                 for _ in range(seeds):
-                    trial = Trial(workload, self.runners, candidate, call_s, self._source(workload), self.rng)
+                    trial = self._trial(workload, candidate)
                     try:
                         trial.check_candidate()
                     finally:
                         self._note_error(workload, trial)
+
+    def _verify(self, candidate: Contender, interpreted: bool) -> None:
+        """What only verification asks: input families, and the same inputs again. An interpreter is asked little."""
+        asked = families.plan(self.workloads, self.rng, sparing=interpreted)
+        for workload in self.workloads:
+            if interpreted and workload["id"] not in asked:
+                continue
+            with self._bound(candidate, workload, "verify"):
+                if not interpreted:
+                    self._entry(workload)["repeatable"] = self._repeat(workload, candidate)
+                for family in asked[workload["id"]]:
+                    self._ask(workload, family, candidate)
+        if self.unsuited:
+            self.report.notes.append(f"input families that do not suit the op: {', '.join(sorted(self.unsuited))}")
+
+    def _ask(self, workload: ResolvedWorkload, family: Family, candidate: Contender) -> None:
+        """One call on an input family. Raises Wrong, ContenderFault."""
+        trial = self._trial(workload, candidate, family)
+        try:
+            question = ask(self.runners, workload, family, trial.source, self.job["op"]["math"], self.rng)
+        except Unsuited:
+            self.unsuited.add(family.name)
+            return
+        limits = [limit for limit in question.limits if limit is not None and limit.own is None]
+        largest = max((limit.l2 for limit in limits if math.isfinite(limit.l2)), default=None)
+        try:
+            trial.check_candidate(question)
+        finally:
+            entry = {"error": trial.candidate_l2, "limit": largest}
+            self._entry(workload).setdefault("families", {})[family.name] = entry
+
+    def _repeat(self, workload: ResolvedWorkload, candidate: Contender) -> bool:
+        """Whether calls on the same values, with other pointers and after other work, give the same bits."""
+        trial = self._trial(workload, candidate)
+        question = trial.question()
+        first = [tensor.clone() for tensor in trial.check_candidate(question)]
+        same = True
+        for _ in range(REPEATS):
+            for _ in range(self.rng.randrange(MOST_BETWEEN + 1)):
+                trial.call_candidate()
+            again = trial.check_candidate(question)
+            same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
+        return same
+
+    @contextmanager
+    def _bound(self, candidate: Contender, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
+        """The candidate bound to a workload; what it does wrong inside ends the job at `gate`."""
+        with self.report.gate(gate), _candidate_at_fault(gate, workload):
+            slots = min(CHECK_SLOTS, slots_for("candidate", workload, self.device))
+            candidate.bind(input_specs(workload), result_specs(workload), slots)
+            yield
+
+    def _trial(self, workload: ResolvedWorkload, candidate: Contender, family: Family | None = None) -> Trial:
+        interpreted = self.prepared is not None and self.prepared.interpreted
+        call_s = INTERPRETED_CALL_S if interpreted else self.job["limits"]["call_s"]
+        return Trial(workload, self.runners, candidate, call_s, self._source(workload, family), self.rng)
 
     def _time(self, workload: ResolvedWorkload, candidate: Contender | None) -> tuple[list[float], list[float]]:
         """Samples of the fastest baseline and of the candidate (empty without one)."""
@@ -144,6 +209,39 @@ class Passage:
             times = f"in {misses} checked timed calls of {workload['id']}"
             self.report.notes.append(f"baseline {mode} was outside the tolerance {times}")
         return samples[best], samples.get("candidate", [])
+
+    def _believable(self) -> None:
+        """Raise Stopped where a time is too good to be true. One workload is enough: a mean over all would hide it."""
+        for workload in self._bench():
+            entry = self._entry(workload)
+            baseline = min(time for name, time in entry["time_us"].items() if name != "candidate")
+            if self._doubt(entry, baseline) is None:
+                continue
+            # The peak may have been measured in a bad moment: it gets another chance before the kernel loses its own.
+            with self.exclusive():
+                self.peaks.measure_for(workload, self.job["op"]["math"], self.start_probe, again=True)
+            self._limit(workload, entry)
+            if (doubt := self._doubt(entry, baseline)) is not None:
+                reason = f"workload {workload['id']}: {doubt}"
+                failure: Failure = {
+                    "kind": "physics",
+                    "message": reason,
+                    "workload": workload["id"],
+                    "found": entry["time_us"]["candidate"],
+                    "expected": entry["limit_us"],
+                }
+                raise Stopped("quarantined", "physics", f"too good to be true: {reason}", failure)
+
+    def _doubt(self, entry: WorkloadVerdict, baseline_us: float) -> str | None:
+        assert entry["limit_us"] is not None
+        assert entry["limit_by"] is not None
+        return quarantine.decide(
+            time_us=entry["time_us"]["candidate"],
+            limit_us=entry["limit_us"],
+            limit_by=entry["limit_by"],
+            baseline_us=baseline_us,
+            device=self.device.type,
+        )
 
     def _available(self, workload: ResolvedWorkload, wanted: list[Mode]) -> list[Mode]:
         """The baselines that run on a workload, compiled. Eager always does: the reference gate ran it."""
@@ -183,6 +281,9 @@ class Passage:
                 ratio, interval = timing.ratio_with_interval(samples[mode], samples["candidate"], self._number())
                 entry["speedup"][mode] = ratio
                 entry["ci95"][mode] = list(interval)
+        self._limit(workload, entry)
+
+    def _limit(self, workload: ResolvedWorkload, entry: WorkloadVerdict) -> None:
         limit_us, entry["limit_by"] = self.peaks.limit(workload, self.job["op"]["math"])
         entry["limit_us"] = limit_us
         judged = entry["time_us"].get("candidate", entry["time_us"].get("eager"))
@@ -202,8 +303,8 @@ class Passage:
     def _number(self) -> int:
         return self.rng.getrandbits(62)
 
-    def _source(self, workload: ResolvedWorkload) -> InputSource:
-        return InputSource(workload["inputs"], self._number(), self.make, self.device)
+    def _source(self, workload: ResolvedWorkload, family: Family | None = None) -> InputSource:
+        return InputSource(workload["inputs"], self._number(), self.make, self.device, family)
 
 
 @contextmanager

@@ -46,16 +46,20 @@ class Peaks:
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             pass  # absent or damaged: measured again
 
-    def measure_for(self, workload: ResolvedWorkload, math: str, start_probe: StartProbe) -> None:
-        """Measure what `limit` needs for this workload and is not known yet. Hold the timing lock. Raises
-        ContenderFault.
+    def measure_for(
+        self, workload: ResolvedWorkload, math: str, start_probe: StartProbe, *, again: bool = False
+    ) -> None:
+        """Measure what `limit` needs for this workload and is not known yet; `again`: what is known too, of which the
+        larger peak stays. Hold the timing lock. Raises ContenderFault.
         """
+        bandwidths, rates = self._known["bandwidth_gbs"], self._known["gflops"]
         changed = False
-        if (footprint := self._footprint(workload["min_bytes"])) not in self._known["bandwidth_gbs"]:
-            self._known["bandwidth_gbs"][footprint] = memory_rate(int(footprint), start_probe, self.device.torch)
+        if (footprint := self._footprint(workload["min_bytes"])) not in bandwidths or again:
+            found = memory_rate(int(footprint), start_probe, self.device.torch)
+            bandwidths[footprint] = max(found, bandwidths.get(footprint, 0.0))
             changed = True
-        if workload["flops"] and (dtype := _arithmetic(workload, math)) not in self._known["gflops"]:
-            self._known["gflops"][dtype] = _matrix_rate(dtype, self.device.torch)
+        if workload["flops"] and ((dtype := _arithmetic(workload, math)) not in rates or again):
+            rates[dtype] = max(_matrix_rate(dtype, self.device.torch), rates.get(dtype, 0.0))
             changed = True
         if changed:
             temporary = self._file.with_suffix(f".{os.getpid()}")
@@ -88,7 +92,9 @@ def _arithmetic(workload: ResolvedWorkload, math: str) -> str:
 def _matrix_rate(arithmetic: str, device: torch.device) -> float:
     """GFLOP/s of torch's own square matrix product, which a GPU's float32 units share with its tensor cores."""
     if device.type == "cpu":
-        return _product_rate("float32" if arithmetic == "tf32" else arithmetic, device)
+        rate = _product_rate("float32" if arithmetic == "tf32" else arithmetic, device)
+        # Where torch is slow in 16 bits, a kernel may widen and compute in float32.
+        return max(rate, _product_rate("float32", device)) if arithmetic in ("bfloat16", "float16") else rate
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high" if arithmetic == "tf32" else "highest")
