@@ -1,7 +1,7 @@
 """The compile server: a clean process, preloaded with the compilers, that forks one limited child for each compilation.
 
 Importing torch, Triton and NVRTC takes seconds; a fork of a process that has them takes milliseconds. It is told what
-to run over the socket whose descriptor is its only argument: a module of ours, whose `main` reads a request file and
+to run over the socket whose descriptor is its first argument: a module of ours, whose `main` reads a request file and
 writes an answer file. Each request comes with a reply socket of its own and a file for what the child prints; the
 child's end, with everything that it started, is the reply. A message on the reply socket, or its closing, kills the
 child. When the control socket closes everything here dies.
@@ -21,6 +21,7 @@ import socket
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,25 +32,58 @@ _NICENESS = 10
 _MORE_TASKS = 256
 
 
-def _preload() -> None:
+def _import_modules() -> None:
     for module in MODULES:
         with contextlib.suppress(ImportError):  # a compiler that is not installed: who asks for it is told so
             importlib.import_module(module)
-    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415 - as the modules above
+
+
+def _enter_fake_tensors() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415 - late, as all that is preloaded
 
     with FakeTensorMode():  # imports the rest of what it needs, for more than a second
         pass
+
+
+def _hash_triton() -> None:
     for module in ("triton.runtime.cache", "triton.compiler.compiler"):
         with contextlib.suppress(ImportError):
             # A hash over Triton's own files, kept by the function; one of the two has it, by Triton's version.
             getattr(importlib.import_module(module), "triton_key", str)()
-    from kernels_db.runtime import CompileError, cuda  # noqa: PLC0415 - as the modules above
+
+
+def _load_nvrtc() -> None:
+    from kernels_db.runtime import CompileError, cuda  # noqa: PLC0415 - late, as all that is preloaded
 
     with contextlib.suppress(CompileError):
         cuda.toolchain()
         importlib.import_module("cuda.core")
+
+
+_STEPS = (_import_modules, _enter_fake_tensors, _hash_triton, _load_nvrtc)
+
+
+def _preload(skipped: Sequence[str]) -> None:
+    """Take the steps of preloading, less those named.
+
+    A step after which there is a second thread, in whatever version of a library, is undone by starting again without
+    it: forking beside another thread would copy locks that nobody holds. Children then take that step themselves.
+    """
+    for step in _STEPS:
+        if step.__name__ in skipped:
+            continue
+        step()
+        if _threads() > 1:
+            print(f"compile server: {step.__name__} starts a thread here, so it is not preloaded", file=sys.stderr)
+            sys.stderr.flush()
+            command = [sys.executable, "-P", "-m", "workers.judge.languages.compile_server", sys.argv[1]]
+            os.execv(sys.executable, [*command, *skipped, step.__name__])
     gc.collect()
     gc.freeze()  # children share these pages; a collection would copy them all
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 @dataclass
@@ -168,9 +202,9 @@ def main() -> None:
     process_control.close_other_fds({0, 1, 2, control.fileno()})
     process_control.adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
-    _preload()
+    _preload(sys.argv[2:])
     process_control.hide_memory()  # children inherit it: none can read or trace another
-    channel.send(control, {"event": "ready", "threads": len(os.listdir("/proc/self/task"))})
+    channel.send(control, {"event": "ready", "threads": _threads()})
     _Server(control).serve()
 
 
