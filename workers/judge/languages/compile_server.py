@@ -77,7 +77,7 @@ def _preload(skipped: Sequence[str]) -> None:
             print(f"compile server: {step.__name__} starts a thread here, so it is not preloaded", file=sys.stderr)
             sys.stderr.flush()
             command = [sys.executable, "-P", "-m", "workers.judge.languages.compile_server", sys.argv[1]]
-            os.execv(sys.executable, [*command, *skipped, step.__name__])
+            os.execv(sys.executable, [*command, *skipped, step.__name__])  # noqa: S606 - ourselves
     gc.collect()
     gc.freeze()  # children share these pages; a collection would copy them all
 
