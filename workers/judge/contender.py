@@ -21,10 +21,11 @@ from typing import Any, Literal
 
 import torch
 
-from workers.judge import buffers, channel, process_control
+from workers.judge import buffers, channel, process_control, sandbox
 from workers.judge.buffers import Slot, TensorSpec
 from workers.judge.processes import ForkServer, Spawned
 from workers.judge.runner import ARM, BURST, DELIVER, DONE, FAILED, GO, LONGEST_TEXT, NOTHING
+from workers.judge.sandbox import Confinement, NotConfined
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
 
@@ -110,8 +111,12 @@ class Contender:
         memory_bytes: int,
         cores: int,
         device: torch.device,
+        language: str | None = None,
     ) -> None:
-        """Fork the runner and load `source` into it. Raises ContenderFault, ForkServerDied."""
+        """Fork the runner, confine it and load `source` into it. `language`: of a candidate.
+
+        Raises ContenderFault, ForkServerDied, NotConfined.
+        """
         self.name = name
         self.mode: Mode = mode
         self.memory_bytes = memory_bytes
@@ -132,16 +137,24 @@ class Contender:
                 directory=directory,
                 environment={"HOME": str(directory), "TMPDIR": str(directory), **environment},
                 limits=runner_limits(server.base_virtual_bytes(), memory_bytes, mode, cores, device),
+                profile=sandbox.profile(mode, device.type, language, directory, environment, cores),
             )
             self._poller = select.poll()
             self._poller.register(self._control, select.POLLIN)
-            self.command(
-                {"command": "load", "mode": mode, "path": str(path), "math": arithmetic, "device": device.type},
-                _SETUP_S,
-            )
+            self.confinement = self._confined()
+            self.command({"command": "load", "mode": mode, "path": str(path), "math": arithmetic}, _SETUP_S)
         except BaseException:
             self.close()
             raise
+
+    def _confined(self) -> Confinement:
+        """What stands around the runner. It is asked before it reads anybody's code, so here it can be believed."""
+        answer = self.command({"command": "enter", "device": self.device.type}, _SETUP_S)
+        if "refused" in answer:
+            raise NotConfined(str(answer["refused"]))
+        reached = Confinement(tuple(answer["layers"]))
+        sandbox.verify(self.pid, reached)
+        return reached
 
     @property
     def _control(self) -> socket.socket:

@@ -6,12 +6,14 @@ second names the modules that runners inherit. It reports every runner's end. It
 them with their runner. When the referee ends, in whatever way, the socket closes and everything here dies. When this
 process is killed, its runners die by their death signal and the referee adopts and kills what they left.
 
-Left to the sandbox: descendants of a candidate outlive a *simultaneous* SIGKILL of referee and fork server.
+What may start processes (compiled baselines; Triton on a GPU) can leave some behind where referee and fork server are
+killed *at once*; what only has threads cannot.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import importlib
 import os
@@ -23,7 +25,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from workers.judge import channel, process_control, runner
+from workers.judge import channel, process_control, runner, sandbox, sandbox_network
 
 
 def _preload(names: Sequence[str]) -> None:
@@ -34,8 +36,9 @@ def _preload(names: Sequence[str]) -> None:
 
 
 class _Server:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, ability: sandbox.Ability) -> None:
         self.control = control
+        self.ability = ability
         self.runners: dict[int, int] = {}  # pid -> pidfd
         self.pid = os.getpid()
 
@@ -91,8 +94,10 @@ class _Server:
         os.environ.update(spec["environment"])
         tempfile.tempdir = None  # a cached value would point into the parent's directory
         process_control.set_limits(spec["limits"])
+        profile = sandbox.Profile.of(spec["profile"])
+        sandbox.count_tasks(profile, self.ability)
         process_control.drop_privileges()
-        runner.main(socket.socket(fileno=control_fd))
+        runner.main(socket.socket(fileno=control_fd), lambda: sandbox.confine(profile, self.ability))
 
     def kill_session(self, pid: int) -> None:
         # The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a runner has no
@@ -115,12 +120,14 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     process_control.close_other_fds({0, 1, 2, control.fileno()})
     process_control.adopt_orphans()
+    ability = sandbox.detect()
+    sandbox_network.leave(ability.network)
     process_control.hide_memory()  # runners inherit it: none can read or trace another, this process or the referee
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
     _preload(sys.argv[2].split(","))
     threads = len(os.listdir("/proc/self/task"))
-    channel.send(control, {"event": "ready", "threads": threads})
-    _Server(control).serve()
+    channel.send(control, {"event": "ready", "threads": threads, "ability": dataclasses.asdict(ability)})
+    _Server(control, ability).serve()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -25,6 +25,9 @@ _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
+
+_APART, _APART_IN_NAMESPACE = 1 << 30, 60_000
+"""User numbers that no system hands out (Linux has process ids below 1 << 22)."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -79,6 +82,42 @@ def drop_privileges() -> None:
     if _libc.capset(header, nothing) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"capset: {os.strerror(number)}")
+
+
+def count_apart(tasks: int) -> None:
+    """Let this process, whose effective user is root, have at most `tasks` threads.
+
+    RLIMIT_NPROC does not bind root's own processes (kernel/fork.c), so the real user becomes one that nobody else is.
+    Its number is made of the process id, or, where a user namespace maps too few numbers, taken from the end of those
+    that it surely has. Files are opened by the effective user, which stays; but access(2) asks for the real one, and
+    compilers call it. Raises OSError.
+    """
+    effective = os.geteuid()
+    try:
+        os.setresuid(_APART | os.getpid(), effective, effective)
+    except OSError:
+        os.setresuid(_APART_IN_NAMESPACE + os.getpid() % 4096, effective, effective)
+    resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
+
+
+def works_in_child(act: Callable[[], None]) -> bool:
+    """Whether `act` raises no OSError, tried in a child that ends there."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with contextlib.suppress(OSError):
+                act()
+                code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def status(pid: int) -> dict[str, str]:
+    """The fields of /proc/PID/status. Raises OSError."""
+    with open(f"/proc/{pid}/status") as file:
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
 def close_other_fds(keep: Iterable[int]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import workers
 from workers.judge import channel, process_control
+from workers.judge.sandbox import Ability, Profile
 
 _START_S = 180.0
 _ANSWER_S = 30.0
@@ -81,7 +82,7 @@ class ForkServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._exits: dict[int, int] = {}
-        self._ready = False
+        self._ability: Ability | None = None  # known once it is ready
 
     def start(self) -> None:
         """Start the process without waiting for it; `spawn` waits until it is ready."""
@@ -99,32 +100,39 @@ class ForkServer:
         theirs.close()
         self._control = ours
         self._exits = {}
-        self._ready = False
+        self._ability = None
 
     @property
     def pid(self) -> int | None:
         """Process id while started."""
         return self._process.pid if self._process else None
 
-    def ready(self) -> None:
-        """Start where needed and wait until runners can be forked. Raises ForkServerDied."""
+    def ready(self) -> Ability:
+        """Start where needed and wait until runners can be forked; returns how they can be confined. Raises
+        ForkServerDied.
+        """
         if self._control is None:
             self.start()
-        if not self._ready:
-            threads = self._event("ready", _START_S)["threads"]
+        if self._ability is None:
+            event = self._event("ready", _START_S)
+            threads = event["threads"]
             if threads != 1:
                 raise RuntimeError(
                     f"the fork server has {threads} threads, expected 1: a fork would copy locks that nobody holds"
                 )
-            self._ready = True
+            self._ability = Ability(**event["ability"])
+        return self._ability
 
-    def spawn(self, *, directory: Path, environment: dict[str, str], limits: dict[str, int]) -> Spawned:
+    def spawn(
+        self, *, directory: Path, environment: dict[str, str], limits: dict[str, int], profile: Profile
+    ) -> Spawned:
         """Fork a runner into `directory`. Raises ForkServerDied."""
         self.ready()
         assert self._control is not None
         ours, theirs = channel.pair()
         log_fd = os.memfd_create("runner-log", os.MFD_CLOEXEC)
         spec = {"directory": str(directory), "environment": environment, "limits": limits}
+        spec["profile"] = profile.document()
         try:
             channel.send(self._control, {"command": "fork", "spec": spec}, [theirs.fileno(), log_fd])
             pid = int(self._event("forked", _ANSWER_S)["pid"])

@@ -4,9 +4,9 @@ It maps buffers that the referee allocated, calls `run` on the slot it is told a
 it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
 what it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: load, bind, unbind, error, generate, times. Bytes: `A<slot>` arm a slot and drop the
-last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the only timed one), `D` copy the last
-result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
+Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, times, ping. Bytes: `A<slot>` arm a slot
+and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the only timed one), `D`
+copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 from workers.judge import channel, gpu
 from workers.judge.burst import Burst
+from workers.judge.sandbox import Confinement
 
 ARM, GO, DELIVER, NOTHING, BURST, DONE, FAILED = b"A", b"G", b"D", b"N", b"B", b"K", b"E"
 _SPIN = 2000
@@ -47,8 +48,9 @@ class ContractError(Exception):
 class Runner:
     """State of one runner: the loaded `run`, the bound slots, the last result."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, confine: Callable[[], Confinement]) -> None:
         self.control = control
+        self.confine = confine
         self.run: Callable[..., Any] | None = None
         self.interpreter = contextlib.ExitStack()  # open for the life of the process
         self.module: ModuleType | None = None
@@ -145,6 +147,7 @@ class Runner:
         answer: dict[str, Any]
         try:
             handler = {
+                "enter": self.enter,
                 "load": self.load,
                 "bind": self.bind,
                 "unbind": self.unbind,
@@ -161,6 +164,16 @@ class Runner:
     def last_error(self, message: dict[str, Any]) -> dict[str, Any]:
         return {"error": self.error}
 
+    def enter(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take the device and then the sandbox, before anything of anybody else's is read; answers its layers."""
+        self.device = message["device"]
+        if self.device == "cuda":
+            gpu.initialise()
+        try:
+            return {"layers": self.confine().layers}
+        except OSError as error:
+            return {"refused": str(error)}
+
     def load(self, message: dict[str, Any]) -> dict[str, Any]:
         """Import the file and prepare its `run` for `mode`: candidate, float64, eager, compile or max_autotune."""
         import torch  # noqa: PLC0415 - already loaded by the fork server
@@ -168,9 +181,7 @@ class Runner:
         self.mode = message["mode"]
         tf32 = message["math"] == "tf32"
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        self.device = message["device"]
         if self.device == "cuda":
-            gpu.initialise()
             torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
         if self.mode == "float64":
             torch.set_default_dtype(torch.float64)
@@ -350,7 +361,7 @@ def _frames(error: BaseException) -> Iterator[str]:
             yield line
 
 
-def main(control: socket.socket) -> None:
-    """Serve on the control socket; returns when the referee hangs up."""
+def main(control: socket.socket, confine: Callable[[], Confinement]) -> None:
+    """Serve on the control socket; returns when the referee hangs up. `confine` is called once, before `load`."""
     with contextlib.suppress(ConnectionError, channel.ChannelClosed):
-        Runner(control).serve()
+        Runner(control, confine).serve()

@@ -50,6 +50,7 @@ class Starter:
             memory_bytes=allowed,
             cores=self._cores,
             device=CPU if mode == "generate" else self.device,
+            language=job["candidate"]["language"] if mode == "candidate" and job["candidate"] else None,
         )
 
     def op(self, job: Job, allowed: int) -> OpRunners:
