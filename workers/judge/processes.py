@@ -56,6 +56,7 @@ def fork_server_environment(cores: int) -> dict[str, str]:
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
+        "USER": "warpsmith",  # torch asks for it, and a confined runner cannot look it up
         "PYTHONPATH": str(Path(workers.__file__).resolve().parents[1]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
