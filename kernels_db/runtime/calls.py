@@ -41,7 +41,7 @@ def converter(function: str, parameter: Parameter, device: Literal["cpu", "cuda"
     if parameter.kind == "pointer":
         return _pointer(where, parameter.dtypes, device)
     if parameter.kind == "integer":
-        return _integer(where, parameter.bits, parameter.signed)
+        return _integer(where, *integer_range(parameter))
     if parameter.kind == "floating":
         return _floating(where)
     if parameter.kind == "boolean":
@@ -72,9 +72,13 @@ def _pointer(where: str, dtypes: frozenset[str] | None, device: str) -> Callable
     return convert
 
 
-def _integer(where: str, bits: int, signed: bool) -> Callable[[Argument], int]:
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+def integer_range(parameter: Parameter) -> tuple[int, int]:
+    """The least and the greatest value that an integer parameter holds."""
+    bits = parameter.bits
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if parameter.signed else (0, (1 << bits) - 1)
 
+
+def _integer(where: str, low: int, high: int) -> Callable[[Argument], int]:
     def convert(value: SupportsIndex) -> int:
         if type(value) is not int:
             value = _index(where, value)

@@ -1,9 +1,10 @@
 """Errors of the runtime.
 
-Building raises one error; calls raise TypeError and OverflowError that name the parameter.
+Calls also raise TypeError, OverflowError and ValueError that name the parameter.
 
     CompileError   a source that cannot become a kernel: compiler error, limit, flag, or a parameter that no argument
-    fits
+                   fits
+    LaunchError    a launch that the device refuses
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ class CompileError(Exception):
         super().__init__(message)
         self.message = message
         self.log = log
+
+
+class LaunchError(RuntimeError):
+    """A device refused a launch. The message names the kernel, and the limit where one is passed."""
 
 
 def trim_log(log: str, limit: int = LOG_LIMIT) -> str:

@@ -54,10 +54,31 @@ CUDA_FLAGS = (
     "--prec-sqrt=true",
     "--prec-sqrt=false",
     "--extra-device-vectorization",
+    "--restrict",
+    "--device-as-default-execution-space",
+    "--device-int128",
+    "--std=c++17",
+    "--std=c++20",
     "--maxrregcount=N",
+    "--ptxas-options=-ON",
+    "--ptxas-options=-dlcm=ca",
+    "--ptxas-options=-dlcm=cg",
     "-DNAME=VALUE",
 )
-_PATTERNS = {"-DNAME=VALUE": _DEFINE, "--maxrregcount=N": r"--maxrregcount=[1-9][0-9]{0,2}"}
+_PATTERNS = {
+    "-DNAME=VALUE": _DEFINE,
+    "--maxrregcount=N": r"--maxrregcount=[1-9][0-9]{0,2}",
+    "--ptxas-options=-ON": r"--ptxas-options=-O[0-3]",
+}
+_REMEDIES = (
+    (r"--?(gpu-)?(arch|architecture|code|gencode)\b.*|-m(arch|tune|cpu)=.*", "none: the target says the architecture"),
+    (r"--?(I|include).*|-i(system|quote).*|--?(L|l)\w.*", "none: the toolchain's headers are there, and no library is"),
+    (r"-O[0-9s]?|-fast", "none: kernels are optimised"),
+    (r"-use_fast_math", "'--use_fast_math'"),
+    (r"-std=c\+\+(17|20)", "'--std=c++17' or '--std=c++20'"),
+    (r"-Xptxas.*", "'--ptxas-options=-ON' or '--ptxas-options=-dlcm=cg'"),
+)
+"""What to write instead of flags that are known from elsewhere."""
 
 
 def allowed(flag: object, language: str) -> bool:
@@ -66,6 +87,15 @@ def allowed(flag: object, language: str) -> bool:
     return isinstance(flag, str) and any(
         re.fullmatch(_PATTERNS.get(entry) or re.escape(entry), flag) for entry in known
     )
+
+
+def expected(flag: object, language: str) -> str:
+    """What may stand where `flag` does."""
+    known = ", ".join(CPP_FLAGS if language == "cpp" else CUDA_FLAGS)
+    for pattern, remedy in _REMEDIES:
+        if isinstance(flag, str) and re.fullmatch(pattern, flag):
+            return f"{remedy} ({known} are known)"
+    return f"some of {known}"
 
 
 def checked(flags: Iterable[str], language: str) -> tuple[str, ...]:
@@ -79,6 +109,5 @@ def checked(flags: Iterable[str], language: str) -> tuple[str, ...]:
     chosen = tuple(flags)
     for flag in chosen:
         if not allowed(flag, language):
-            known = CPP_FLAGS if language == "cpp" else CUDA_FLAGS
-            raise CompileError(f"flags: found {flag!r}, expected some of {', '.join(known)}")
+            raise CompileError(f"flags: found {flag!r}, expected {expected(flag, language)}")
     return chosen

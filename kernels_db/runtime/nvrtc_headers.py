@@ -1,5 +1,5 @@
 """The few host headers that CUDA sources name by habit, for NVRTC, which has none. Types agree with libcu++
-(`cuda/std/cstdint`).
+(`cuda/std/cstdint`), whose names the C++ headers bring into `std`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,33 @@ _TENSOR_MAP = """#pragma once
 #include <stdint.h>
 typedef struct alignas(64) CUtensorMap_st { uint64_t opaque[16]; } CUtensorMap;
 """
+_ALGORITHM = """#pragma once
+namespace std {
+template <class T> __host__ __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
+template <class T> __host__ __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
+template <class T> __host__ __device__ constexpr const T& clamp(const T& v, const T& low, const T& high) {
+    return v < low ? low : high < v ? high : v;
+}
+template <class T> __host__ __device__ constexpr void swap(T& a, T& b) { T c = a; a = b; b = c; }
+}
+"""
+# libcu++ has these, at the price of a second of NVRTC's time.
+_LIBCUXX = (
+    "array",
+    "bit",
+    "complex",
+    "concepts",
+    "functional",
+    "initializer_list",
+    "iterator",
+    "limits",
+    "numeric",
+    "optional",
+    "span",
+    "tuple",
+    "type_traits",
+    "utility",
+)
 # NVRTC has the functions of these built in.
 _BUILT_IN = (
     "assert.h",
@@ -70,6 +97,11 @@ HEADERS = {
     "cfloat": _FLOATS,
     "limits.h": _LIMITS,
     "climits": _LIMITS,
+    "algorithm": _ALGORITHM,
+    **{
+        name: f"#pragma once\n#include <cuda/std/{name}>\nnamespace std {{ using namespace ::cuda::std; }}\n"
+        for name in _LIBCUXX
+    },
     **dict.fromkeys(_BUILT_IN, "#pragma once\n"),
 }
 """Header name to text."""

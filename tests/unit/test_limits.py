@@ -1,0 +1,97 @@
+"""What a launch may ask of a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels_db.runtime.limits import Launch, Usage, blocks_at_once, is_portable, of_architecture, problem
+
+HOPPER = of_architecture(90)
+AMPERE = of_architecture(80)
+assert HOPPER is not None
+assert AMPERE is not None
+
+
+@pytest.mark.parametrize(
+    ("launch", "usage", "said"),
+    [
+        (Launch((1, 1, 1), (2048, 1, 1)), Usage(), "block.x: found 2048, expected at most 1024"),
+        (Launch((1, 1, 1), (32, 1, 65)), Usage(), "block.z: found 65, expected at most 64"),
+        (Launch((1, 1, 1), (64, 32, 1)), Usage(), "found 2048 threads (64, 32, 1), expected at most 1024"),
+        (Launch((1, 1, 1), (256, 1, 1)), Usage(threads=128), "__launch_bounds__ promises at most 128"),
+        (Launch((1, 70000, 1), (32, 1, 1)), Usage(), "grid.y: found 70000, expected at most 65535"),
+        (Launch((2**31, 1, 1), (32, 1, 1)), Usage(), "grid.x: found 2147483648, expected at most 2147483647"),
+        (
+            Launch((1, 1, 1), (32, 1, 1), shared_bytes=232448),
+            Usage(shared=1024),
+            "found 1024 static + 232448 dynamic bytes of a block, expected at most 232448 on sm_90",
+        ),
+        (
+            Launch((1, 1, 1), (1024, 1, 1)),
+            Usage(registers=168),
+            "1024 threads of 168 registers need 172032, and a block has 65536: expected at most 384 threads",
+        ),
+        (
+            Launch((32, 1, 1), (32, 1, 1), (32, 1, 1)),
+            Usage(),
+            "cluster: found 32 blocks (32, 1, 1), expected at most 16",
+        ),
+        (Launch((7, 1, 1), (32, 1, 1), (2, 1, 1)), Usage(), "expected a multiple of cluster (2, 1, 1)"),
+        (Launch((7, 1, 1), (32, 1, 1)), Usage(cluster=(2, 1, 1)), "expected a multiple of cluster (2, 1, 1)"),
+        (Launch((8, 1, 1), (32, 1, 1), (4, 1, 1)), Usage(cluster=(2, 1, 1)), "__cluster_dims__ says (2, 1, 1)"),
+        (Launch((1000, 1, 1), (1024, 1, 1), cooperative=True), Usage(registers=32), "264 are resident at once"),
+    ],
+)
+def test_a_launch_beyond_a_limit_is_told_which_and_what_to_ask_for(launch: Launch, usage: Usage, said: str) -> None:
+    message = problem(launch, usage, HOPPER)
+    assert message is not None
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("launch", "usage"),
+    [
+        (Launch((2**31 - 1, 65535, 65535), (1024, 1, 1)), Usage(registers=64)),
+        (Launch((1, 1, 1), (32, 32, 1), shared_bytes=232448), Usage(registers=64)),
+        (Launch((16, 1, 1), (128, 1, 1), (16, 1, 1)), Usage(registers=255)),
+        (Launch((264, 1, 1), (1024, 1, 1), cooperative=True), Usage(registers=32)),
+        (Launch((132, 1, 1), (256, 1, 1), shared_bytes=200 * 1024, cooperative=True), Usage(registers=128)),
+        (Launch((8, 1, 1), (32, 1, 1), (2, 1, 1)), Usage(cluster=(2, 1, 1))),
+    ],
+)
+def test_a_launch_at_its_limits_passes(launch: Launch, usage: Usage) -> None:
+    assert problem(launch, usage, HOPPER) is None
+
+
+def test_clusters_begin_with_hopper() -> None:
+    launch = Launch((2, 1, 1), (32, 1, 1), (2, 1, 1))
+    assert problem(launch, Usage(), HOPPER) is None
+    assert "sm_80 has no clusters" in (problem(launch, Usage(), AMPERE) or "")
+    assert "expected at most 166912 on sm_80" in (
+        problem(Launch((1, 1, 1), (32, 1, 1), shared_bytes=200_000), Usage(), AMPERE) or ""
+    )
+    assert is_portable((2, 2, 2))
+    assert is_portable(None)
+    assert not is_portable((16, 1, 1))
+
+
+def test_an_architecture_that_is_not_known_has_no_limits() -> None:
+    assert of_architecture(999) is None
+
+
+EXTENT = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
+ONE = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 2))
+LAUNCHES = st.builds(Launch, EXTENT, EXTENT, st.none() | ONE, st.integers(0, 300_000), st.booleans())
+USAGES = st.builds(Usage, st.integers(0, 255), st.integers(0, 48 * 1024), st.none() | st.integers(1, 1024), st.none())
+
+
+@given(LAUNCHES, USAGES)
+def test_what_passes_fits_and_asking_for_less_passes_too(launch: Launch, usage: Usage) -> None:
+    if problem(launch, usage, HOPPER) is not None:
+        return
+    assert launch.threads <= 1024
+    assert blocks_at_once(launch, usage, HOPPER) >= 1
+    assert usage.shared + launch.shared_bytes <= HOPPER.shared
+    assert problem(Launch(launch.grid, launch.block, launch.cluster), usage, HOPPER) is None
