@@ -13,11 +13,14 @@ Level = Literal["baseline", "screen", "verify"]
 with a short timing. verify: every workload, several seeds, full timing."""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
-Gate = Literal[
-    "sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"
-]
-"""`reference`, `admission` and `memory` are the baseline level's: the user's reference is at fault, the spec cannot tell
-a wrong answer from a right one, or a workload does not fit. `sandbox`: this host cannot confine as the job demands."""
+Gate = Literal["sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
+"""`reference`, `admission` and `memory` are the baseline level's: the user's reference is at fault, the spec cannot
+tell a wrong answer from a right one, or a workload does not fit. `sandbox`: this host cannot confine as the job
+demands."""
+
+
+SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
+"""How a runner is held, from the weakest; `workers.judge.sandbox` says what each demands."""
 
 
 class ResolvedInput(TypedDict):
@@ -81,7 +84,7 @@ class JobLimits(TypedDict):
     call_s: float
     time_s: float
     memory_bytes: int | None
-    sandbox: NotRequired[str]  # the least level of confinement (workers.judge.sandbox.LEVELS); absent: any
+    sandbox: NotRequired[SandboxLevel]  # the least that every runner of the job must reach; absent: any
 
 
 class Job(TypedDict):
@@ -157,7 +160,7 @@ class Verdict(TypedDict):
     compile: dict[str, Any] | None
     score: float | None
     score_ci95: list[float] | None
-    sandbox: dict[str, Any]  # {"level": "process", "layers": [...]}
+    sandbox: dict[str, Any]  # of the candidate's runner, {"level": "isolated", "layers": [...]}; "none": nothing ran
     device: dict[str, Any]  # name, cores, measured peaks {"bandwidth_gbs": {bytes: GB/s}, "gflops": ...}
     versions: dict[str, str]
     fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint

@@ -19,8 +19,6 @@ FLUSH_BYTES = 256 << 20
 EMPTY = 255
 """The slot number of a call that runs nothing: it flushes and takes the time of nothing."""
 
-MOST_CALLS = 64
-
 _flush: list[torch.Tensor] = []
 _events: list[torch.cuda.Event] = []
 

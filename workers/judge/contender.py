@@ -142,7 +142,9 @@ class Contender:
             self._poller = select.poll()
             self._poller.register(self._control, select.POLLIN)
             self.confinement = self._confined()
-            self.command({"command": "load", "mode": mode, "path": str(path), "math": arithmetic}, _SETUP_S)
+            self.command(
+                {"command": "load", "mode": mode, "path": str(path), "math": arithmetic, "language": language}, _SETUP_S
+            )
         except BaseException:
             self.close()
             raise

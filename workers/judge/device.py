@@ -93,7 +93,8 @@ class Gpu(Device):
         self._facts = torch.cuda.get_device_properties(0)
         self.name = str(self._facts.name)
         self.lease = str(self._facts.uuid)
-        self.arch = f"sm_{self._facts.major}{self._facts.minor}"
+        self.capability = 10 * self._facts.major + self._facts.minor
+        self.arch = f"sm_{self.capability}"
         self._driver = _driver_release()
 
     @property

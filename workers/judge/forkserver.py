@@ -2,7 +2,8 @@
 
 It is a program of its own with a clean environment, so it can hold no secret, and it has one thread until it forks. It
 is told by the referee to fork a runner or to kill one, over the socket whose descriptor is its first argument; the
-second names the modules that runners inherit. It reports every runner's end. It adopts orphaned descendants and kills
+second names the modules that runners inherit; on a GPU the directory of Triton's own C module and the GPU's capability
+follow. It reports every runner's end. It adopts orphaned descendants and kills
 them with their runner. When the referee ends, in whatever way, the socket closes and everything here dies. When this
 process is killed, its runners die by their death signal and the referee adopts and kills what they left.
 
@@ -23,14 +24,20 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from workers.judge import channel, process_control, runner, sandbox, sandbox_network
 
 
-def _preload(names: Sequence[str]) -> None:
+def _preload(names: Sequence[str], triton: Sequence[str]) -> None:
     for name in names:
         importlib.import_module(name)
+    if triton:
+        from workers.judge.languages import triton_runtime  # noqa: PLC0415 - only a GPU's runners launch
+
+        directory, capability = triton
+        triton_runtime.preload(Path(directory), int(capability))
     gc.collect()
     gc.freeze()  # runners share these pages; a collection would copy them all
 
@@ -124,7 +131,7 @@ def main() -> None:
     sandbox_network.leave(ability.network)
     process_control.hide_memory()  # runners inherit it: none can read or trace another, this process or the referee
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
-    _preload(sys.argv[2].split(","))
+    _preload(sys.argv[2].split(","), sys.argv[3:5])
     threads = len(os.listdir("/proc/self/task"))
     channel.send(control, {"event": "ready", "threads": threads, "ability": dataclasses.asdict(ability)})
     _Server(control, ability).serve()

@@ -75,10 +75,14 @@ def fork_server_environment(cores: int) -> dict[str, str]:
 class ForkServer:
     """Starts, restarts and addresses the fork server. Not thread-safe: the referee has one thread."""
 
-    def __init__(self, cores: int, directory: Path, preload: Sequence[str]) -> None:
-        """`preload`: modules that every runner inherits, imported."""
+    def __init__(
+        self, cores: int, directory: Path, preload: Sequence[str], triton: tuple[Path, int] | None = None
+    ) -> None:
+        """What every runner inherits: the modules `preload`, imported, and Triton's own C module, which is kept in a
+        directory for GPUs of a compute capability (90 for sm_90).
+        """
         self._cores = cores
-        self._preload = ",".join(preload)
+        self._preload = [",".join(preload), *(str(word) for word in triton or ())]
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -90,7 +94,7 @@ class ForkServer:
         self.close()
         ours, theirs = channel.pair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno()), self._preload],
+            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno()), *self._preload],
             env=fork_server_environment(self._cores) | {"HOME": str(self._directory), "TMPDIR": str(self._directory)},
             cwd=self._directory,
             stdin=subprocess.DEVNULL,

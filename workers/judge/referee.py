@@ -1,8 +1,8 @@
 """The referee: takes jobs through the gates. It holds the seeds, the expected values, the clock and the verdict, and
 runs no code but ours.
 
-Gates, in order; the first that fails ends the job: gate, compile, memory, reference, screen, verify, time. A fork
-server or a runner that is killed from outside costs one repetition of the job, not a verdict.
+Gates, in order; the first that fails ends the job: gate, compile, sandbox, memory, reference, screen, verify, time. A
+fork server or a runner that is killed from outside costs one repetition of the job, not a verdict.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels_db.job import Job, Verdict
+from kernels_db.job import Failure, Job, Verdict
 from workers.judge import footprint, host, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import Prepared, prepare
-from workers.judge.contender import ContenderFault
-from workers.judge.device import Cpu, Device, open_gpu
+from workers.judge.contender import Contender, ContenderFault
+from workers.judge.device import Cpu, Device, Gpu, open_gpu
 from workers.judge.inputs import BadDistribution
 from workers.judge.passage import Outcome, Passage
 from workers.judge.physics import Peaks
 from workers.judge.processes import ForkServer, ForkServerDied
+from workers.judge.sandbox import Confinement, NotConfined
 from workers.judge.starters import PROBE, Starter
 from workers.judge.verdict import Report, Stopped
 
@@ -51,8 +52,12 @@ class _Bench:
         directory.mkdir(mode=0o700)
         # A GPU host's runners never interpret, so Triton, which reads that choice when it is imported, can be there
         # before the fork.
-        preload = ("torch", "triton", "cuda.core") if device.kind == "cuda" else ("torch",)
-        self.server = ForkServer(cores, directory, preload)
+        if isinstance(device, Gpu):
+            built = cache / "triton"
+            built.mkdir(mode=0o700, exist_ok=True)
+            self.server = ForkServer(cores, directory, ("torch", "cuda.core"), (built, device.capability))
+        else:
+            self.server = ForkServer(cores, directory, ("torch",))
         self.server.start()
         self.starter = Starter(self.server, directory, cache, cores, device.torch)
         self.peaks = Peaks(cache, device)
@@ -112,6 +117,11 @@ class Referee:
                 outcome = _ended(fault)
                 if last or not fault.external:
                     break
+            except NotConfined as error:
+                bench.warm.close()
+                reason = f"a runner could not be confined: {error}"
+                outcome = "ambiguous", "sandbox", reason, {"kind": "sandbox", "message": reason}
+                break
             except OSError as error:
                 bench.warm.close()
                 reason = f"the judge's host refuses what it needs: {error}"
@@ -162,6 +172,7 @@ class Referee:
         try:
             if ready.stopped is not None:
                 raise ready.stopped
+            _demand(job, report, starter.confinement(job))
             with report.gate("memory"):
                 workloads = footprint.select(job, bench.device)
                 allowed = footprint.check_memory(job, workloads, bench.device)
@@ -188,7 +199,10 @@ class Referee:
                         return passage.contest(None)
                     source, environment = job["candidate"]["source"], prepared.environment
                     return passage.contest(
-                        lambda: starter.start("candidate", source, job, environment=environment, allowed=allowed)
+                        lambda: _noted(
+                            report,
+                            starter.start("candidate", source, job, environment=environment, allowed=allowed),
+                        )
                     )
                 finally:
                     runners.unbind()
@@ -212,6 +226,24 @@ class Referee:
             finally:
                 if bench.device.kind == "cpu":
                     report.others.append(host.share_of_others(before, host.usage()))
+
+
+def _demand(job: Job, report: Report, least: Confinement) -> None:
+    """Refuse a job that demands more than its runners will reach. Raises Stopped."""
+    minimum = job["limits"].get("sandbox")
+    if minimum is not None and not least.reaches(minimum):
+        reason = f"limits.sandbox: found {least.level} on this host ({', '.join(least.layers)}), expected {minimum}"
+        failure: Failure = {"kind": "sandbox", "message": reason, "field": "limits.sandbox"}
+        failure |= {"found": least.level, "expected": minimum}
+        raise Stopped("ambiguous", "sandbox", reason, failure)
+    if job["candidate"] is None:
+        report.sandbox = least.document()
+
+
+def _noted(report: Report, candidate: Contender) -> Contender:
+    """The candidate, after writing down what stands around it."""
+    report.sandbox = candidate.confinement.document()
+    return candidate
 
 
 def _ended(fault: ContenderFault) -> Outcome:

@@ -185,6 +185,10 @@ class Runner:
             torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
         if self.mode == "float64":
             torch.set_default_dtype(torch.float64)
+        if self.device == "cuda" and message["language"] == "triton":
+            from workers.judge.languages import triton_runtime  # noqa: PLC0415 - the fork server has it
+
+            triton_runtime.install()
         self.module = import_file(message["path"])
         entry = "make" if self.mode == "generate" else "run"
         run = getattr(self.module, entry, None)

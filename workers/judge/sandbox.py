@@ -27,14 +27,15 @@ import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from kernels_db.job import SandboxLevel
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from workers.judge import process_control, sandbox_landlock, sandbox_network, sandbox_seccomp
 from workers.judge.sandbox_landlock import Right, Rule
 from workers.judge.sandbox_network import Way
 
-LEVELS = ("process", "filtered", "confined", "isolated")
+LEVELS: tuple[SandboxLevel, ...] = get_args(SandboxLevel)
 """From the weakest; each has all that the one before it has.
 
 process: a process and session of its own that dies with the referee, without capabilities, environment or descriptors
@@ -117,7 +118,7 @@ class Confinement:
     layers: tuple[str, ...]
 
     @property
-    def level(self) -> str:
+    def level(self) -> SandboxLevel:
         """The highest of LEVELS whose layers, and those of all below it, are there."""
         reached = LEVELS[0]
         for level in LEVELS[1:]:
@@ -126,9 +127,13 @@ class Confinement:
             reached = level
         return reached
 
-    def reaches(self, minimum: str) -> bool:
-        """Whether the level is at least `minimum`, one of LEVELS."""
-        return LEVELS.index(self.level) >= LEVELS.index(minimum)
+    def reaches(self, minimum: SandboxLevel) -> bool:
+        """Whether the level is at least `minimum`."""
+        return self.rank() >= LEVELS.index(minimum)
+
+    def rank(self) -> int:
+        """The level as its place in LEVELS."""
+        return LEVELS.index(self.level)
 
     def document(self) -> dict[str, Any]:
         """As a verdict carries it."""
@@ -198,6 +203,12 @@ def expected(chosen: Profile, ability: Ability) -> Confinement:
     return Confinement(tuple(layers))
 
 
+def reachable(ability: Ability) -> SandboxLevel:
+    """The level that every runner reaches on a machine of this ability, compilers included."""
+    widest = Profile(processes=True, gpu=False, tasks=0, readable=(), writable=())
+    return expected(widest, ability).level
+
+
 def count_tasks(chosen: Profile, ability: Ability) -> None:
     """Limit the threads of this process where RLIMIT_NPROC alone would not. Raises OSError."""
     if _counted_apart(chosen, ability):
@@ -226,7 +237,10 @@ def confine(chosen: Profile, ability: Ability) -> Confinement:
 
 def verify(pid: int, reached: Confinement) -> None:
     """Hold what a runner said against what the kernel says of it. Raises NotConfined."""
-    status = process_control.status(pid)
+    try:
+        status = process_control.status(pid)
+    except OSError:
+        return  # it is gone, and whoever talks to it next will see
     found = {name: status.get(name, "absent") for name in ("NoNewPrivs", "CapEff", "Seccomp")}
     wanted = {"NoNewPrivs": "1", "CapEff": "0" * 16, "Seccomp": "2" if SYSTEM_CALLS in reached.layers else "0"}
     for name, value in wanted.items():

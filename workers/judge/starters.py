@@ -9,12 +9,13 @@ import torch
 
 from kernels_db.job import Job
 from kernels_db.runtime.cache import CACHE_VARIABLE
-from workers.judge import compiler_cache, footprint, languages
+from workers.judge import compiler_cache, footprint, languages, sandbox
 from workers.judge.baselines import OpRunners, ReferenceFault
 from workers.judge.buffers import TensorSpec
 from workers.judge.candidates import kernel_cache
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.processes import ForkServer
+from workers.judge.sandbox import Confinement
 
 PROBE = "probe"
 CPU = torch.device("cpu")
@@ -68,6 +69,17 @@ class Starter:
             return self.start(mode, reference, job, environment=environment, allowed=allowed)
 
         return OpRunners(start, job["limits"]["call_s"], self.device)
+
+    def confinement(self, job: Job) -> Confinement:
+        """The least that any of a job's runners will reach here. Raises ForkServerDied."""
+        ability = self._server.ready()
+        language = job["candidate"]["language"] if job["candidate"] else None
+        modes = ["float64", *job["op"]["baselines"], *(["candidate"] if language else [])]
+        profiles = [
+            sandbox.profile(mode, self.device.type, language if mode == "candidate" else None, Path(), {}, self._cores)
+            for mode in modes
+        ]
+        return min((sandbox.expected(chosen, ability) for chosen in profiles), key=Confinement.rank)
 
     def probe(self, source: str, language: str, job: Job) -> Contender:
         """A runner with a kernel of ours, built and started as a candidate's would be."""

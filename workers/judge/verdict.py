@@ -13,27 +13,10 @@ from typing import Any, Literal
 from kernels_db.job import Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
 from workers.judge.compare import Comparison
 from workers.judge.host import BUSY
+from workers.judge.sandbox import NOTHING_RAN
 
 PROTOCOL = 1
 """Rises when what is timed or checked changes, so that verdicts before and after are not compared."""
-
-SANDBOX: dict[str, Any] = {
-    "level": "process",
-    "layers": [
-        "own process and session",
-        "killed with its referee",
-        "resource limits",
-        "memory watch",
-        "no capabilities",
-        "memory hidden from other processes",
-        "clean environment",
-        "no inherited descriptors",
-        "sealed buffers",
-    ],
-}
-"""What really stands around a runner; files, the network and other processes of the same user are still within its
-reach.
-"""
 
 
 class Stopped(Exception):  # noqa: N818 - named for what happened
@@ -53,6 +36,7 @@ class Report:
         self.job = job
         self.workloads: list[WorkloadVerdict] = []
         self.compile: dict[str, Any] | None = None
+        self.sandbox = NOTHING_RAN  # of the candidate's runner; at baseline level the least of the reference's
         self.score: float | None = None
         self.score_ci95: list[float] | None = None
         self.notes: list[str] = []
@@ -100,7 +84,7 @@ class Report:
             "compile": self.compile,
             "score": self.score,
             "score_ci95": self.score_ci95,
-            "sandbox": SANDBOX,
+            "sandbox": self.sandbox,
             "device": device | ({} if self.exchange_us is None else {"exchange_us": round(self.exchange_us, 3)}),
             "versions": versions,
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
