@@ -7,7 +7,16 @@ import uuid
 from collections.abc import Sequence
 
 from kernels_db.binding import amount, bind_axes, bind_input, bind_shape, extent
-from kernels_db.job import Job, JobCandidate, JobLimits, Level, ResolvedInput, ResolvedOutput, ResolvedWorkload
+from kernels_db.job import (
+    Job,
+    JobCandidate,
+    JobLimits,
+    Level,
+    ResolvedInput,
+    ResolvedOutput,
+    ResolvedWorkload,
+    SandboxLevel,
+)
 from kernels_db.spec import InputOverride, Op, Workload
 from kernels_db.spec_errors import SpecError, SpecErrors
 from kernels_db.spec_tensors import CodeCheck, ExactCheck, Input, Output
@@ -31,6 +40,14 @@ LIBRARY_CALLS = (
 DEFAULT_LIMITS: JobLimits = {"compile_s": 60.0, "call_s": 10.0, "time_s": 3.0, "memory_bytes": None}
 
 _NO_OVERRIDE = InputOverride()
+
+
+def limits_with(sandbox: SandboxLevel | None) -> JobLimits:
+    """The default limits, under at least this much confinement; None demands none."""
+    limits = DEFAULT_LIMITS.copy()
+    if sandbox is not None:
+        limits["sandbox"] = sandbox
+    return limits
 
 
 def arguments(op: Op) -> list[Input]:

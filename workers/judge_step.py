@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import cast
 
-from kernels_db.job import Job, JobCandidate, Verdict
+from kernels_db.job import Job, JobCandidate, SandboxLevel, Verdict
 from kernels_db.op import Target, parse_op
-from kernels_db.resolve import build_job
+from kernels_db.resolve import build_job, limits_with
 from workers.steps import Work
 
 
-def job_of(work: Work) -> Job:
-    """The job of a judge or verify step. Raises SpecErrors where the op asks for what the judge cannot do."""
+def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
+    """The job of a judge or verify step, whose runners must reach `sandbox_minimum`.
+
+    Raises SpecErrors where the op asks for what the judge cannot do.
+    """
     assert work.level is not None, "a model step has no job"
     candidate = None
     if work.level != "baseline":
         candidate = cast("JobCandidate", {"language": work.node.language, "source": work.node.source})
-    return build_job(parse_op(work.op), Target.parse(work.target), level=work.level, candidate=candidate)
+    limits = limits_with(sandbox_minimum)
+    return build_job(parse_op(work.op), Target.parse(work.target), level=work.level, candidate=candidate, limits=limits)
 
 
 def summary(verdict: Verdict) -> dict[str, object]:

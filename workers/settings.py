@@ -12,6 +12,8 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from kernels_db.job import SandboxLevel
+
 
 class Settings(BaseSettings):
     """Settings shared by API, workers and reconciler."""
@@ -60,6 +62,9 @@ class Settings(BaseSettings):
 
     judge_job_timeout_s: float = Field(
         600.0, gt=0, description="Seconds for one judge job, compile and baselines included"
+    )
+    sandbox_minimum: SandboxLevel | None = Field(
+        None, description="Least confinement of the judge's runners; where a machine reaches less, nothing is judged"
     )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
 

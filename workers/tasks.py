@@ -75,7 +75,9 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     try:
         with _lease(here, work, owner) as lease:
             verdict = here.judge().judge(
-                job_of(work), here.settings.judge_job_timeout_s, on_wait=_stop_when_lost(lease)
+                job_of(work, here.settings.sandbox_minimum),
+                here.settings.judge_job_timeout_s,
+                on_wait=_stop_when_lost(lease),
             )
     except _LeaseLost:
         return False

@@ -21,6 +21,7 @@ from service.cli.output import FAILED, print_json, stdout
 from service.home import running_service
 from service.settings import ServiceSettings
 from workers.celery_app import make_app
+from workers.judge import sandbox
 
 State = Literal["ok", "note", "bad"]
 CONNECT_TIMEOUT_S = 3
@@ -61,6 +62,7 @@ def examine(settings: ServiceSettings) -> list[Finding]:
         _home,
         _torch,
         _compiler,
+        _sandbox,
         _broker,
         _database,
         _service,
@@ -98,6 +100,22 @@ def _compiler(_: ServiceSettings) -> Finding:
             "compiler", "note", "no C++ compiler: `cpp` candidates cannot be built", "apt-get install g++, or set CXX"
         )
     return Finding("compiler", "ok", found)
+
+
+def _sandbox(settings: ServiceSettings) -> Finding:
+    ability = sandbox.detect()
+    reached = sandbox.reachable(ability)
+    how = f"Landlock ABI {ability.landlock}" if ability.landlock else "no Landlock"
+    how += f", {'' if ability.seccomp else 'no '}seccomp, network namespace: {ability.network}"
+    found = f"candidates run {reached} ({how})"
+    minimum = settings.sandbox_minimum
+    if minimum is not None and sandbox.LEVELS.index(reached) < sandbox.LEVELS.index(minimum):
+        fix = f"WARPSMITH_SANDBOX_MINIMUM={minimum}: use a machine that reaches it, or ask for less"
+        return Finding("sandbox", "bad", found, fix)
+    if reached == sandbox.LEVELS[-1]:
+        return Finding("sandbox", "ok", found)
+    fix = "Linux 6.12 or later with Landlock, where unshare(2) is allowed, reaches `isolated`"
+    return Finding("sandbox", "note", found, fix)
 
 
 def _broker(settings: ServiceSettings) -> Finding:

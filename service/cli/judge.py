@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kernels_db.job import Failure, JobCandidate, Verdict, WorkloadVerdict
+from kernels_db.job import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict
 from kernels_db.op import Op, Target, Workload, load_op
-from kernels_db.resolve import build_job
+from kernels_db.resolve import build_job, limits_with
 from service import machine
 from service.cli.options import Json, OpFile
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
@@ -33,6 +33,10 @@ def judge(
     language: Annotated[
         str | None, typer.Option(help="cpp, triton or cuda; read from the imports where not given.")
     ] = None,
+    sandbox_minimum: Annotated[
+        SandboxLevel | None,
+        typer.Option(help="Least confinement of what runs; WARPSMITH_SANDBOX_MINIMUM where not given."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compile, check against PyTorch and time one candidate. Exit code 0: accepted; 1: not; 2: misuse."""
@@ -48,7 +52,8 @@ def judge(
     missing = machine.missing_for_judge()
     if missing:
         raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
-    job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen)  # type: ignore[arg-type]
+    limits = limits_with(sandbox_minimum or ServiceSettings().sandbox_minimum)
+    job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen, limits=limits)  # type: ignore[arg-type]
     say(f"judging {file} against {spec.name} on {where} ({level}, {len(job['workloads'])} workloads)")
     verdict = run_job(job)
     if as_json:
