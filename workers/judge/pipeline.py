@@ -155,6 +155,7 @@ class Pipeline:
                 self._take(line)
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self._items.put(error)
+            return
         with self._lock:
             self._ended = True
         self._items.put(None)  # wakes the main thread
