@@ -56,6 +56,7 @@ class ResolvedWorkload(TypedDict):
     outputs: list[ResolvedOutput]
     min_bytes: int
     flops: int | None
+    derived: NotRequired[bool]  # true: the op does not declare it; a reference that fails on it is not at fault
 
 
 class JobOp(TypedDict):

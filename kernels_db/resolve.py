@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 from kernels_db.binding import amount, bind_axes, bind_input, bind_shape, extent
+from kernels_db.holdouts import derived_holdouts
 from kernels_db.job import (
     Job,
     JobCandidate,
@@ -119,11 +122,13 @@ def build_job(
     candidate: JobCandidate | None = None,
     workloads: Sequence[Workload] | None = None,
     limits: JobLimits | None = None,
+    seed: int | None = None,
 ) -> Job:
     """The job that puts `candidate` (None at level `baseline`) before the judge.
 
-    `workloads` defaults to those of the target: the bench ones for `screen`, all of them otherwise. Raises SpecErrors
-    where the op asks for what the judge cannot do, ValueError where level and candidate do not belong together.
+    `workloads` defaults to those of the target: the bench ones for `screen`; otherwise all of them and hold-outs
+    derived from them, drawn from the system's randomness unless `seed` is given. Raises SpecErrors where the op asks
+    for what the judge cannot do, ValueError where level and candidate do not belong together.
     """
     if (candidate is None) != (level == "baseline"):
         raise ValueError(f"level {level!r} {'needs a' if candidate is None else 'takes no'} candidate")
@@ -131,8 +136,14 @@ def build_job(
     if coded:
         expected = "derived or exact: this version of the judge runs no coded checks"
         raise SpecErrors([SpecError(f"outputs[{index}].check.kind", "code", expected) for index in coded])
+    derived: list[Workload] = []
     if workloads is None:
         workloads = [item for item in op.workloads_for(target) if level != "screen" or item.role == "bench"]
+        if level != "screen":
+            rng = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed is for tests
+            derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng)
+    resolved = [resolve_workload(op, workload) for workload in workloads]
+    resolved += [{**resolve_workload(op, workload), "derived": True} for workload in derived]
     return {
         "id": f"job_{uuid.uuid4().hex}",
         "level": level,
@@ -145,7 +156,7 @@ def build_job(
             "baselines": list(op.objective.baselines),
         },
         "target": str(target),
-        "workloads": [resolve_workload(op, workload) for workload in workloads],
+        "workloads": resolved,
         "candidate": candidate,
         "limits": DEFAULT_LIMITS.copy() if limits is None else limits,
     }
