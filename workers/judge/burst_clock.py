@@ -9,24 +9,27 @@ time. Work on another stream, started late or hidden in the flush stands on the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from workers.judge.baselines import Values
 from workers.judge.burst import EMPTY
-from workers.judge.contender import Contender
+from workers.judge.contender import Burst, Contender
 from workers.judge.timing import Samples
 
-BLOCK_US = 3_000.0
+BLOCK_US = 2_000.0
+"""Time of a block's calls, by the first contender's."""
+
 FEWEST_CALLS, MOST_CALLS = 4, 24
-_CALIBRATION = 5
+_EMPTY_CALLS = (2, 10)
+_EMPTY_BURSTS = 4
 AGREEMENT = 0.05
 """Share of a call's time by which the two clocks may differ."""
 
-_JITTER_US = 3.0
-"""Microseconds a call by which they may differ besides, in which the host's own gaps between calls lie."""
+_GAP_US = 2.0
+"""Microseconds a call by which they may differ besides: the host's own gaps between calls."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class BurstClock:
         self._draw = draw
         self._rng = rng
         self._calls = FEWEST_CALLS
-        self._empty_ns: dict[tuple[str, int], list[int]] = {}
+        self._empty: dict[str, _Empty] = {}
         self._unexplained: dict[str, list[float]] = {name: [] for name in contenders}
         self._events: dict[str, list[float]] = {name: [] for name in contenders}
 
@@ -60,29 +63,29 @@ class BurstClock:
         """
         median = float(np.median(self._burst(first, FEWEST_CALLS)[0]))
         self._calls = int(min(MOST_CALLS, max(FEWEST_CALLS, round(BLOCK_US / max(median, 1.0)))))
-        nothing = [
-            value
-            for name in self._contenders
-            for part in sorted(set(self._parts(name)))
-            for _ in range(_CALIBRATION)
-            for value in self._empty(name, part)
-        ]
+        nothing: list[float] = []
+        for name in self._contenders:
+            walls: dict[int, list[int]] = {calls: [] for calls in _EMPTY_CALLS}
+            for _ in range(_EMPTY_BURSTS):
+                for calls in _EMPTY_CALLS:
+                    burst = self._nothing(name, calls)
+                    walls[calls].append(burst.wall_ns)
+                    nothing += burst.calls_us
+            self._empty[name] = _Empty.of(walls)
         return float(np.median(nothing))
 
     def block(self, name: str) -> tuple[float, Call]:
         """One block: its median in microseconds by the device's clock, and a call of its last burst to check."""
         times: list[float] = []
-        walls: list[float] = []
+        wall_us = 0.0
         call: Call | None = None
-        parts = self._parts(name)
-        for part in parts:
+        for part in self._parts(name):
             spent, wall_ns, call = self._burst(name, part)
             times += spent
-            walls.append((wall_ns - float(np.median(self._empty_ns[name, part]))) / 1e3)
+            wall_us += wall_ns / 1e3 - self._empty[name].wall_us(part)
         assert call is not None
-        self._empty(name, parts[-1])  # the empty burst's time follows what the machine does meanwhile
         self._events[name].append(float(np.mean(times)))
-        self._unexplained[name].append((sum(walls) - sum(times)) / len(times))
+        self._unexplained[name].append((wall_us - sum(times)) / len(times))
         return float(np.median(times)), call
 
     def clocks(self) -> dict[str, dict[str, float]]:
@@ -102,17 +105,9 @@ class BurstClock:
     def surplus(self, name: str) -> float:
         """Microseconds a call that the wall clock saw and the events did not; 0 where the two agree."""
         missing = float(np.median(self._unexplained[name]))
-        allowed = AGREEMENT * float(np.median(self._events[name])) + _JITTER_US + self._spread(name)
+        jitter = self._empty[name].spread_us / min(self._parts(name))
+        allowed = AGREEMENT * float(np.median(self._events[name])) + _GAP_US + jitter
         return missing if missing > allowed else 0.0
-
-    def _spread(self, name: str) -> float:
-        """How far the wall clock of empty bursts varies, in microseconds a call (half the central 80 %)."""
-        spreads = []
-        for (owner, calls), walls in self._empty_ns.items():
-            if owner == name:
-                low, high = np.quantile(walls, [0.1, 0.9])
-                spreads.append(float(high - low) / 2e3 / calls)
-        return max(spreads, default=0.0)
 
     def _parts(self, name: str) -> list[int]:
         """The calls of a block, in bursts of as many as there are slots."""
@@ -120,10 +115,12 @@ class BurstClock:
         full, rest = divmod(self._calls, slots)
         return [slots] * full + ([rest] if rest else [])
 
-    def _empty(self, name: str, calls: int) -> list[float]:
-        burst = self._contenders[name].burst([EMPTY] * calls, self._call_s)
-        self._empty_ns.setdefault((name, calls), []).append(burst.wall_ns)
-        return burst.calls_us
+    def _nothing(self, name: str, calls: int) -> Burst:
+        """An empty burst. As before any other, the device comes from work of the referee's: changing over is part of
+        what is subtracted.
+        """
+        self._contenders[name].fill(0, self._draw())
+        return self._contenders[name].burst([EMPTY] * calls, self._call_s)
 
     def _burst(self, name: str, calls: int) -> tuple[list[float], int, Call]:
         """A burst of at most `calls` calls, each on a slot of its own with new values, in random order."""
@@ -135,3 +132,26 @@ class BurstClock:
         burst = contender.burst(order, self._call_s * len(order))
         chosen, last = self._rng.choice(order), order[-1]
         return burst.calls_us, burst.wall_ns, Call(chosen, values[chosen], last, values[last])
+
+
+@dataclass(frozen=True)
+class _Empty:
+    """What the wall clock reads of a burst that runs nothing, in microseconds: `fixed_us` and `call_us` for each flush;
+    `spread_us` is half the range in which bursts of one length were found.
+    """
+
+    fixed_us: float
+    call_us: float
+    spread_us: float
+
+    @classmethod
+    def of(cls, walls_ns: Mapping[int, Sequence[int]]) -> _Empty:
+        """The line through the medians of bursts of two lengths."""
+        (few, short), (many, long) = sorted((calls, np.asarray(walls) / 1e3) for calls, walls in walls_ns.items())
+        call_us = float(np.median(long) - np.median(short)) / (many - few)
+        spread = max(float(np.ptp(short)), float(np.ptp(long))) / 2
+        return cls(float(np.median(short)) - few * call_us, call_us, spread)
+
+    def wall_us(self, calls: int) -> float:
+        """Of a burst of so many calls."""
+        return self.fixed_us + calls * self.call_us

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernels_db.job import Failure, Job, JobCandidate
+from kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload
 from kernels_db.runtime.cache import CACHE_VARIABLE
+from kernels_db.runtime.cuda import signatures as cuda_signatures
 from workers.candidate import check
+from workers.candidate.sources import kernel_sources
 from workers.judge import languages, upkeep
 from workers.judge.languages import triton
 from workers.judge.verdict import Report, Stopped
@@ -60,6 +63,15 @@ def _gate(job: Job, candidate: JobCandidate) -> None:
         raise Stopped("rejected", "gate", first, {"kind": "gate", "message": first, "log": log})
 
 
+def own_kernels(candidate: JobCandidate) -> set[str]:
+    """The names of all kernels that a candidate's source defines."""
+    if candidate["language"] == "cuda":
+        sources = kernel_sources(candidate["source"])
+        return {name for entry in sources for name in cuda_signatures(entry.source)}
+    functions = (node for node in ast.walk(ast.parse(candidate["source"])) if isinstance(node, ast.FunctionDef))
+    return {node.name for node in functions if node.decorator_list}  # whatever Triton decorates
+
+
 def kernel_cache(cache: Path, source: str) -> Path:
     """Where one candidate's binaries are kept. One directory per source: what runs from it cannot reach another's by
     its own name.
@@ -79,7 +91,8 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
             target_arch=arch,
             cache_dir=directory,
             limits=languages.CompileLimits(seconds=job["limits"]["compile_s"]),
-            workloads=job["workloads"],
+            workloads=_workloads(job, interpreted),
+            library_calls=job["op"]["library_calls"],
         )
     except languages.CompileError as error:
         failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
@@ -93,3 +106,9 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
     if language == "cuda":
         raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run")
     return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
+
+
+def _workloads(job: Job, interpreted: bool) -> list[ResolvedWorkload]:
+    """Those that the job will run: compiling for a shape takes longer than running it."""
+    benched = [workload for workload in job["workloads"] if workload["role"] == "bench"]
+    return benched if job["level"] == "screen" and benched and not interpreted else job["workloads"]

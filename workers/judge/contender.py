@@ -253,6 +253,13 @@ class Contender:
         self._accept(reply)
         return end - start
 
+    def kernels(self, slot: int, limit_s: float) -> list[str]:
+        """What one call on a filled slot runs on the device, as the runner tells it. Raises ContenderFault."""
+        names = self.command({"command": "kernels", "slot": slot}, limit_s).get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ContenderFault(self.name, "protocol", "the runner gave no names of kernels")
+        return names
+
     def ping(self) -> None:
         """Have the runner wait for its device. Raises ContenderFault where its context is broken."""
         self.command({"command": "ping"}, _SETUP_S)

@@ -6,7 +6,7 @@ import math
 import random
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,11 +25,12 @@ from workers.judge.baselines import (
     workload_key,
 )
 from workers.judge.buffers import TensorSpec
-from workers.judge.candidates import Prepared
+from workers.judge.candidates import Prepared, own_kernels
 from workers.judge.compare import first_difference
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.families import Family
 from workers.judge.inputs import CPU, InputSource
+from workers.judge.kernel_names import foreign
 from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe
 from workers.judge.questions import Unsuited, ask
@@ -44,6 +45,9 @@ CHECK_SLOTS = 3
 REPEATS, MOST_BETWEEN = 2, 3
 """How often a call is repeated on the same values, and the most calls on other values before each."""
 
+TRACING_S = 30.0
+"""Time for the driver's tracing to begin."""
+
 INTERPRETED_CALL_S = 60.0
 """Longest call under Triton's interpreter, which runs a kernel thousands of times slower than a device."""
 
@@ -53,7 +57,9 @@ Make = Callable[[str, TensorSpec, int], torch.Tensor]
 
 @dataclass
 class Passage:
-    """What the gates of one job share. `exclusive()` holds this host's clock; `start_probe` starts the memory probe."""
+    """What the gates of one job share. `exclusive()` holds the clock, `on_device()` the device for whatever else runs
+    on it, where that would disturb the clock; `start_probe` starts the memory probe.
+    """
 
     job: Job
     report: Report
@@ -64,6 +70,7 @@ class Passage:
     make: Make
     start_probe: StartProbe
     exclusive: Callable[[], AbstractContextManager[None]]
+    on_device: Callable[[], AbstractContextManager[None]] = nullcontext
     device: torch.device = CPU
 
     def __post_init__(self) -> None:
@@ -73,7 +80,7 @@ class Passage:
 
     def reference(self) -> None:
         """Check the reference on every workload and derive the tolerances. Raises Stopped."""
-        with self.report.gate("reference"):
+        with self.report.gate("reference"), self.on_device():
             for workload in list(self.workloads):
                 source = partial(self._source, workload)
                 if workload.get("derived"):
@@ -93,16 +100,21 @@ class Passage:
     def contest(self, start_candidate: Callable[[], Contender] | None) -> Outcome:
         """Take the candidate through screen, verify and time; without one, time the baselines. Raises Stopped."""
         if start_candidate is None:
-            return self._timed(None)
+            with self.on_device():
+                return self._timed(None)
         with self.report.gate("screen"), _candidate_at_fault("screen", None):
             candidate = start_candidate()
         try:
             interpreted = self.prepared is not None and self.prepared.interpreted
-            self._check(candidate, self.workloads if interpreted else self._bench(), SCREEN_SEEDS, "screen")
-            if self.job["level"] == "verify":
-                self._check(candidate, self.workloads, VERIFY_SEEDS, "verify")
-                self._verify(candidate, interpreted)
-            return self._timed(candidate)
+            with self.on_device():
+                self._check(candidate, self.workloads if interpreted else self._bench(), SCREEN_SEEDS, "screen")
+                if self.job["level"] == "verify":
+                    self._check(candidate, self.workloads, VERIFY_SEEDS, "verify")
+                    self._verify(candidate, interpreted)
+                outcome = self._timed(candidate)
+                if self.job["level"] == "verify" and self.device.type == "cuda":
+                    self._name_kernels(candidate)
+                return outcome
         finally:
             candidate.close()
 
@@ -176,6 +188,24 @@ class Passage:
             again = trial.check_candidate(question)
             same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
         return same
+
+    def _name_kernels(self, candidate: Contender) -> None:
+        """Note which kernels a call runs on each bench workload. Raises Stopped for one that is not the candidate's.
+
+        Comes last: tracing slows whatever the runner does afterwards.
+        """
+        assert self.job["candidate"] is not None
+        own = own_kernels(self.job["candidate"])
+        for workload in self._bench():
+            with self._bound(candidate, workload, "verify"):
+                candidate.fill(0, self._source(workload).draw())
+                names = candidate.kernels(0, self.job["limits"]["call_s"] + TRACING_S)
+            self._entry(workload)["kernels"] = names
+            if strangers := foreign(names, own, self.job["op"]["library_calls"]):
+                message = f"workload {workload['id']}: ran {strangers[0]}, which is none of the candidate's own kernels"
+                failure: Failure = {"kind": "foreign_kernel", "message": message, "workload": workload["id"]}
+                failure |= {"found": strangers[0], "expected": ", ".join(sorted(own))}
+                raise Stopped("rejected", "verify", message, failure)
 
     @contextmanager
     def _bound(self, candidate: Contender, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -176,36 +176,40 @@ class Referee:
             with report.gate("memory"):
                 workloads = footprint.select(job, bench.device)
                 allowed = footprint.check_memory(job, workloads, bench.device)
-            # On a GPU everything runs on the clock's own device, so the lease is held from here on; on a CPU only while
-            # the clock runs.
+            # On a GPU everything runs on the clock's own device, so its lease is held for all but starting processes; on
+            # a CPU only while the clock runs.
             on_gpu = bench.device.kind == "cuda"
-            with self._exclusive(report, bench) if on_gpu else nullcontext():
-                runners = bench.warm.of(job["op"], lambda: starter.op(job, allowed))
-                try:
-                    passage = Passage(
-                        job=job,
-                        report=report,
-                        prepared=prepared,
-                        workloads=workloads,
-                        runners=runners,
-                        peaks=bench.peaks,
-                        make=lambda source, spec, seed: starter.generate(job, allowed, source, spec, seed),
-                        start_probe=lambda source, language: starter.probe(source, language, job),
-                        exclusive=nullcontext if on_gpu else lambda: self._exclusive(report, bench),
-                        device=bench.device.torch,
+
+            def lease() -> AbstractContextManager[None]:
+                return self._exclusive(report, bench)
+
+            runners = bench.warm.of(job["op"], lambda: starter.op(job, allowed))
+            try:
+                passage = Passage(
+                    job=job,
+                    report=report,
+                    prepared=prepared,
+                    workloads=workloads,
+                    runners=runners,
+                    peaks=bench.peaks,
+                    make=lambda source, spec, seed: starter.generate(job, allowed, source, spec, seed),
+                    start_probe=lambda source, language: starter.probe(source, language, job),
+                    exclusive=nullcontext if on_gpu else lease,
+                    on_device=lease if on_gpu else nullcontext,
+                    device=bench.device.torch,
+                )
+                passage.reference()
+                if prepared is None or job["candidate"] is None:
+                    return passage.contest(None)
+                source, environment = job["candidate"]["source"], prepared.environment
+                return passage.contest(
+                    lambda: _noted(
+                        report,
+                        starter.start("candidate", source, job, environment=environment, allowed=allowed),
                     )
-                    passage.reference()
-                    if prepared is None or job["candidate"] is None:
-                        return passage.contest(None)
-                    source, environment = job["candidate"]["source"], prepared.environment
-                    return passage.contest(
-                        lambda: _noted(
-                            report,
-                            starter.start("candidate", source, job, environment=environment, allowed=allowed),
-                        )
-                    )
-                finally:
-                    runners.unbind()
+                )
+            finally:
+                runners.unbind()
         except Stopped as stopped:
             return stopped.verdict, stopped.gate, str(stopped), stopped.failure
         except ReferenceFault as fault:  # the spec's own generator, after the reference gate
