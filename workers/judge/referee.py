@@ -176,8 +176,8 @@ class Referee:
             with report.gate("memory"):
                 workloads = footprint.select(job, bench.device)
                 allowed = footprint.check_memory(job, workloads, bench.device)
-            # On a GPU everything runs on the clock's own device, so its lease is held for all but starting processes; on
-            # a CPU only while the clock runs.
+            # On a GPU everything runs on the clock's own device, so its lease is held for all but starting processes;
+            # on a CPU only while the clock runs.
             on_gpu = bench.device.kind == "cuda"
 
             def lease() -> AbstractContextManager[None]:
