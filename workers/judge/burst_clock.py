@@ -28,7 +28,7 @@ _EMPTY_BURSTS = 4
 AGREEMENT = 0.05
 """Share of a call's time by which the two clocks may differ."""
 
-_GAP_US = 2.0
+_GAP_US = 4.0
 """Microseconds a call by which they may differ besides: the host's own gaps between calls."""
 
 
@@ -98,9 +98,12 @@ class BurstClock:
             for name, events in self._events.items()
         }
 
-    def corrected(self, samples: Samples) -> Samples:
-        """The samples, with what only the wall clock saw added where the clocks disagree."""
-        return {name: [value + self.surplus(name) for value in values] for name, values in samples.items()}
+    def corrected(self, samples: Samples, candidate: str) -> Samples:
+        """The samples, with what only the wall clock saw added to the candidate's where the clocks disagree. A baseline
+        is never made slower: that would favour the candidate.
+        """
+        surplus = self.surplus(candidate) if candidate in samples else 0.0
+        return {name: [value + surplus * (name == candidate) for value in values] for name, values in samples.items()}
 
     def surplus(self, name: str) -> float:
         """Microseconds a call that the wall clock saw and the events did not; 0 where the two agree."""

@@ -16,9 +16,9 @@ from kernels_db.job import Failure, ResolvedWorkload
 from workers.judge import timing
 from workers.judge.baselines import OpRunners, Values, modified_input, result_positions
 from workers.judge.burst_clock import BurstClock, Call
-from workers.judge.compare import Tolerance
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import InputSource
+from workers.judge.questions import Question, declared
 from workers.judge.verdict import wrong_value
 
 _EMPTY_CALLS = 7
@@ -30,16 +30,6 @@ class Wrong(Exception):  # noqa: N818 - named for what happened
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure["message"])
         self.failure = failure
-
-
-@dataclass(frozen=True)
-class Question:
-    """Values to call on, what they give, and how far from that is right. `place` is what messages call it."""
-
-    values: Values
-    expected: Sequence[torch.Tensor]
-    limits: Sequence[Tolerance | None]
-    place: str
 
 
 @contextmanager
@@ -112,8 +102,7 @@ class Trial:
 
     def question(self) -> Question:
         """New values with what they give, under the workload's own tolerances."""
-        values = self.source.draw()
-        return self._question(values, self.runners.expected(self.workload, values))
+        return declared(self.runners, self.workload, self.source)
 
     def check_candidate(self, question: Question | None = None) -> list[torch.Tensor]:
         """One call, on new values unless a question is given, checked in full. Returns what it produced, in the order
@@ -160,7 +149,7 @@ class Trial:
         for _ in range(checks.owed() if self.candidate else 0):
             self._inspect_call("candidate", contenders["candidate"], bursts.block("candidate")[1])
         self.clocks_us = bursts.clocks()
-        return bursts.corrected(samples)
+        return bursts.corrected(samples, "candidate")
 
     def _inspect_call(self, name: str, contender: Contender, call: Call) -> None:
         """Check one call of the last burst in full. Of a baseline's only the last call's result is still there."""
