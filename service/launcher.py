@@ -43,6 +43,9 @@ LISTEN_BACKLOG = 256
 DEATHS_BEFORE_GIVING_UP = 3
 LONGEST_SOCKET_PATH = 107  # sockaddr_un.sun_path, less its terminator
 MODEL_CONCURRENCY = 2
+GPU_CONCURRENCY = 8
+"""Steps in flight at one GPU: the judge times one and prepares the others beside it."""
+
 # A worker gets a moment to finish its step; what it leaves undone goes back to the queue when its lease ends.
 WORKER_STOP = ((signal.SIGTERM, 3.0), (signal.SIGQUIT, 2.0))
 SECRETS = ("WARPSMITH_OPENAI_API_KEY", "OPENAI_API_KEY")
@@ -217,7 +220,7 @@ class Launcher:
             specs += [
                 ChildSpec(
                     f"judge-gpu{gpu.index}",
-                    worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", 1),
+                    worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", GPU_CONCURRENCY, "threads"),
                     environment | {"CUDA_VISIBLE_DEVICES": str(gpu.index)},
                     WORKER_STOP,
                 )
@@ -276,12 +279,12 @@ class Launcher:
             time.sleep(POLL_S)
 
 
-def worker_command(queue: str, name: str, concurrency: int) -> tuple[str, ...]:
-    """The Celery worker that serves `queue`."""
+def worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
+    """The Celery worker that serves `queue`, with `concurrency` steps in flight."""
     worker = (sys.executable, "-m", "celery", "-A", "workers.celery_app", "worker", "-Q", queue, "-n", f"{name}@%h")
     # Workers here know of each other only through the database.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-    return (*worker, "--pool", "prefork", "-c", str(concurrency), "--loglevel", "INFO", *quiet)
+    return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)
 
 
 def _redis_answers(path: Path) -> bool:

@@ -2,6 +2,10 @@
 
     celery -A workers.celery_app worker -Q model -n model@%h -c 4
     celery -A workers.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
+    celery -A workers.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
+
+A worker of a GPU has several steps in flight, in threads that share one judge: their candidates compile beside the one
+that is timed. On a CPU compilers would disturb the clock, so its worker has one.
 
 A message carries an attempt's id and nothing else; the database knows the rest. A message may come twice, late or
 never: claiming an attempt is a conditional update, and the reconciler sends again what is still pending. So nothing
@@ -14,8 +18,15 @@ import warnings
 from typing import Any
 
 from celery import Celery
+from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.exceptions import CPendingDeprecationWarning
-from celery.signals import celeryd_after_setup, setup_logging, worker_process_init, worker_process_shutdown
+from celery.signals import (
+    celeryd_after_setup,
+    setup_logging,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_shutdown,
+)
 
 from workers import log, process, redis_transport
 from workers.heartbeat import Worker
@@ -87,14 +98,16 @@ def _configure_logging(**_: Any) -> None:
     log.configure(get_settings())
 
 
-def _remember_worker(sender: str, instance: Any, **_: Any) -> None:
-    """In the parent, before it forks: who its children are, by the queues that they serve."""
+def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
+    """In the worker's own process, before there is a pool: who it is, by the queues that it serves."""
     queues = list(instance.app.amqp.queues.consume_from)
     process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
+    if issubclass(instance.pool_cls, ThreadPool):
+        process.open_worker(get_settings())
 
 
-def _open_process(**_: Any) -> None:
-    process.open_process(get_settings())
+def _open_child(**_: Any) -> None:
+    process.open_child(get_settings())
 
 
 def _close_process(**_: Any) -> None:
@@ -102,6 +115,7 @@ def _close_process(**_: Any) -> None:
 
 
 setup_logging.connect(_configure_logging)
-celeryd_after_setup.connect(_remember_worker)
-worker_process_init.connect(_open_process)
+celeryd_after_setup.connect(_set_up_worker)
+worker_process_init.connect(_open_child)
 worker_process_shutdown.connect(_close_process)
+worker_shutdown.connect(_close_process)

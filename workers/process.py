@@ -1,5 +1,7 @@
-"""What a worker's child process keeps between steps: its database, its judge, its heartbeat. Everything is made after
-the fork."""
+"""What a process that does steps keeps between them: its database, its judge, its heartbeat.
+
+Steps are done by the children of a prefork pool, one at a time, or by the threads of a worker that serves a GPU, which
+share one judge: so their candidates compile while another's is timed. A child makes everything after the fork."""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import os
 import secrets
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from billiard import current_process
@@ -27,17 +30,18 @@ worker = Worker("worker", "model")
 
 
 class WorkerProcess:
-    """One child process of a Celery worker."""
+    """One process that does steps, in one thread or in several."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.db = Database(settings.database)
         self._judge: JudgeClient | None = None
+        self._judge_lock = threading.Lock()
         self._heartbeat: Heartbeat | None = None
 
     def start_heartbeat(self) -> None:
-        """Report in for the worker. One child does it for all: a thread in the parent would be running whenever it
-        forks."""
+        """Report in for the worker. Of a prefork pool one child does it for all: a thread in the parent would be
+        running whenever it forks."""
         self._heartbeat = Heartbeat(self.db, worker)
         self._heartbeat.start()
 
@@ -46,14 +50,15 @@ class WorkerProcess:
         return f"{worker.name[:90]}:{os.getpid()}:{secrets.token_hex(6)}"
 
     def judge(self) -> JudgeClient:
-        """The judge of this process, started with the first job."""
-        if self._judge is None:
-            # Model workers have no judge: they never import it.
-            from workers.judge.client import JudgeClient  # noqa: PLC0415
+        """The judge of this process, started with the first job and shared by its threads."""
+        with self._judge_lock:
+            if self._judge is None:
+                # Model workers have no judge: they never import it.
+                from workers.judge.client import JudgeClient  # noqa: PLC0415
 
-            judge_log = log.get("workers.judge")
-            self._judge = JudgeClient(cache=self.settings.judge_cache_dir, log=judge_log.info)
-        return self._judge
+                judge_log = log.get("workers.judge")
+                self._judge = JudgeClient(cache=self.settings.judge_cache_dir, log=judge_log.info)
+            return self._judge
 
     def close(self) -> None:
         """End the heartbeat and the judge, and close the database."""
@@ -67,24 +72,36 @@ class WorkerProcess:
 _current: WorkerProcess | None = None
 
 
-def open_process(settings: Settings) -> WorkerProcess:
-    """Set up this child process."""
-    global _current  # noqa: PLW0603 - one per process, as Celery's hooks are
+def open_child(settings: Settings) -> WorkerProcess:
+    """Set up this child of a prefork pool."""
     die_with_parent()
-    _current = WorkerProcess(settings)
+    here = _open(settings)
     if current_process().index == 0:
-        _current.start_heartbeat()
+        here.start_heartbeat()
+    return here
+
+
+def open_worker(settings: Settings) -> WorkerProcess:
+    """Set up this worker, whose threads do its steps."""
+    here = _open(settings)
+    here.start_heartbeat()
+    return here
+
+
+def _open(settings: Settings) -> WorkerProcess:
+    global _current  # noqa: PLW0603 - one per process, as Celery's hooks are
+    _current = WorkerProcess(settings)
     return _current
 
 
 def current() -> WorkerProcess:
-    """This child process, as `open_process` set it up."""
-    assert _current is not None, "steps run in the prefork pool alone"
+    """This process, as it was set up."""
+    assert _current is not None, "steps run in a prefork child or in a worker's threads"
     return _current
 
 
 def close_process() -> None:
-    """Undo `open_process`."""
+    """Undo `open_child` or `open_worker`; nothing where neither was called."""
     global _current  # noqa: PLW0603
     if _current is not None:
         _current.close()

@@ -120,7 +120,8 @@ def test_each_gpu_has_one_judge_of_its_own(services: dict[str, Any]) -> None:
         assert devices[0]["capabilities"] == ["gpu"]
         assert "count" not in devices[0]
         reserved.append(devices[0]["device_ids"])
-        assert services[name]["command"][-2:] == ["-c", "1"]
+        assert services[name]["command"][-4:] == ["--pool", "threads", "-c", "8"]
+    assert services["worker-judge-cpu"]["command"][-4:] == ["--pool", "prefork", "-c", "1"]
     assert reserved == [["0"], ["1"]]
     assert "deploy" not in services["worker-judge-cpu"]
 
@@ -131,7 +132,8 @@ def test_workers_serve_the_queues_that_the_code_names(services: dict[str, Any]) 
         if name.startswith("worker-"):
             command = service["command"]
             assert command[:4] == ["celery", "-A", "workers.celery_app", "worker"]
-            assert command[command.index("--pool") + 1] == "prefork"
+            # The threads of a GPU's worker share its judge; elsewhere a step has a process of its own.
+            assert command[command.index("--pool") + 1] == ("threads" if "gpu" in name else "prefork")
             queues[name] = command[command.index("-Q") + 1]
     assert role_of(queues["worker-model"]) == "model"
     assert target_of(queues["worker-judge-gpu0"]) == "cuda:sm_90"
