@@ -13,7 +13,14 @@ from workers.candidate.device import Kernel
 from workers.candidate.expressions import Expressions, short, spelled
 from workers.candidate.host import Host
 from workers.candidate.problems import Problem
-from workers.candidate.scope import compile_call, constant_text, imported, is_kernel_decorator, statements
+from workers.candidate.scope import (
+    compile_call,
+    constant_literal,
+    constant_text,
+    imported,
+    is_kernel_decorator,
+    statements,
+)
 
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
 
@@ -172,7 +179,8 @@ class Module(Expressions):
         if text is None:
             self.refuse(call, "compile: expected the source as one constant string, not a computed one")
         else:
-            self.problems.extend(source_problems(text, self.scope.language, arguments["source"].lineno))
+            line = constant_literal(self.scope, arguments["source"]).lineno
+            self.problems.extend(source_problems(text, self.scope.language, line))
         self._flags(arguments.get("flags"))
 
     def _flags(self, node: ast.expr | None) -> None:

@@ -83,12 +83,16 @@ def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:
     return None
 
 
+def constant_literal(scope: Scope, node: ast.expr) -> ast.expr:
+    """`node`, or what the module constant that it names stands for."""
+    found = scope.constants.get(node.id) if isinstance(node, ast.Name) else None
+    return found if found is not None else node
+
+
 def constant_text(scope: Scope, node: ast.expr) -> str | None:
     """The string that `node` is, or that the module constant it names is."""
-    if isinstance(node, ast.Name):
-        found = scope.constants.get(node.id)
-        node = found if found is not None else node
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+    literal = constant_literal(scope, node)
+    return literal.value if isinstance(literal, ast.Constant) and isinstance(literal.value, str) else None
 
 
 def _bind(scope: Scope, target: ast.expr, value: ast.expr) -> None:

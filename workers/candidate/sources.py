@@ -1,24 +1,51 @@
-"""The C++ and CUDA sources inside a candidate, read from its syntax tree without running it."""
+"""The C++ and CUDA sources inside a candidate, read from its syntax tree without running it, and where a compiler's
+messages point in it.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from workers.candidate import allowed
 from workers.candidate.gate import parse
-from workers.candidate.scope import Scope, compile_call, constant_text, read_scope
+from workers.candidate.scope import Scope, compile_call, constant_literal, constant_text, read_scope
+
+# What NVRTC says of a line of the source, g++, and ptxas of an instruction in the assembly that it was given.
+_PLACES = (re.compile(r"candidate\.cu\((\d+)\)"), re.compile(r"candidate\.cpp:(\d+)"))
+_INSTRUCTION = re.compile(r"(?:Instruction|Feature|Modifier) '\.?(\w+)")
+_TARGET = re.compile(r"not supported on \.target|requires \.target|require \.target|not allowed on \.target")
 
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One constant source: the module's name for it, its text, its flags, and the line where the text begins."""
+    """One constant source: the module's name for it, its text, its flags, and the lines where its literal begins and
+    ends.
+    """
 
     name: str
     language: str
     source: str
     flags: tuple[str, ...]
     line: int
+    end_line: int
+
+    def place(self, number: int) -> int:
+        """The candidate's line of a line of the source; that of the literal where the two do not run in step."""
+        in_step = self.source.count("\n") == self.end_line - self.line
+        return self.line + number - 1 if in_step else self.line
+
+    def located(self, message: str, architecture: str = "") -> str:
+        """A compiler's message, behind the candidate's line where it names one, with the remedy for another
+        architecture's instructions.
+        """
+        found = [self.place(int(match[1])) for pattern in _PLACES for match in pattern.finditer(message)]
+        instruction = _INSTRUCTION.search(message)
+        if not found and instruction is not None and instruction[1] in self.source:
+            found = [self.place(self.source[: self.source.index(instruction[1])].count("\n") + 1)]
+        remedy = f"; the target is {architecture}: expected what it has" if _TARGET.search(message) else ""
+        return (f"line {found[0]}: " if found else "") + message + (remedy if architecture else "")
 
 
 def kernel_sources(source: str) -> list[KernelSource]:
@@ -49,7 +76,8 @@ def _compiled(node: ast.Assign | ast.AnnAssign, value: ast.expr, scope: Scope, l
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     name = next((target.id for target in targets if isinstance(target, ast.Name)), "kernels")
     flags = _strings(scope, arguments.get("flags"))
-    return [KernelSource(name, language, text, flags, arguments["source"].lineno)]
+    literal = constant_literal(scope, arguments["source"])
+    return [KernelSource(name, language, text, flags, literal.lineno, literal.end_lineno or literal.lineno)]
 
 
 def _strings(scope: Scope, node: ast.expr | None) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Language(Protocol):
         cache_dir: Path,
         limits: CompileLimits,
         workloads: Sequence[ResolvedWorkload] = (),
+        library_calls: Sequence[str] = (),
     ) -> Prepared:
         """Build the kernels of `source` into `cache_dir`, where the runner finds them.
 
@@ -36,10 +37,13 @@ class Language(Protocol):
             source: a candidate that has passed the gate.
             target_arch: "x86_64", "sm_90" ...: the part of the target behind the colon.
             cache_dir: the directory that the runner is given as WARPSMITH_KERNEL_CACHE.
-            workloads: what `run` will be called with; Triton compiles a kernel for the arguments of a launch.
+            workloads: what `run` will be called with. For a GPU it is tried without one: Triton compiles a kernel for
+                the arguments of a launch, and a launch that fails on any device is refused here.
+            library_calls: torch functions that the op lets `run` call; with any, it may launch nothing of its own.
 
         Raises:
-            CompileError: a kernel does not compile, or a parameter fits no argument; the message names it.
+            CompileError: a kernel does not compile, or a parameter fits no argument, or `run` fails before a device is
+                asked for anything; the message names the line.
         """
         ...
 
@@ -55,6 +59,7 @@ def prepare(
     cache_dir: Path,
     limits: CompileLimits,
     workloads: Sequence[ResolvedWorkload] = (),
+    library_calls: Sequence[str] = (),
 ) -> Prepared:
     """`Language` by its name.
 
@@ -65,5 +70,10 @@ def prepare(
     if language not in _LANGUAGES:
         raise ValueError(f"language: found {language!r}, expected one of {', '.join(_LANGUAGES)}")
     return _LANGUAGES[language](
-        source, target_arch=target_arch, cache_dir=cache_dir, limits=limits, workloads=workloads
+        source,
+        target_arch=target_arch,
+        cache_dir=cache_dir,
+        limits=limits,
+        workloads=workloads,
+        library_calls=library_calls,
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import CompileError, cpp
-from workers.candidate.sources import kernel_sources
+from kernels_db.runtime import Build, CompileError, cpp
+from workers.candidate.sources import KernelSource, kernel_sources
 from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
 
@@ -18,22 +18,15 @@ def prepare(
     cache_dir: Path,
     limits: CompileLimits,
     workloads: Sequence[ResolvedWorkload] = (),  # a signature says all that C++ needs
+    library_calls: Sequence[str] = (),
 ) -> Prepared:
     """See `Language`. Registers, spills and shared memory are not known of CPU kernels."""
     builds = []
     kernels: list[KernelReport] = []
     for entry in kernel_sources(source):
         if entry.language == "cpp":
-            names = cpp.signatures(entry.source)
-            builds.append(
-                cpp.build(
-                    entry.source,
-                    entry.flags,
-                    cache_dir=cache_dir,
-                    timeout_s=limits.seconds,
-                    memory_bytes=limits.memory_bytes,
-                )
-            )
+            names, built = _build(entry, cache_dir, limits)
+            builds.append(built)
             kernels += [{"name": name, "registers": None, "spills": None, "shared": None} for name in names]
     if not builds:
         raise CompileError("the candidate compiles nothing: expected `kernels = cpp.compile(<constant source>)`")
@@ -43,3 +36,17 @@ def prepare(
         "cached": all(build.cached for build in builds),
         "kernels": kernels,
     }
+
+
+def _build(entry: KernelSource, cache_dir: Path, limits: CompileLimits) -> tuple[list[str], Build]:
+    try:
+        names = list(cpp.signatures(entry.source))
+        return names, cpp.build(
+            entry.source,
+            entry.flags,
+            cache_dir=cache_dir,
+            timeout_s=limits.seconds,
+            memory_bytes=limits.memory_bytes,
+        )
+    except CompileError as error:
+        raise CompileError(entry.located(error.message), error.log) from error

@@ -1,18 +1,22 @@
-"""CUDA candidates: each source becomes a cubin in the cache. NVRTC cannot be interrupted, so it works in a process of
-its own.
+"""CUDA candidates: each source becomes a cubin in the cache, and `run` is tried without a device. NVRTC cannot be
+interrupted, so it works in a process of its own.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.job import ResolvedWorkload
 from kernels_db.runtime import CompileError, cuda
 from kernels_db.runtime.errors import trim_log
-from workers.candidate.sources import kernel_sources
+from workers.candidate.sources import KernelSource, kernel_sources
 from workers.judge.languages.child import ask
-from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, ptxas_reports
+from workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, KernelReport, Prepared, ptxas_reports
+from workers.judge.languages.reports import earlier_report, keep_report, report_key
+
+_LAUNCHES = 64  # of a report
 
 
 def prepare(
@@ -21,25 +25,50 @@ def prepare(
     target_arch: str,
     cache_dir: Path,
     limits: CompileLimits,
-    workloads: Sequence[ResolvedWorkload] = (),  # a signature says all that CUDA needs
+    workloads: Sequence[ResolvedWorkload] = (),
+    library_calls: Sequence[str] = (),
 ) -> Prepared:
-    """See `Language`. Registers, spills and shared memory are those that ptxas reports."""
+    """See `Language`. Registers, spills and shared memory are those that ptxas reports. Without workloads nothing of
+    the candidate is run.
+    """
     entries = [entry for entry in kernel_sources(source) if entry.language == "cuda"]
     if not entries:
         raise CompileError("the candidate compiles nothing: expected `kernels = cuda.compile(<constant source>)`")
-    names = [name for entry in entries for name in cuda.signatures(entry.source)]
+    names = [name for entry in entries for name in _signatures(entry)]
+    request = {
+        "candidate": source,
+        "arch": target_arch,
+        "sources": [dataclasses.asdict(entry) for entry in entries],
+        "workloads": list(workloads),
+        "library": bool(library_calls),
+    }
+    key = report_key({**request, "toolchain": cuda.toolchain()}, "torch", "cuda-core")
+    earlier = earlier_report(cache_dir, key)
+    if earlier is not None:
+        return earlier
     answer = ask(
         "workers.judge.languages.cuda_child",
-        {"arch": target_arch, "sources": [{"source": entry.source, "flags": entry.flags} for entry in entries]},
+        request,
         cache_dir=cache_dir,
-        limits=limits,
+        limits=CompileLimits(limits.seconds, limits.memory_bytes + LIBRARIES_BYTES),
         variables={},
     )
     builds = answer["builds"]
     reports: list[KernelReport] = [report for build in builds for report in ptxas_reports(build["log"])]
-    return {
+    logs = [*(build["log"].strip() for build in builds), answer["log"]]
+    prepared: Prepared = {
         "seconds": sum(build["seconds"] for build in builds if not build["cached"]),
-        "log": trim_log("\n".join(build["log"].strip() for build in builds)),
+        "log": trim_log("\n".join(log for log in logs if log)),
         "cached": all(build["cached"] for build in builds),
         "kernels": [report for report in reports if report["name"] in names],
+        "launches": answer["launches"][:_LAUNCHES],
     }
+    keep_report(cache_dir, key, prepared)
+    return prepared
+
+
+def _signatures(entry: KernelSource) -> list[str]:
+    try:
+        return list(cuda.signatures(entry.source))
+    except CompileError as error:
+        raise CompileError(entry.located(error.message), error.log) from error

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
+
+LIBRARIES_BYTES = 24 << 30
+"""Address space that torch and LLVM map without using it."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,15 @@ class KernelReport(TypedDict):
 
 
 class Prepared(TypedDict):
-    """The compile report of a verdict. seconds: compiler time of this call; cached: nothing had to be compiled."""
+    """The compile report of a verdict. seconds: compiler time of this call; cached: nothing had to be compiled;
+    launches: of a CUDA candidate, each different one that `run` makes on the workloads.
+    """
 
     seconds: float
     log: str
     cached: bool
     kernels: list[KernelReport]
+    launches: NotRequired[list[dict[str, Any]]]
 
 
 def ptxas_reports(log: str) -> list[KernelReport]:

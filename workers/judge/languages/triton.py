@@ -8,21 +8,16 @@ workload, and lets each launch compile and go no further. What it compiles is ke
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime.cache import content_key, find, publish, workspace
 from kernels_db.runtime.errors import trim_log
 from workers.judge.languages.child import ask
-from workers.judge.languages.prepared import CompileLimits, Prepared
+from workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, Prepared
+from workers.judge.languages.reports import earlier_report, keep_report, report_key
 
-_LIBRARIES_BYTES = 24 << 30  # address space that torch and LLVM map without using it
-ABI = 1
-"""Counts up whenever a report of the same candidate would read differently."""
 DEFAULT_ARCH = "sm_90"
 """Compiled for where the target is a CPU, on which Triton candidates are interpreted."""
 
@@ -39,24 +34,29 @@ def prepare(
     cache_dir: Path,
     limits: CompileLimits,
     workloads: Sequence[ResolvedWorkload] = (),
+    library_calls: Sequence[str] = (),
 ) -> Prepared:
     """See `Language`. Without workloads the candidate is imported and nothing is compiled.
 
-    `run` itself may fail on tensors without values; that is no compile error, and the log says so.
+    Where `run` fails on tensors without values for a reason of torch's own, that is no compile error; the log says so.
     """
-    request = {"source": source, "arch": architecture(target_arch), "workloads": list(workloads)}
-    versions = {name: metadata.version(name) for name in ("torch", "triton")}
-    key = content_key({"abi": ABI, **request, **versions})
-    found = find(triton_cache(cache_dir), key, ".report")
-    if found is not None:
-        earlier: Prepared = json.loads(found.path.read_text())
-        return {**earlier, "seconds": 0.0, "cached": True}
+    request = {
+        "source": source,
+        "arch": architecture(target_arch),
+        "workloads": list(workloads),
+        "library": bool(library_calls),
+    }
+    directory = triton_cache(cache_dir)
+    key = report_key(request, "torch", "triton")
+    earlier = earlier_report(directory, key)
+    if earlier is not None:
+        return earlier
     answer = ask(
         "workers.judge.languages.triton_child",
         request,
         cache_dir=cache_dir,
-        limits=CompileLimits(limits.seconds, limits.memory_bytes + _LIBRARIES_BYTES),
-        variables={"TRITON_CACHE_DIR": str(triton_cache(cache_dir)), "TRITON_INTERPRET": "0"},
+        limits=CompileLimits(limits.seconds, limits.memory_bytes + LIBRARIES_BYTES),
+        variables={"TRITON_CACHE_DIR": str(directory), "TRITON_INTERPRET": "0"},
     )
     prepared: Prepared = {
         "seconds": float(answer["seconds"]),
@@ -64,9 +64,7 @@ def prepare(
         "cached": False,
         "kernels": list(answer["kernels"]),
     }
-    with workspace(triton_cache(cache_dir)) as place:
-        (place / "prepared").write_text(json.dumps(prepared))
-        publish(triton_cache(cache_dir), key, ".report", place / "prepared", log="", seconds=prepared["seconds"])
+    keep_report(directory, key, prepared)
     return prepared
 
 

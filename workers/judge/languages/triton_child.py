@@ -6,19 +6,18 @@ This process runs the candidate, so nothing that it answers decides a verdict ot
 
 from __future__ import annotations
 
-import importlib.util
+import inspect
 import json
+import re
 import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import driver as nvidia
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime import driver
@@ -26,26 +25,26 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import PTXASError
 from triton.runtime.jit import JITFunction
 
-from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
+from kernels_db.runtime.limits import of_architecture
+from workers.judge.languages import abstract
 from workers.judge.languages.launches import described
 from workers.judge.languages.prepared import KernelReport, ptxas_reports
 
-_MULTIPROCESSORS = {80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 103: 160, 120: 188}
+MOST_CONFIGURATIONS = 64
+"""Of one autotuned kernel: each is compiled here, so that none is while a device waits."""
+_DEF = re.compile(r"^def\s+(\w+)", re.MULTILINE)
+_UNKNOWN = 1 << 30  # bytes of shared memory, where the architecture's limit is not known
 
 
-_SHARED_BYTES = {80: 166912, 86: 101376, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
-"""Shared memory that one block can be given. Source: CUDA C++ Programming Guide, compute capabilities."""
-
-
-class KernelError(Exception):
+class KernelError(abstract.Refused):
     """A kernel that does not compile. `log` is the compiler's message; `configuration`: an autotuned kernel skips this
     one.
     """
 
-    def __init__(self, kernel: str, log: str, *, configuration: bool = False) -> None:
+    def __init__(self, kernel: str, line: int | None, log: str, *, configuration: bool = False) -> None:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
-        super().__init__(f"kernel {kernel!r} does not compile: {lines[-1] if lines else 'no message'}")
-        self.log = log
+        place = f"line {line}: " if line is not None else ""
+        super().__init__(f"{place}kernel {kernel!r} does not compile: {lines[-1] if lines else 'no message'}", log)
         self.configuration = configuration
 
 
@@ -71,9 +70,11 @@ class NoGpu:
 class Compiler:
     """Takes the place of launching: each launch compiles its kernel, is noted, and ends."""
 
-    def __init__(self, capability: int) -> None:
+    def __init__(self, capability: int, source: str) -> None:
         self.capability = capability
         self.reports: dict[str, KernelReport] = {}
+        self.launches = 0
+        self.lines = {name.group(1): source.count("\n", 0, name.start()) + 1 for name in _DEF.finditer(source)}
 
     def install(self) -> None:
         """Replace the launch of every kernel in this process."""
@@ -81,31 +82,66 @@ class Compiler:
         launch = JITFunction.run
 
         def compiled(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
-            self.note(kernel, args, kwargs, lambda: launch(kernel, *args, grid=grid, warmup=True, **kwargs))
+            self.check_grid(kernel, grid, args, kwargs)
+            with abstract.uncounted():
+                self.note(kernel, args, kwargs, lambda: launch(kernel, *args, grid=grid, warmup=True, **kwargs))
 
         JITFunction.run = compiled
         Autotuner.run = _tune
 
+    def check_grid(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Count the launch. Raises LaunchRefused unless the grid is one to three ints that a device takes."""
+        given = grid(_meta(kernel, args, kwargs)) if callable(grid) else grid
+        sizes = given if isinstance(given, (tuple, list)) else (given,)
+        limits = of_architecture(self.capability)
+        most = limits.grid if limits else (_UNKNOWN,) * 3
+        ints = 1 <= len(sizes) <= 3 and all(isinstance(size, int) and size >= 0 for size in sizes)
+        if not ints or any(size > axis for size, axis in zip(sizes, most, strict=False)):
+            raise abstract.LaunchRefused(
+                f"launch of {kernel.__name__!r}: found grid {given!r}, expected one to three ints, at most {most}"
+            )
+        self.launches += all(sizes)
+
     def note(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any], build: Any) -> None:
         """Compile one launch and keep what it uses."""
         said = described(kernel.fn, kernel.arg_names, args, kwargs)
+        name = said["kernel"]
         try:
             built = build()
         except CompilationError as error:
             tried = isinstance(error, CompileTimeAssertionFailure)
-            raise KernelError(said["kernel"], str(error), configuration=tried) from error
+            raise KernelError(name, self.line_of(error), str(error), configuration=tried) from error
         except PTXASError as error:
-            raise KernelError(said["kernel"], str(error), configuration=True) from error
-        shared, most = int(built.metadata.shared), _SHARED_BYTES.get(self.capability, 1 << 30)
+            raise KernelError(name, self.lines.get(name), str(error), configuration=True) from error
+        except (TypeError, KeyError, ValueError, AssertionError) as error:  # its arguments do not fit the kernel
+            message = str(error).replace("dynamic_func()", name)
+            raise abstract.LaunchRefused(f"launch of {name!r}: {message}") from error
+        except Exception as error:  # a pass of the compiler
+            raise KernelError(name, self.lines.get(name), f"{type(error).__name__}: {error}") from error
+        shared, limits = int(built.metadata.shared), of_architecture(self.capability)
+        most = limits.shared if limits else _UNKNOWN
         if shared > most:
-            message = f"it needs {shared} bytes of shared memory, and a block has {most}"
-            raise KernelError(said["kernel"], message, configuration=True)
+            message = (
+                f"it needs {shared} bytes of shared memory, and a block has {most}: "
+                "expected smaller blocks or fewer stages (num_stages)"
+            )
+            raise KernelError(name, self.lines.get(name), message, configuration=True)
         if built.hash not in self.reports:
+            build_launcher(built)
             self.reports[built.hash] = {
                 **self.usage(built),
                 "signature": ", ".join(f"{name}: {kind}" for name, kind in said["arguments"].items()),
                 "config": {**said["constexprs"], **said["options"]},
             }
+
+    def line_of(self, error: BaseException) -> int | None:
+        """The candidate's line of the innermost error: Triton counts from the kernel's `def`."""
+        while isinstance(error.__cause__, CompilationError):
+            error = error.__cause__
+        head = re.match(r"\s*def\s+(\w+)", str(getattr(error, "src", "")))
+        place = getattr(getattr(error, "node", None), "lineno", None)
+        first = self.lines.get(head[1]) if head else None
+        return None if first is None else first + (place or 1) - 1
 
     def usage(self, built: Any) -> KernelReport:
         """Registers and spills by ptxas, shared memory by Triton's metadata."""
@@ -119,76 +155,73 @@ class Compiler:
         return {**found, "name": built.metadata.name, "shared": int(built.metadata.shared)}
 
 
-def _tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    """The first configuration that fits, as Triton's tuner skips those that do not; the others are for the GPU to
-    compare.
+def build_launcher(built: Any) -> None:
+    """Up to Triton 3.6 each signature has a launcher in C. It is built here, where a device is at hand to run it:
+    without libcuda it cannot be linked, and is not needed.
     """
-    failure = KernelError(tuner.base_fn.__name__, "it has no configuration")
+    if not hasattr(nvidia, "make_launcher"):
+        return
+    try:
+        nvidia.library_dirs()
+    except (AssertionError, OSError, subprocess.CalledProcessError):
+        return
+    nvidia.CudaLauncher(built.src, built.metadata)
+
+
+def _meta(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What a grid function is given: the kernel's arguments by name, those with defaults too."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in kernel.signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
+    return {**defaults, **dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+
+
+def _tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """Compiles every configuration; on a device Triton's tuner compares those that fit and skips the others."""
+    name = tuner.base_fn.__name__
+    if len(tuner.configs) > MOST_CONFIGURATIONS:
+        raise abstract.LaunchRefused(
+            f"kernel {name!r}: found {len(tuner.configs)} configurations, expected at most {MOST_CONFIGURATIONS}"
+        )
+    failure: KernelError | None = None
+    fitting = 0
     for config in tuner.configs:
+        both = ", ".join(sorted(kwargs.keys() & config.kwargs.keys()))
+        if both:
+            raise abstract.LaunchRefused(
+                f"launch of {name!r}: {both} is given here and by a configuration: leave it out"
+            )
         try:
-            return tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            fitting += 1
         except KernelError as error:
             failure = error
             if not error.configuration:
-                break
-    raise failure
-
-
-def tensor(entry: ResolvedInput | ResolvedOutput, strides: list[int] | None) -> Any:
-    """A tensor on the GPU without storage."""
-    dtype = getattr(torch, entry["dtype"])
-    shape = entry["shape"] or []
-    if strides is None:
-        return torch.empty(shape, dtype=dtype, device="cuda")
-    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
-
-
-def arguments(workload: ResolvedWorkload) -> list[Any]:
-    """What `run` is called with: inputs, then outputs."""
-    inputs = [
-        entry["value"] if entry["shape"] is None else tensor(entry, entry["strides"]) for entry in workload["inputs"]
-    ]
-    return inputs + [tensor(entry, None) for entry in workload["outputs"]]
-
-
-def load(source: str) -> Any:
-    """The candidate's module, from a file, because Triton reads its kernels' text."""
-    path = Path("candidate.py").resolve()
-    path.write_text(source)
-    specification = importlib.util.spec_from_file_location("candidate", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+                raise
+    if fitting == 0 and failure is not None:
+        raise failure
 
 
 def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
     """The answer to a request: {"seconds", "log", "kernels"} or {"error", "log"}."""
     capability = int(request["arch"])
-    compiler = Compiler(capability)
+    compiler = Compiler(capability, request["source"])
     compiler.install()
-    properties = SimpleNamespace(
-        multi_processor_count=_MULTIPROCESSORS.get(capability, 132), major=capability // 10, minor=capability % 10
-    )
-    setattr(torch.cuda, "get_device_properties", lambda device=None: properties)  # noqa: B010  another type on purpose
-    log: list[str] = []
+    abstract.pretend(capability)
     start = time.perf_counter()
     try:
-        module = load(request["source"])
-    except Exception as error:  # noqa: BLE001  whatever the candidate raises is its own failure
-        return {"error": f"the candidate cannot be imported: {type(error).__name__}: {error}", "log": ""}
-    for workload in request["workloads"]:
-        try:
-            with FakeTensorMode(allow_non_fake_inputs=True):
-                module.run(*arguments(workload))
-        except KernelError as error:
-            return {"error": str(error), "log": error.log}
-        except Exception as error:  # noqa: BLE001  host code may need values; the screen will tell
-            said = f"{type(error).__name__}: {error}"
-            log.append(f"workload {workload['id']}: run ends early on tensors without values: {said}")
+        module = abstract.load(request["source"])
+        notes = [
+            abstract.trial(module, workload, "cuda", lambda: compiler.launches, library=request["library"])
+            for workload in request["workloads"]
+        ]
+    except abstract.Refused as error:
+        return {"error": str(error), "log": error.log}
     seconds = time.perf_counter() - start
-    return {"seconds": seconds, "log": "\n".join(log), "kernels": list(compiler.reports.values())}
+    log = "\n".join(note for note in notes if note)
+    return {"seconds": seconds, "log": log, "kernels": list(compiler.reports.values())}
 
 
 def main() -> None:

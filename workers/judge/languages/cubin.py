@@ -1,0 +1,63 @@
+"""What a cubin says of its kernels beyond ptxas's log: the bounds that they were declared with.
+
+Source: the ELF format, and the attributes of `.nv.info` sections as NVIDIA's cuobjdump names them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+_MAX_THREADS, _CLUSTER = 0x05, 0x3D  # EIATTR_MAX_THREADS, EIATTR_CTA_PER_CLUSTER
+_SIZED = 4  # EIFMT_SVAL: a length and so many bytes; other formats have their value in the length's place
+_PREFIX = ".nv.info."
+
+
+class Bounds(NamedTuple):
+    """`__launch_bounds__` (threads of a block) and `__cluster_dims__` of one kernel; None where it has none."""
+
+    threads: int | None = None
+    cluster: tuple[int, int, int] | None = None
+
+
+def bounds(cubin: bytes) -> dict[str, Bounds]:
+    """The bounds of each kernel by its name; empty for what is no 64-bit little-endian ELF file."""
+    found: dict[str, Bounds] = {}
+    for name, content in _sections(cubin):
+        if name.startswith(_PREFIX):
+            found[name.removeprefix(_PREFIX)] = _bounds(content)
+    return found
+
+
+def _sections(cubin: bytes) -> list[tuple[str, bytes]]:
+    if cubin[:6] != b"\x7fELF\x02\x01":
+        return []
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
+    heads = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
+    start = heads[names][4]
+    found = []
+    for name, kind, _, _, offset, length in heads:
+        at = start + name
+        content = b"" if kind == 8 else cubin[offset : offset + length]  # 8: SHT_NOBITS takes no room in the file
+        found.append((cubin[at : cubin.index(b"\0", at)].decode("utf-8", "replace"), content))
+    return found
+
+
+def _bounds(info: bytes) -> Bounds:
+    threads: int | None = None
+    cluster: tuple[int, int, int] | None = None
+    at = 0
+    while at + 4 <= len(info):
+        form, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if form != _SIZED:
+            continue
+        if attribute in (_MAX_THREADS, _CLUSTER) and value == 12:
+            x, y, z = struct.unpack_from("<III", info, at)
+            if attribute == _MAX_THREADS:
+                threads = x * y * z
+            else:
+                cluster = (x, y, z)
+        at += value
+    return Bounds(threads, cluster)

@@ -1,0 +1,35 @@
+"""Compile reports of candidates that were prepared before: what built a candidate once need not be asked again."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from kernels_db.runtime.cache import content_key, find, publish, workspace
+from workers.judge.languages.prepared import Prepared
+
+_ABI = 2
+"""Counts up whenever a report of the same candidate would read differently."""
+
+
+def report_key(request: dict[str, Any], *packages: str) -> str:
+    """The identity of a request under the installed versions of `packages`."""
+    return content_key({"abi": _ABI, "request": request, **{name: metadata.version(name) for name in packages}})
+
+
+def earlier_report(directory: Path, key: str) -> Prepared | None:
+    """The report that was kept for `key`, as one that took no time; None where there is none."""
+    found = find(directory, key, ".report")
+    if found is None:
+        return None
+    report: Prepared = json.loads(found.path.read_text())
+    return {**report, "seconds": 0.0, "cached": True}
+
+
+def keep_report(directory: Path, key: str, report: Prepared) -> None:
+    """Keep a report. Raises CompileError where the directory cannot be written."""
+    with workspace(directory) as place:
+        (place / "report").write_text(json.dumps(report))
+        publish(directory, key, ".report", place / "report", log="", seconds=report["seconds"])
