@@ -53,6 +53,7 @@ def server_environment(home: Path) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "TRITON_INTERPRET": "0",
         "CUDA_VISIBLE_DEVICES": "",
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # so that torch looks for a GPU without starting CUDA, and its thread
     }
 
 
