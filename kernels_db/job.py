@@ -110,6 +110,7 @@ class Failure(TypedDict):
     kind: str
     message: str
     workload: NotRequired[str]
+    family: NotRequired[str]  # the input family, where the inputs were not the declared ones
     field: NotRequired[str]
     tensor: NotRequired[str]
     index: NotRequired[list[int]]
@@ -142,6 +143,23 @@ class WorkloadVerdict(TypedDict):
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
 
 
+class AdmissionCheck(TypedDict):
+    """What became of one deliberately wrong answer to the op. `caught`: some question told it from a right one; then
+    workload, family (None: the declared inputs), tensor, error and limit say which. `needed`: an op on which it is not
+    caught is not admitted. `field` and `remedy`: what in the spec would tell it."""
+
+    answer: str
+    caught: bool
+    needed: bool
+    field: str
+    remedy: str
+    workload: str | None
+    family: str | None
+    tensor: str | None
+    error: float | None
+    limit: float | None
+
+
 class Verdict(TypedDict):
     """One line out of `python -m workers.judge`. `score`: geometric mean over bench workloads of the speed-up over the
     fastest baseline."""
@@ -165,4 +183,5 @@ class Verdict(TypedDict):
     device: dict[str, Any]  # name, cores, measured peaks {"bandwidth_gbs": {bytes: GB/s}, "gflops": ...}
     versions: dict[str, str]
     fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
+    admission: NotRequired[list[AdmissionCheck]]  # at level baseline
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
+from kernels_db.job import Verdict
 from kernels_db.op import Target, load_op
+from kernels_db.resolve import build_job
+from service import machine
 from service.cli.connection import connected
+from service.cli.judge import describe_failure, run_job
 from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import CommandError, print_json, say, tell
+from service.cli.output import DONE, FAILED, MISUSE, CommandError, print_json, print_wide, say, tell
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -32,6 +37,62 @@ def validate(
     tell(f"{spec.name} is valid ({spec.digest[:12]})")
     for item in workloads:
         tell(f"  {item.role:8} {item.id:16} {', '.join(f'{name}={value}' for name, value in item.axes.items())}")
+
+
+@app.command()
+def check(
+    op: OpFile,
+    target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Put a spec before the judge: does its reference run, do deliberately wrong answers fail on it, is PyTorch right?
+
+    Exit code 0: admitted; 1: not; 2: misuse.
+    """
+    spec = load_op(op)
+    where = Target.parse(target)
+    if missing := machine.missing_for_judge():
+        raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
+    job = build_job(spec, where, level="baseline")
+    say(f"checking {spec.name} on {where} ({len(job['workloads'])} workloads)")
+    verdict = run_job(job)
+    admitted = is_admitted(verdict)
+    if as_json:
+        kept = ("op", "target", "verdict", "gate", "reason", "failure", "device")
+        answers = verdict.get("admission", [])
+        print_json({**{name: verdict[name] for name in kept}, "admitted": admitted, "answers": answers})  # type: ignore[literal-required]
+    else:
+        show_admission(verdict, admitted=admitted)
+    raise typer.Exit(DONE if admitted else FAILED)
+
+
+def is_admitted(verdict: Verdict) -> bool:
+    """Whether every wrong answer that must be found out was; a missing device leaves only the times open."""
+    refused = verdict["verdict"] not in ("accepted", "ambiguous") or "admission" not in verdict
+    return not refused and all(check["caught"] or not check["needed"] for check in verdict["admission"])
+
+
+def show_admission(verdict: Verdict, *, admitted: bool) -> None:
+    """The admission for people: each wrong answer with what found it out, or what to change."""
+    tell(f"{verdict['op']} on {verdict['target']}: {'admitted' if admitted else 'not admitted'}")
+    checks = verdict.get("admission", [])
+    caught = [check for check in checks if check["caught"]]
+    if caught:
+        table = Table("wrong answer", "found out on", "inputs", "error", "limit", box=None)
+        for check in caught:
+            numbers = ("-" if check[key] is None else f"{float(check[key]):.3g}" for key in ("error", "limit"))
+            table.add_row(
+                check["answer"], f"{check['workload']}: {check['tensor']}", check["family"] or "declared", *numbers
+            )
+        print_wide(table)
+    for check in checks:
+        if not check["caught"]:
+            word = "not told from a right answer" if check["needed"] else "warning: not told from a right answer"
+            tell(f"{word}: {check['answer']}\n  {check['field']}: expected {check['remedy']}")
+    tell(f"{verdict['gate']}: {verdict['reason']}")
+    if verdict["failure"] is not None and verdict["failure"]["kind"] != "admission":
+        for line in describe_failure(verdict["failure"]):
+            tell(f"  {line}")
 
 
 @app.command()

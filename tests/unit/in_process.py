@@ -14,8 +14,7 @@ from workers.judge.contender import ContenderFault, Mode
 from workers.judge.families import Family
 from workers.judge.float64 import in_float64
 from workers.judge.inputs import CPU, InputSource
-from workers.judge.questions import ask
-from workers.judge.trial import Question
+from workers.judge.questions import Question, ask
 
 
 def no_code(*_: object) -> torch.Tensor:

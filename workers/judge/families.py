@@ -253,15 +253,16 @@ def plan(workloads: Sequence[ResolvedWorkload], rng: random.Random, *, sparing: 
         return first + rng.sample(others, min(ELSEWHERE, len(others)))
 
     if sparing:
-        least = min(workloads, key=_elements)
+        least = min(workloads, key=elements)
         return {least["id"]: few(families(least, rng))}
     bench = [workload for workload in workloads if workload["role"] == "bench"]
-    most = min(bench or workloads, key=_elements)["id"]
+    most = min(bench or workloads, key=elements)["id"]
     found = {workload["id"]: families(workload, rng) for workload in workloads}
     return {name: mine if name == most else few(mine) for name, mine in found.items()}
 
 
-def _elements(workload: ResolvedWorkload) -> int:
+def elements(workload: ResolvedWorkload) -> int:
+    """Elements of a workload's inputs."""
     return sum(math.prod(item["shape"]) for item in workload["inputs"] if item["shape"] is not None)
 
 

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict
-from workers.judge import families, quarantine, timing
+from workers.judge import admission, families, quarantine, timing
 from workers.judge.baselines import (
     OpRunners,
     ReferenceFault,
     baseline_modes,
     input_specs,
+    result_positions,
     result_specs,
     slots_for,
     workload_key,
@@ -33,10 +34,10 @@ from workers.judge.inputs import CPU, InputSource
 from workers.judge.kernel_names import foreign
 from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe
-from workers.judge.questions import Unsuited, ask
+from workers.judge.questions import Unsuited, ask, declared
 from workers.judge.quiet import QUIET
 from workers.judge.trial import Trial, Wrong, failure_of
-from workers.judge.verdict import Report, Stopped
+from workers.judge.verdict import Report, Stopped, wrong_value
 
 SCREEN_SEEDS, VERIFY_SEEDS = 2, 3
 CHECK_SLOTS = 3
@@ -134,6 +135,41 @@ class Passage:
         spread = f"{interval[0]:.3g} to {interval[1]:.3g}"
         reason = f"right on {checked}; {self.report.score:.3g} times as fast as the fastest baseline ({spread})"
         return "accepted", "time", reason, None
+
+    def _admit(self) -> None:
+        """Whether the spec tells wrong answers from right ones, and lets PyTorch's own pass. Raises Stopped."""
+        with self.report.gate("admission"):
+            job = self.job
+            self.report.admission = admission.examine(job["op"], self.workloads, self.runners, self._source, self.rng)
+            admission.refuse(self.report.admission)
+            if job["target"].startswith(self.device.type):
+                self._compiled_passes()
+
+    def _compiled_passes(self) -> None:
+        """Raise Stopped where compiled PyTorch misses the op's own tolerance: so would most kernels. A derived
+        tolerance that it misses is told.
+        """
+        workload = min(self._bench() or self.workloads, key=families.elements)
+        modes = self._available(workload, baseline_modes(self.job["op"]))
+        question = declared(self.runners, workload, self._source(workload))
+        for mode in modes:
+            found = self.runners.run(mode, workload, question.values)
+            compared = self.runners.check(found, question.expected, question.limits)
+            for (name, _), limit, one in zip(result_positions(workload), question.limits, compared, strict=True):
+                if one.passed:
+                    continue
+                wrong = wrong_value(one, question.place, name, limit is not None and limit.own is not None)
+                if limit is None or limit.own is None:
+                    self._note(f"baseline {mode} is outside the tolerance: {wrong['message']}")
+                    continue
+                message = f"PyTorch itself ({mode}) misses the op's own tolerance: {wrong['message']}"
+                expected = "a tolerance that PyTorch meets, or none, to have it derived from PyTorch's own error"
+                failure: Failure = {**wrong, "kind": "admission", "message": message, "expected": expected}
+                raise Stopped("rejected", "admission", message, {**failure, "field": f"outputs.{name}.tolerance"})
+
+    def _note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
 
     def _check(self, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
         """Calls on the declared inputs, each with a seed of its own."""
@@ -302,7 +338,7 @@ class Passage:
                     self.runners.drop(mode)
                     unavailable[key] = f"{fault.kind}: {(str(fault).splitlines() or [''])[0][:300]}"
             if key in unavailable:
-                self.report.notes.append(f"baseline {mode} does not run on {workload['id']} ({unavailable[key]})")
+                self._note(f"baseline {mode} does not run on {workload['id']} ({unavailable[key]})")
         if not modes:
             message = f"no baseline runs on workload {workload['id']}"
             failure: Failure = {

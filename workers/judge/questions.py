@@ -28,6 +28,8 @@ not finite although the declared inputs never do (an overflow, the logarithm of 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -38,7 +40,6 @@ from workers.judge.compare import Tolerance, ToleranceBuilder, unit_roundoff
 from workers.judge.contender import ContenderFault
 from workers.judge.families import Family
 from workers.judge.inputs import InputSource
-from workers.judge.trial import Question
 
 STEPS = 64
 """Honest algorithms for the examples (one-pass variances over 262,144 elements, sums in eight chains, Strassen's
@@ -54,8 +55,30 @@ EXACT = (0.0, 0.0)
 Arithmetic = Literal["ieee", "tf32"]
 
 
+@dataclass(frozen=True)
+class Question:
+    """Values to call on, what they give, and how far from that is right; `family` is None for declared inputs."""
+
+    values: Values
+    expected: Sequence[torch.Tensor]
+    limits: Sequence[Tolerance | None]
+    workload: str
+    family: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return self.workload if self.family is None else f"{self.workload}, {self.family} inputs"
+
+
 class Unsuited(Exception):  # noqa: N818 - named for what happened
     """A family does not suit an op; the message says why."""
+
+
+def declared(runners: OpRunners, workload: ResolvedWorkload, source: InputSource) -> Question:
+    """A question on the declared inputs, under the tolerances that were learnt from them."""
+    values = source.draw()
+    return Question(values, runners.expected(workload, values), runners.limits(workload), workload["id"])
 
 
 def ask(
@@ -122,7 +145,7 @@ def _asked(
     for (name, _), comparison in zip(result_positions(workload), runners.check(eager, wanted, limits), strict=True):
         if not comparison.passed:
             raise Unsuited(f"PyTorch eager itself misses the tolerance of {name}")
-    return Question(values, wanted, limits, f"{workload['id']}, {family.name} inputs")
+    return Question(values, wanted, limits, workload["id"], family.name)
 
 
 def _step(values: Values, math: Arithmetic) -> float:

@@ -244,22 +244,19 @@ class Trial:
         return spent
 
     def _inspect(self, candidate: Contender, slot: int, asked: Question) -> None:
+        """Look at everything that a call may have touched. Raises Wrong."""
         workload, place = self.workload, asked.place
+        where: Failure = {"kind": "", "message": "", "workload": workload["id"]}
+        if asked.family is not None:
+            where["family"] = asked.family
         memory = candidate.slots[slot]
         if (name := memory.broken_guard()) is not None:
             message = f"workload {place}: wrote outside of {name}"
-            raise Wrong({"kind": "out_of_bounds", "message": message, "workload": workload["id"], "tensor": name})
+            raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": name})
         if (changed := modified_input(candidate, workload, slot, asked.values)) is not None:
-            message = f"workload {place}: wrote to its input {changed[0]}, first at {changed[0]}{changed[1]}"
-            raise Wrong(
-                {
-                    "kind": "input_modified",
-                    "message": message,
-                    "workload": workload["id"],
-                    "tensor": changed[0],
-                    "index": changed[1],
-                }
-            )
+            name, index = changed
+            message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
+            raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})
         positions = result_positions(workload)
         found = [memory.tensor(position) for _, position in positions]
         compared = self.runners.check(found, asked.expected, asked.limits)
@@ -267,4 +264,4 @@ class Trial:
             self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
             if not comparison.passed:
                 own = limit is not None and limit.own is not None
-                raise Wrong(wrong_value(comparison, workload["id"], place, name, own))
+                raise Wrong({**where, **wrong_value(comparison, place, name, own)})

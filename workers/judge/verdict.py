@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from kernels_db.job import Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
+from kernels_db.job import AdmissionCheck, Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
 from workers.judge.compare import Comparison
 from workers.judge.host import BUSY
 from workers.judge.sandbox import NOTHING_RAN
@@ -39,6 +39,7 @@ class Report:
         self.sandbox = NOTHING_RAN  # of the candidate's runner; at baseline level the least of the reference's
         self.score: float | None = None
         self.score_ci95: list[float] | None = None
+        self.admission: list[AdmissionCheck] | None = None
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
         self.exchange_us: float | None = None  # what the clock reads where nothing is run: part of every time
@@ -90,6 +91,8 @@ class Report:
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
             "seconds": self.seconds,
         }
+        if self.admission is not None:
+            document["admission"] = self.admission
         finished: Verdict = json_safe(document)
         return finished
 
@@ -105,26 +108,25 @@ def json_safe(value: Any) -> Any:
     return value
 
 
-def wrong_value(comparison: Comparison, workload: str, asked: str, tensor: str, own: bool) -> Failure:
-    """The failure of a comparison that did not pass; `asked` is what the message calls the workload and its values."""
-    place = f"{tensor}{comparison.index}"
+def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> Failure:
+    """The failure of a comparison that did not pass; `place` is what the message calls the workload and its values."""
+    element = f"{tensor}{comparison.index}"
     if comparison.kind == "not_written":
-        what = f"{place} was not written"
+        what = f"{element} was not written"
     elif comparison.wrong_elements:
-        what = f"{place} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
+        what = f"{element} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
         if comparison.limit:
             what += f" within {comparison.limit:.3g}"
     else:
         what = (
-            f"relative L2 error of {tensor} is {comparison.l2:.3g}, limit {comparison.l2_limit:.3g}; worst is {place}"
+            f"relative L2 error of {tensor} is {comparison.l2:.3g}, limit {comparison.l2_limit:.3g}; worst is {element}"
         )
-    message = f"workload {asked}: {what}; {comparison.wrong_elements} of {comparison.elements} elements are wrong"
+    message = f"workload {place}: {what}; {comparison.wrong_elements} of {comparison.elements} elements are wrong"
     if own:
         message += " (by the op's own tolerance)"
     failure: Failure = {
         "kind": comparison.kind,
         "message": message,
-        "workload": workload,
         "tensor": tensor,
         "index": comparison.index or [],
         "expected": comparison.expected,

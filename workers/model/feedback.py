@@ -90,6 +90,8 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str)
     hidden = _is_hidden(failure, workloads)
     if failure.get("workload") is not None:
         lines.append(f"- workload: {_workload_name(failure, workloads)}")
+    if failure.get("family") is not None:
+        lines.append(f"- inputs: {failure['family']} ones, for which PyTorch is right")
     if failure.get("tensor") is not None:
         index = failure.get("index")
         at = f" at index {index}" if index and not hidden else ""

@@ -1,0 +1,194 @@
+"""The admission of an op: whether its spec can tell a wrong answer from a right one.
+
+Deliberately wrong answers (workers.judge.mutants) are put to the same questions as candidates are: the declared inputs
+of the workloads, the smallest bench workload first, then the input families. Each must be found wrong at least once. An
+op on which one is never found wrong is not admitted: a search on it would be won by that answer.
+
+Two kinds only warn. Lower precision passes where the op's author set a tolerance, and may have meant to. One operand
+read for another passes where an op really treats them alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kernels_db.job import AdmissionCheck, Failure, JobOp, ResolvedWorkload
+from workers.judge.baselines import OpRunners, Values, result_positions
+from workers.judge.compare import Comparison
+from workers.judge.contender import ContenderFault
+from workers.judge.families import Family, elements, families
+from workers.judge.inputs import InputSource
+from workers.judge.mutants import Mutant, Results, Scene, mutants
+from workers.judge.questions import Question, Unsuited, ask, declared
+from workers.judge.verdict import Stopped
+
+Source = Callable[[ResolvedWorkload, Family | None], InputSource]
+
+
+@dataclass
+class _Fate:
+    """What became of one wrong answer."""
+
+    mutant: Mutant
+    caught: AdmissionCheck | None = None
+    passed: list[str] = field(default_factory=list)  # questions that it answered well enough though not right
+    right: int = 0  # questions to which it is the right answer
+
+    @property
+    def uncaught(self) -> bool:
+        """Whether the spec cannot tell it from a right answer."""
+        return self.caught is None and (bool(self.passed) or (self.mutant.right_is_wrong and self.right > 0))
+
+
+def examine(
+    op: JobOp, workloads: Sequence[ResolvedWorkload], runners: OpRunners, source: Source, rng: random.Random
+) -> list[AdmissionCheck]:
+    """What became of every wrong answer. `runners` has learnt the workloads. Raises ContenderFault."""
+    fates: dict[str, _Fate] = {}
+    for workload in workloads:
+        for mutant in mutants(workload, op["math"]):
+            fates.setdefault(mutant.name, _Fate(mutant))
+    for workload, family, cheap in _asked(workloads, rng):
+        open_fates = [fate for fate in fates.values() if fate.caught is None]
+        if not cheap and not any(fate.uncaught for fate in open_fates):
+            break
+        drawn = source(workload, family)
+        try:
+            question = (
+                declared(runners, workload, drawn)
+                if family is None
+                else ask(runners, workload, family, drawn, op["math"], rng)
+            )
+            scene = _scene(runners, workload, question, drawn)
+        except Unsuited:
+            continue
+        for fate in open_fates:
+            _judge(fate, scene, question, runners, workload["id"], family)
+    return [_told(fate, workloads, runners) for fate in fates.values() if fate.caught or fate.passed or fate.uncaught]
+
+
+def refuse(checks: Sequence[AdmissionCheck]) -> None:
+    """Raise Stopped where a wrong answer that must be found out was not."""
+    missed = [check for check in checks if not check["caught"] and check["needed"]]
+    if not missed:
+        return
+    told = "; ".join(f"{check['answer']} (expected {check['remedy']})" for check in missed)
+    message = f"the spec cannot tell these wrong answers from a right one: {told}"
+    failure: Failure = {
+        "kind": "admission",
+        "message": message,
+        "field": missed[0]["field"],
+        "found": f"{', '.join(check['answer'] for check in missed)}: accepted on every workload and input family",
+        "expected": missed[0]["remedy"],
+    }
+    raise Stopped("rejected", "admission", message, failure)
+
+
+def _asked(
+    workloads: Sequence[ResolvedWorkload], rng: random.Random
+) -> Iterator[tuple[ResolvedWorkload, Family | None, bool]]:
+    """What is asked, the cheapest first: most wrong answers fall at the first question. The cheap ones are asked in any
+    case, the others while an answer is still taken for right.
+    """
+    bench = sorted((one for one in workloads if one["role"] == "bench"), key=elements)
+    others = sorted((one for one in workloads if one["role"] != "bench"), key=elements)
+    first = (bench or others)[0]
+    yield first, None, True
+    others = [one for one in others if one is not first]
+    yield from ((one, None, True) for one in others if elements(one) <= elements(first))
+    yield from ((one, None, False) for one in others if elements(one) > elements(first))
+    yield from ((first, family, False) for family in families(first, rng))
+    yield from ((one, None, False) for one in bench[1:])
+
+
+def _scene(runners: OpRunners, workload: ResolvedWorkload, question: Question, source: InputSource) -> Scene:
+    def eager(values: Values) -> Results | None:
+        try:
+            return [tensor.clone() for tensor in runners.run("eager", workload, values)]
+        except ContenderFault as fault:
+            if fault.external:
+                raise
+            return None
+
+    right, other_values = eager(question.values), source.draw()
+    other = eager(other_values)
+    if right is None or other is None:
+        raise Unsuited("the reference fails on it")
+    return Scene(workload, question.values, right, other_values, other, eager)
+
+
+def _judge(
+    fate: _Fate, scene: Scene, question: Question, runners: OpRunners, workload: str, family: Family | None
+) -> None:
+    found = fate.mutant.make(scene)
+    if found is None:
+        return
+    if all(_same(one, right) for one, right in zip(found, scene.right, strict=True)):
+        fate.right += 1
+        return
+    for (name, _), one in zip(
+        result_positions(scene.workload), runners.check(found, question.expected, question.limits), strict=True
+    ):
+        if not one.passed:
+            fate.caught = _caught(fate.mutant, one, name, workload, family)
+            return
+    fate.passed.append(question.place)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _caught(mutant: Mutant, found: Comparison, tensor: str, workload: str, family: Family | None) -> AdmissionCheck:
+    wrong = isinstance(found.found, int | float) and isinstance(found.expected, int | float)
+    by_norm = found.wrong_elements == 0
+    return {
+        "answer": mutant.name,
+        "caught": True,
+        "needed": True,
+        "field": mutant.blames,
+        "remedy": mutant.remedy,
+        "workload": workload,
+        "family": None if family is None else family.name,
+        "tensor": tensor,
+        "error": found.l2 if by_norm else abs(found.found - found.expected) if wrong else None,  # type: ignore[operator]
+        "limit": found.l2_limit if by_norm else found.limit,
+    }
+
+
+def _told(fate: _Fate, workloads: Sequence[ResolvedWorkload], runners: OpRunners) -> AdmissionCheck:
+    if fate.caught is not None:
+        return fate.caught
+    mutant = fate.mutant
+    own = _own_tolerance(mutant, workloads, runners)
+    return {
+        "answer": mutant.name,
+        "caught": False,
+        "needed": mutant.needed and not (mutant.lower_precision and own is not None),
+        "field": mutant.blames if own is None else own[0],
+        "remedy": mutant.remedy if own is None else own[1],
+        "workload": None,
+        "family": None,
+        "tensor": None,
+        "error": None,
+        "limit": None,
+    }
+
+
+def _own_tolerance(mutant: Mutant, workloads: Sequence[ResolvedWorkload], runners: OpRunners) -> tuple[str, str] | None:
+    """The field of the op's own tolerance that let an answer pass, and what to put there; None where there is none."""
+    for position, output in enumerate(workloads[0]["outputs"]):
+        touched = mutant.blames == f"outputs.{output['name']}" or not mutant.blames.startswith("outputs.")
+        limit = runners.limits(workloads[0])[position]
+        if touched and limit is not None and limit.own is not None and limit.own != (0.0, 0.0):
+            rtol, atol = limit.own
+            size = f"results of {output['name']} are {limit.size:.3g} in the mean (root of squares)"
+            remedy = (
+                f"a tolerance smaller than rtol {rtol:g} and atol {atol:g}, since {size}; or none, to have it derived"
+            )
+            return f"outputs.{output['name']}.tolerance", remedy
+    return None
