@@ -80,7 +80,7 @@ def show_admission(verdict: Verdict, *, admitted: bool) -> None:
     if caught:
         table = Table("wrong answer", "found out on", "inputs", "error", "limit", box=None)
         for check in caught:
-            numbers = ("-" if check[key] is None else f"{float(check[key]):.3g}" for key in ("error", "limit"))
+            numbers = ("-" if size is None else f"{float(size):.3g}" for size in (check["error"], check["limit"]))
             table.add_row(
                 check["answer"], f"{check['workload']}: {check['tensor']}", check["family"] or "declared", *numbers
             )

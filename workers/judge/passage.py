@@ -99,9 +99,12 @@ class Passage:
                 self.report.workloads.append(_untimed(workload, self.runners))
 
     def contest(self, start_candidate: Callable[[], Contender] | None) -> Outcome:
-        """Take the candidate through screen, verify and time; without one, time the baselines. Raises Stopped."""
+        """Take the candidate through screen, verify and time; without one, examine the op and time the baselines.
+        Raises Stopped.
+        """
         if start_candidate is None:
             with self.on_device():
+                self._admit()
                 return self._timed(None)
         with self.report.gate("screen"), _candidate_at_fault("screen", None):
             candidate = start_candidate()
@@ -268,9 +271,8 @@ class Passage:
         with self.exclusive(), QUIET.timing(), _candidate_at_fault("time", workload):
             self.peaks.measure_for(workload, job["op"]["math"], self.start_probe)
             if candidate is not None:
-                candidate.bind(
-                    input_specs(workload), result_specs(workload), slots_for("candidate", workload, self.device)
-                )
+                slots = slots_for("candidate", workload, self.device)
+                candidate.bind(input_specs(workload), result_specs(workload), slots, runners.bound_to(workload))
             trial = Trial(workload, runners, candidate, job["limits"]["call_s"], source, self.rng)
             try:
                 samples = trial.time(modes, plan)
