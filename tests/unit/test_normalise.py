@@ -85,6 +85,6 @@ four = print("x")
 """
     found = [(entry.name, entry.language, entry.source, entry.flags, entry.line) for entry in kernel_sources(source)]
     assert found == [
-        ("one", "cpp", "extern", ("-O2",), 6),
+        ("one", "cpp", "extern", ("-O2",), 4),
         ("two", "cuda", "second", ("--use_fast_math",), 7),
     ]

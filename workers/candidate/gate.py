@@ -10,7 +10,9 @@ under `@triton.autotune` or
 that does not end), assert and
   raise, launches of its own kernels. Assignments bind local names alone, so nothing outlives a call.
 - a tensor is viewed or passed to a kernel; arithmetic, comparison or truth of a tensor on the host is a library op
-(`tensors`). - with `library_calls`, also the torch functions and methods of that list.
+(`tensors`).
+- `run` launches a kernel, and what it passes fits the kernel's parameters (`launches`).
+- with `library_calls`, also the torch functions and methods of that list.
 
 The gate runs nothing, needs the standard library alone, and answers any text with a list of problems.
 """
@@ -19,9 +21,11 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from workers.candidate import allowed
+from workers.candidate.kinds import Kind
+from workers.candidate.launches import launch_problems
 from workers.candidate.module import Module
 from workers.candidate.problems import Problem
 from workers.candidate.scope import read_scope
@@ -36,6 +40,7 @@ def check(
     library_calls: Sequence[str] = (),
     parameters: Sequence[str] | None = None,
     scalars: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """What `source` may not do, by line; an empty list passes.
 
@@ -43,10 +48,11 @@ def check(
         source: the candidate, any text.
         language: "cpp", "triton" or "cuda".
         library_calls: torch functions that the op lets it call: "torch.mm", "torch.nn.functional.conv2d", or short,
-            "mm", "conv2d"; a short
-            name also stands for the method.
+            "mm", "conv2d"; a short name also stands for the method.
         parameters: names that `run` must take, the op's inputs, then its outputs; None leaves them open.
         scalars: those of them that are numbers; all others are taken for tensors, which the host may not compute with.
+        kinds: by parameter, what it is in every workload: a tensor's dtype by torch's name, a scalar's "int", "float"
+            or "bool". What is absent is not known.
     """
     if language not in allowed.LANGUAGES:
         return [Problem(1, f"language: found {language!r}, expected one of {', '.join(allowed.LANGUAGES)}")]
@@ -65,6 +71,8 @@ def check(
     Module(scope, problems, library).check(tree, parameters)
     if not problems:
         problems = tensor_problems(tree, scope, library, frozenset(scalars))
+    if not problems:
+        problems = launch_problems(scope, library, _given(parameters, scalars, kinds or {}))
     return sorted(set(problems))
 
 
@@ -94,6 +102,12 @@ def depth(tree: ast.AST) -> int:
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         count += 1
     return count
+
+
+def _given(parameters: Sequence[str] | None, scalars: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Kind]:
+    """The kinds of run's parameters: a tensor's dtype may be unknown, a scalar's type too, which is then left out."""
+    known = {name: Kind(kinds[name]) for name in scalars if name in kinds}
+    return known | {name: Kind("tensor", kinds.get(name)) for name in parameters or () if name not in scalars}
 
 
 def _library(calls: Sequence[str]) -> frozenset[str]:

@@ -211,9 +211,10 @@ class Module(Expressions):
             self.refuse(runs[0], "`run` has keyword-only parameters or defaults: expected positional parameters alone")
         found = [argument.arg for argument in (*head.posonlyargs, *head.args)]
         if parameters is not None and found != list(parameters):
+            counts = ("", "") if len(found) == len(parameters) else (f"{len(found)} parameters ", f"{len(parameters)} ")
             self.refuse(
                 runs[0],
-                f"run takes ({', '.join(found)}), expected ({', '.join(parameters)}): "
+                f"run takes {counts[0]}({', '.join(found)}), expected {counts[1]}({', '.join(parameters)}): "
                 "the op's inputs, then its outputs",
             )
 

@@ -56,7 +56,9 @@ def _gate(job: Job, candidate: JobCandidate) -> None:
     workload = job["workloads"][0]
     names = [item["name"] for item in [*workload["inputs"], *workload["outputs"]]]
     scalars = [item["name"] for item in workload["inputs"] if item["shape"] is None]
-    problems = check(candidate["source"], language, job["op"]["library_calls"], names, scalars)
+    problems = check(
+        candidate["source"], language, job["op"]["library_calls"], names, scalars, _kinds(job["workloads"])
+    )
     if problems:
         first = f"line {problems[0].line}: {problems[0].message}"
         log = "\n".join(f"line {problem.line}: {problem.message}" for problem in problems)
@@ -70,6 +72,18 @@ def own_kernels(candidate: JobCandidate) -> set[str]:
         return {name for entry in sources for name in cuda_signatures(entry.source)}
     functions = (node for node in ast.walk(ast.parse(candidate["source"])) if isinstance(node, ast.FunctionDef))
     return {node.name for node in functions if node.decorator_list}  # whatever Triton decorates
+
+
+def _kinds(workloads: list[ResolvedWorkload]) -> dict[str, str]:
+    """What the gate may know of each parameter: a dtype or the type of a number, where all workloads agree."""
+    found: dict[str, set[str]] = {}
+    for workload in workloads:
+        for item in workload["inputs"]:
+            value = "None" if item["value"] is None else type(item["value"]).__name__
+            found.setdefault(item["name"], set()).add(value if item["shape"] is None else item["dtype"])
+        for output in workload["outputs"]:
+            found.setdefault(output["name"], set()).add(output["dtype"])
+    return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
 
 
 def kernel_cache(cache: Path, source: str) -> Path:
