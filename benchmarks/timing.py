@@ -131,10 +131,9 @@ def trial(
     contenders = dict(zip(("baseline", "candidate"), pair, strict=True))
     outputs = [TensorSpec("y", (kernel.elements,), (1,), torch.float32)]
     stock = torch.randn(kernel.elements + (1 << 14), device="cuda")
-    for contender, work in zip(pair, works, strict=True):
-        inputs = kernel.specs(work)
-        slots = min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // layout_bytes([*inputs, *outputs])))
-        contender.bind(inputs, outputs, slots)
+    slots = min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // layout_bytes([*kernel.specs(0), *outputs])))
+    pair[0].bind(kernel.specs(works[0]), outputs, slots)
+    pair[1].bind(kernel.specs(works[1]), outputs, slots, beside=pair[0])
 
     def draw() -> list[torch.Tensor | None]:
         start = rng.randrange(1 << 14)

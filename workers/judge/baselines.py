@@ -135,9 +135,16 @@ class OpRunners:
             inputs = [widened(spec) if wide else spec for spec in input_specs(workload)]
             outputs = [widened(spec) if wide else spec for spec in result_specs(workload)]
             self.bound.pop(mode, None)
-            runner.bind(inputs, outputs, slots_for(mode, workload, self.device))
+            beside = None if wide else self.bound_to(workload)
+            runner.bind(inputs, outputs, slots_for(mode, workload, self.device), beside)
             self.bound[mode] = key
         return runner
+
+    def bound_to(self, workload: ResolvedWorkload) -> Contender | None:
+        """A baseline that is bound to a workload, in whose slots others may run."""
+        key = workload_key(workload)
+        modes = [mode for mode, bound in self.bound.items() if bound == key and mode != "float64"]
+        return self.runners[modes[0]] if modes else None
 
     def to_beat(self, workload: ResolvedWorkload, modes: list[Mode]) -> list[Mode]:
         """The one of `modes` that was fastest when all were timed together: a screen ranks, and is spared the

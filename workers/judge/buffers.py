@@ -160,7 +160,14 @@ def release(slots: list[Slot]) -> None:
         if slot.fd is not None:
             os.close(slot.fd)
     for shared in {slot.shared for slot in slots if slot.shared is not None}:
-        shared.free()
+        shared.release()
+
+
+def retain(slots: list[Slot]) -> list[Slot]:
+    """The same slots for one more runner on a GPU; `release` them as often as they were made and retained."""
+    for shared in {slot.shared for slot in slots if slot.shared is not None}:
+        shared.retain()
+    return slots
 
 
 def _layout(specs: list[TensorSpec], slot: int, own: int) -> list[tuple[TensorSpec, int]]:
@@ -186,10 +193,10 @@ def _memory_file(slot: int, size: int) -> tuple[int, torch.Tensor]:
         raise
 
 
-def described(slot: Slot) -> list[dict[str, Any]]:
-    """The layout as a runner is told it."""
+def described(slot: Slot, specs: list[TensorSpec]) -> list[dict[str, Any]]:
+    """The layout as a runner is told it: that of the slot, with the scalars of `specs`, which has the same tensors."""
     items: list[dict[str, Any]] = []
-    for spec, offset in slot.layout:
+    for spec, (_, offset) in zip(specs, slot.layout, strict=True):
         if spec.shape is None:
             items.append({"value": spec.value})
         else:

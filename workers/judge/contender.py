@@ -169,15 +169,24 @@ class Contender:
         assert self._spawned is not None
         return self._spawned.pid
 
-    def bind(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], slots: int) -> None:
+    def bind(
+        self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], slots: int, beside: Contender | None = None
+    ) -> None:
         """Allocate slots for these tensors and have the runner map them. Raises ContenderFault, OSError where memory is
         refused.
+
+        beside: on a GPU, a contender that is bound to the same tensors, whose slots are taken instead. Where memory
+        lies changes a kernel's time by percents, so whoever is compared works in the same. Only one of them runs at a
+        time, on slots that were filled and poisoned just before.
         """
         self.unbind()
         self.inputs, self.outputs = list(inputs), list(outputs)
-        self.slots = buffers.allocate([*inputs, *outputs], slots, self.device)
+        if beside is not None and self.device.type == "cuda":
+            self.slots = buffers.retain(beside.slots)
+        else:
+            self.slots = buffers.allocate([*inputs, *outputs], slots, self.device)
         for number, slot in enumerate(self.slots):
-            items = buffers.described(slot)
+            items = buffers.described(slot, [*self.inputs, *self.outputs])
             message: dict[str, Any] = {
                 "command": "bind",
                 "slot": number,
@@ -296,10 +305,10 @@ class Contender:
 
     def close(self) -> None:
         """Kill the runner and free everything. Raises nothing: a dead fork server is noticed by the next spawn."""
-        self._free()
         if self._spawned is not None:
             self._server.discard(self._spawned)
             self._spawned = None
+        self._free()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _free(self) -> None:

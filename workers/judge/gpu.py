@@ -18,17 +18,27 @@ that fills its blocks shares none with anything else.
 
 
 class Shared:
-    """Device memory of the referee's that other processes may open by `handle`. `tensor` views it as bytes."""
+    """Device memory of the referee's that other processes may open by `handle`. `tensor` views it as bytes.
+
+    It may have several users in this process, and goes back to the device with the last.
+    """
 
     def __init__(self, pointer: int, size: int, handle: bytes) -> None:
         self.pointer = pointer
         self.handle = handle
         self.tensor = view(pointer, size)
+        self._users = 1
 
-    def free(self) -> None:
-        """Give it back to the device. Whoever has it open keeps it until it closes it or ends."""
-        torch.cuda.synchronize()
-        _check(_driver().cuMemFree(self.pointer), "cuMemFree")
+    def retain(self) -> None:
+        """There is one more user."""
+        self._users += 1
+
+    def release(self) -> None:
+        """There is one user less. The process that this user had opened it in must have closed it, or have ended."""
+        self._users -= 1
+        if self._users == 0:
+            torch.cuda.synchronize()
+            _check(_driver().cuMemFree(self.pointer), "cuMemFree")
 
 
 class _Bytes:

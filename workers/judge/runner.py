@@ -29,6 +29,11 @@ from workers.judge.burst import Burst
 from workers.judge.sandbox import Confinement
 
 ARM, GO, DELIVER, NOTHING, BURST, DONE, FAILED = b"A", b"G", b"D", b"N", b"B", b"K", b"E"
+_GPU_SPIN = 40_000
+"""On a GPU's host there are cores to spare, and one that sleeps between bursts is slow to launch: some ten
+milliseconds.
+"""
+
 _SPIN = 2000
 """Polls of the socket between arm and go before sleeping, some hundred microseconds: a sleeping runner would add its
 wake-up to the time.
@@ -82,9 +87,9 @@ class Runner:
             handler = handlers.get(raw[0])
             if handler is None:
                 self.command(json.loads(raw))
-                spin = 0
+                spin = _GPU_SPIN if self.device == "cuda" else 0
                 continue
-            spin = _SPIN if raw[0] in (ARM[0], BURST[0]) else 0
+            spin = _GPU_SPIN if self.device == "cuda" else _SPIN if raw[0] == ARM[0] else 0
             try:
                 handler(raw)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the referee must be told that the call failed

@@ -38,10 +38,16 @@ def _import_modules() -> None:
             importlib.import_module(module)
 
 
+def _import_dynamo() -> None:
+    # What entering FakeTensorMode imports, for seconds; entering it starts CUDA's own thread in some versions.
+    for module in ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.config"):
+        importlib.import_module(module)
+
+
 def _enter_fake_tensors() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: PLC0415 - late, as all that is preloaded
 
-    with FakeTensorMode():  # imports the rest of what it needs, for more than a second
+    with FakeTensorMode():
         pass
 
 
@@ -60,7 +66,7 @@ def _load_nvrtc() -> None:
         importlib.import_module("cuda.core")
 
 
-_STEPS = (_import_modules, _enter_fake_tensors, _hash_triton, _load_nvrtc)
+_STEPS = (_import_modules, _import_dynamo, _enter_fake_tensors, _hash_triton, _load_nvrtc)
 
 
 def _preload(skipped: Sequence[str]) -> None:
