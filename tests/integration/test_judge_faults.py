@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kernels_db.job import Job, Verdict
-from tests import judging
+from tests import degraded, judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
 from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
 from workers.judge.process_control import family
@@ -103,8 +103,17 @@ def test_eaten_memory_is_seen_and_named(client: JudgeClient) -> None:
     _still_judges(client)
 
 
-def test_what_a_candidate_forks_ends_with_it(client: JudgeClient) -> None:
+@pytest.fixture
+def unfiltered(cache: Path, tmp_path: Path) -> Iterator[JudgeClient]:
+    """A judge on a machine without seccomp, where candidates can start processes."""
+    with JudgeClient(cache=cache) as judge:
+        degraded.start(judge, tmp_path, ("seccomp",))
+        yield judge
+
+
+def test_what_a_candidate_forks_ends_with_it(unfiltered: JudgeClient) -> None:
     """Children in its session, in sessions of their own, and orphans of both are gone when the verdict is there."""
+    client = unfiltered
     name = f"wf{uuid.uuid4().hex[:8]}"
     before = """
 extern "C" { int fork(); int setsid(); int prctl(int, ...); unsigned sleep(unsigned); void _exit(int); }
@@ -128,7 +137,8 @@ static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
     _still_judges(client)
 
 
-def test_a_fork_bomb_costs_its_own_verdict(client: JudgeClient) -> None:
+def test_a_fork_bomb_costs_its_own_verdict(unfiltered: JudgeClient) -> None:
+    client = unfiltered
     name = f"wb{uuid.uuid4().hex[:8]}"
     before = 'extern "C" { int fork(); int prctl(int, ...); unsigned usleep(unsigned); }'
     # All of them double every 20 ms, up to 512.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernels_db.job import Verdict
-from tests import judging
+from tests import degraded, judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, NORM_ROW, NORM_SIGNATURE, cpp, norm_candidate
 from workers.judge.client import JudgeClient, JudgeDied
 
@@ -25,6 +25,15 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
         patch.setenv("WARPSMITH_OPENAI_API_KEY", "secret")
         patch.setenv("SECRET_OF_THE_CALLER", "secret")
         judge.start()
+        yield judge
+
+
+@pytest.fixture(scope="module")
+def unconfined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
+    """A judge on a machine with neither Landlock nor seccomp."""
+    directory = tmp_path_factory.mktemp("unconfined")
+    with JudgeClient(cache=directory / "cache") as judge:
+        degraded.start(judge, directory, ("landlock", "seccomp"))
         yield judge
 
 
@@ -195,7 +204,8 @@ SIBLINGS = (
 )
 
 
-def test_the_probe_of_these_tests_can_tell(client: JudgeClient) -> None:
+def test_the_probe_of_these_tests_can_tell(unconfined: JudgeClient) -> None:
+    client = unconfined
     verdict = _judge(client, _looks("found = 1;"))
     assert verdict["failure"] is not None
     assert verdict["failure"]["index"] == [0, 0]
@@ -230,15 +240,21 @@ SNOOPS = {
 
 
 @pytest.mark.parametrize("name", SNOOPS)
-def test_a_snoop_finds_nothing(client: JudgeClient, name: str) -> None:
-    verdict = _judge(client, _looks(SNOOPS[name]))
+def test_a_snoop_finds_nothing(unconfined: JudgeClient, name: str) -> None:
+    """Even where it can find out who its parents are."""
+    verdict = _judge(unconfined, _looks(SNOOPS[name]))
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+
+
+def test_a_confined_candidate_cannot_find_its_parents(client: JudgeClient) -> None:
+    verdict = _judge(client, _looks(PARENTS + "if (pids[1] > 0) found = 1;"))
     assert verdict["verdict"] == "accepted", verdict["reason"]
 
 
 @pytest.mark.parametrize("whom", ["pids[0]", "pids[1]"])
-def test_killing_its_parents_gains_nothing(client: JudgeClient, whom: str) -> None:
-    """Runner, fork server and referee belong to one user: until the sandbox parts them, a kill must not help."""
-
+def test_killing_its_parents_gains_nothing(unconfined: JudgeClient, whom: str) -> None:
+    """Runner, fork server and referee belong to one user: where no sandbox parts them, a kill must not help."""
+    client = unconfined
     source = norm_candidate(f"{PARENTS} kill({whom}, 9); {ALL_ROWS}", WITH_LIBC)
     try:
         verdict = _judge(client, source)
@@ -248,9 +264,11 @@ def test_killing_its_parents_gains_nothing(client: JudgeClient, whom: str) -> No
     assert _judge(client, GOOD_NORM)["verdict"] == "accepted"
 
 
-def test_one_candidate_leaves_nothing_for_the_next(client: JudgeClient) -> None:
+def test_one_candidate_leaves_nothing_for_the_next(unconfined: JudgeClient) -> None:
     """42: static state, files in the working directory and the environment are gone."""
+    client = unconfined
     mark = _looks('int fd = open("left-behind", 0101, 0600); if (fd < 0) found = 1; else close(fd);')
     look = _looks('if (open("left-behind", 0) >= 0) found = 1;')
-    assert _judge(client, mark)["verdict"] == "accepted"
-    assert _judge(client, look)["verdict"] == "accepted"
+    for source in (mark, look):
+        verdict = _judge(client, source)
+        assert verdict["verdict"] == "accepted", verdict["reason"]

@@ -67,11 +67,16 @@ def hide_memory() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
+def forbid_new_privileges() -> None:
+    """Give up, for good, what set-user programs would add. Landlock and seccomp ask for it."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
 def drop_privileges() -> None:
     """Give up every capability and the gaining of new ones. As root this leaves root's files but not ptrace, mount or
     limits.
     """
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    forbid_new_privileges()
     for capability in range(_LAST_CAPABILITY + 1):
         with contextlib.suppress(OSError):  # not permitted, or beyond the kernel's last capability
             _prctl(_PR_CAPBSET_DROP, capability)
