@@ -133,7 +133,7 @@ class Passage:
         checked = "every workload" if self.job["level"] == "verify" else "the bench workloads"
         if not scored:
             return "accepted", "time", f"right on {checked}; no bench workload, so nothing was timed", None
-        self.report.score, interval = timing.score(scored, self._number())
+        self.report.score, interval = timing.score(scored, self._number(), timing.OFFSET_US[self.device.type])
         self.report.score_ci95 = list(interval)
         spread = f"{interval[0]:.3g} to {interval[1]:.3g}"
         reason = f"right on {checked}; {self.report.score:.3g} times as fast as the fastest baseline ({spread})"
@@ -358,7 +358,9 @@ class Passage:
         entry["time_us"] = {name: float(np.median(values)) for name, values in samples.items()}
         if "candidate" in samples:
             for mode in modes:
-                ratio, interval = timing.ratio_with_interval(samples[mode], samples["candidate"], self._number())
+                ratio, interval = timing.ratio_with_interval(
+                    samples[mode], samples["candidate"], self._number(), timing.OFFSET_US[self.device.type]
+                )
                 entry["speedup"][mode] = ratio
                 entry["ci95"][mode] = list(interval)
         self._limit(workload, entry)
