@@ -43,7 +43,7 @@ class Burst:
         """Run the calls and wait for the device; returns the last call's result."""
         result = None
         flush, stop = _flush[0].zero_, iter(_events)
-        torch.cuda._sleep(HEAD_START_CYCLES)
+        torch.cuda._sleep(HEAD_START_CYCLES)  # type: ignore[no-untyped-call]
         for number in self.order:
             before, after = next(stop), next(stop)
             if number == EMPTY:
