@@ -16,6 +16,7 @@ from service.cli.connection import connected
 from service.cli.judge import describe_failure, run_job
 from service.cli.options import Json, Key, OpFile, Url
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, print_json, print_wide, say, tell
+from workers.judge.refusals import grouped, refusal
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,15 +69,15 @@ def check(
 
 def is_admitted(verdict: Verdict) -> bool:
     """Whether every wrong answer that must be found out was; a missing device leaves only the times open."""
-    refused = verdict["verdict"] not in ("accepted", "ambiguous") or "admission" not in verdict
-    return not refused and all(check["caught"] or not check["needed"] for check in verdict["admission"])
+    examined = verdict["verdict"] in ("accepted", "ambiguous") and "admission" in verdict
+    return examined and refusal(verdict["admission"]) is None
 
 
 def show_admission(verdict: Verdict, *, admitted: bool) -> None:
     """The admission for people: each wrong answer with what found it out, or what to change."""
     tell(f"{verdict['op']} on {verdict['target']}: {'admitted' if admitted else 'not admitted'}")
-    checks = verdict.get("admission", [])
-    caught = [check for check in checks if check["caught"]]
+    caught = [check for check in verdict.get("admission", []) if check["caught"]]
+    checks = [check for check in verdict.get("admission", []) if not check["caught"]]
     if caught:
         table = Table("wrong answer", "found out on", "inputs", "error", "limit", box=None)
         for check in caught:
@@ -85,11 +86,11 @@ def show_admission(verdict: Verdict, *, admitted: bool) -> None:
                 check["answer"], f"{check['workload']}: {check['tensor']}", check["family"] or "declared", *numbers
             )
         print_wide(table)
-    for check in checks:
-        if not check["caught"]:
-            word = "not told from a right answer" if check["needed"] else "warning: not told from a right answer"
-            tell(f"{word}: {check['answer']}\n  {check['field']}: expected {check['remedy']}")
-    tell(f"{verdict['gate']}: {verdict['reason']}")
+    for needed, word in ((True, "not told from a right answer"), (False, "warning, not told from a right answer")):
+        for field, remedy, answers in grouped([check for check in checks if check["needed"] is needed]):
+            tell(f"{word}: {', '.join(answers)}\n  {field}: expected {remedy}")
+    if verdict["failure"] is None or verdict["failure"]["kind"] != "admission":
+        tell(f"{verdict['gate']}: {verdict['reason']}")
     if verdict["failure"] is not None and verdict["failure"]["kind"] != "admission":
         for line in describe_failure(verdict["failure"]):
             tell(f"  {line}")

@@ -84,6 +84,15 @@ def test_the_tolerance_does_not_depend_on_the_order_of_later_seeds(order: list[i
     assert torch.equal(left.edges, right.edges)
 
 
+@pytest.mark.parametrize(("dtype", "times"), [(torch.float32, 8), (torch.float64, 8), (torch.bfloat16, 1)])
+def test_an_exact_eager_leaves_the_roundoff_of_a_sum_in_another_order(dtype: torch.dtype, times: int) -> None:
+    """The norm of PyTorch's own compiled softmax is 6.4 units of roundoff off on a CPU, its eager one 1.6."""
+    exact = _pair(11)[1].to(dtype).to(torch.float64)
+    builder = ToleranceBuilder(dtype)
+    builder.add(exact.to(dtype), exact)
+    assert builder.finish().l2 == times * torch.finfo(dtype).eps / 2
+
+
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
 def test_lower_precision_is_not_float32(narrow: torch.dtype) -> None:
     _, exact = _pair(7)
@@ -154,11 +163,12 @@ def test_unwritten_output_is_told_apart() -> None:
 
 def test_a_small_error_everywhere_fails_the_norm() -> None:
     """Each element is within its own bound, which allows the worst of its group; all of them together are not."""
-    found, exact = _pair(5)
-    tolerance = _tolerance()
-    shifted = exact + 0.9 * tolerance.limits(exact, torch.float32)
-    comparison = compare_floats(shifted.to(torch.float32), exact, tolerance)
+    found, exact = _pair(5, dtype=torch.bfloat16)
+    tolerance = _tolerance(torch.bfloat16)
+    shifted = exact + 0.8 * tolerance.limits(exact, torch.bfloat16)
+    comparison = compare_floats(shifted.to(torch.bfloat16), exact, tolerance)
     assert not comparison.passed
+    assert comparison.wrong_elements == 0
     assert comparison.l2 > comparison.l2_limit
     assert compare_floats(found, exact, tolerance).passed
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kernels_db.job import AdmissionCheck, Failure, JobOp, ResolvedWorkload
+from kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
 from workers.judge.baselines import OpRunners, Values, result_positions
 from workers.judge.compare import Comparison
 from workers.judge.contender import ContenderFault
@@ -24,7 +24,6 @@ from workers.judge.families import Family, elements, families
 from workers.judge.inputs import InputSource
 from workers.judge.mutants import Mutant, Results, Scene, mutants
 from workers.judge.questions import Question, Unsuited, ask, declared
-from workers.judge.verdict import Stopped
 
 Source = Callable[[ResolvedWorkload, Family | None], InputSource]
 
@@ -69,23 +68,6 @@ def examine(
         for fate in open_fates:
             _judge(fate, scene, question, runners, workload["id"], family)
     return [_told(fate, workloads, runners) for fate in fates.values() if fate.caught or fate.passed or fate.uncaught]
-
-
-def refuse(checks: Sequence[AdmissionCheck]) -> None:
-    """Raise Stopped where a wrong answer that must be found out was not."""
-    missed = [check for check in checks if not check["caught"] and check["needed"]]
-    if not missed:
-        return
-    told = "; ".join(f"{check['answer']} (expected {check['remedy']})" for check in missed)
-    message = f"the spec cannot tell these wrong answers from a right one: {told}"
-    failure: Failure = {
-        "kind": "admission",
-        "message": message,
-        "field": missed[0]["field"],
-        "found": f"{', '.join(check['answer'] for check in missed)}: accepted on every workload and input family",
-        "expected": missed[0]["remedy"],
-    }
-    raise Stopped("rejected", "admission", message, failure)
 
 
 def _asked(
@@ -164,7 +146,7 @@ def _told(fate: _Fate, workloads: Sequence[ResolvedWorkload], runners: OpRunners
     if fate.caught is not None:
         return fate.caught
     mutant = fate.mutant
-    own = _own_tolerance(mutant, workloads, runners)
+    own = _own_tolerance(mutant, workloads, runners) if fate.passed else None
     return {
         "answer": mutant.name,
         "caught": False,

@@ -36,6 +36,7 @@ from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe
 from workers.judge.questions import Unsuited, ask, declared
 from workers.judge.quiet import QUIET
+from workers.judge.refusals import refusal
 from workers.judge.trial import Trial, Wrong, failure_of
 from workers.judge.verdict import Report, Stopped, wrong_value
 
@@ -144,7 +145,8 @@ class Passage:
         with self.report.gate("admission"):
             job = self.job
             self.report.admission = admission.examine(job["op"], self.workloads, self.runners, self._source, self.rng)
-            admission.refuse(self.report.admission)
+            if (failure := refusal(self.report.admission)) is not None:
+                raise Stopped("rejected", "admission", failure["message"], failure)
             if job["target"].startswith(self.device.type):
                 self._compiled_passes()
 
