@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import platform
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
 
-from kernels_db.job import Job, ResolvedInput, ResolvedOutput, ResolvedWorkload
+from benchmarks.jobs import CPU, Role, job, output, scalar, tensor, workload  # noqa: F401 - tests say judging.job
+from benchmarks.redteam_catalogue.text import cpp
+from kernels_db.job import ResolvedWorkload
 from workers.judge.process_control import children
-
-CPU = f"cpu:{platform.machine()}"
-Role = Literal["bench", "test", "holdout"]
 
 LAYER_NORM = """
 import torch
@@ -29,56 +25,6 @@ import torch
 def run(x, y, bias, m):
     x.add_(y, alpha=m).add_(bias).relu_()
 """
-
-
-def tensor(
-    name: str, shape: Sequence[int], *, dtype: str = "float32", mutated: bool = False, **dist: Any
-) -> ResolvedInput:
-    """An input with a distribution, normal unless `kind` and its fields say otherwise."""
-    return {
-        "name": name,
-        "shape": list(shape),
-        "strides": None,
-        "dtype": dtype,
-        "dist": dist or {"kind": "normal"},
-        "value": None,
-        "mutated": mutated,
-    }
-
-
-def scalar(name: str, value: float) -> ResolvedInput:
-    """A number."""
-    return {
-        "name": name,
-        "shape": None,
-        "strides": None,
-        "dtype": "float32",
-        "dist": {},
-        "value": value,
-        "mutated": False,
-    }
-
-
-def output(
-    name: str, shape: Sequence[int], *, dtype: str = "float32", tolerance: dict[str, float] | None = None
-) -> ResolvedOutput:
-    """An output."""
-    return {"name": name, "shape": list(shape), "dtype": dtype, "tolerance": tolerance}
-
-
-def workload(
-    name: str, role: Role, inputs: list[ResolvedInput], outputs: list[ResolvedOutput], min_bytes: int = 1 << 16
-) -> ResolvedWorkload:
-    """A workload."""
-    return {
-        "id": name,
-        "role": role,
-        "axes": {},
-        "inputs": inputs,
-        "outputs": outputs,
-        "min_bytes": min_bytes,
-        "flops": None,
-    }
 
 
 def layer_norm_workload(name: str, role: Role, rows: int, columns: int) -> ResolvedWorkload:
@@ -106,43 +52,6 @@ def fused_workload(name: str, role: Role, rows: int, columns: int) -> ResolvedWo
 
 
 FUSED_WORKLOADS = [fused_workload("bench", "bench", 32, 256), fused_workload("ragged", "test", 7, 51)]
-
-
-def job(
-    reference: str,
-    workloads: list[ResolvedWorkload],
-    source: str | None = None,
-    *,
-    level: Literal["baseline", "screen", "verify"] | None = None,
-    language: Literal["cpp", "triton", "cuda"] = "cpp",
-    target: str = CPU,
-    baselines: Sequence[str] = ("eager",),
-    call_s: float = 10.0,
-    memory_bytes: int | None = None,
-) -> Job:
-    """A job with short limits. `level` is screen with a source and baseline without one, unless named."""
-    return {
-        "id": f"job_{uuid.uuid4().hex}",
-        "level": level or ("screen" if source else "baseline"),
-        "op": {
-            "name": "small",
-            "digest": "0" * 64,
-            "reference": reference,
-            "math": "ieee",
-            "library_calls": [],
-            "baselines": list(baselines),
-        },
-        "target": target,
-        "workloads": workloads,
-        "candidate": None if source is None else {"language": language, "source": source},
-        "limits": {"compile_s": 60.0, "call_s": call_s, "time_s": 0.3, "memory_bytes": memory_bytes},
-    }
-
-
-def cpp(code: str, run: str) -> str:
-    """A C++ candidate."""
-    return f'from kernels_db.runtime import cpp\n\nkernels = cpp.compile(r"""{code}""")\n\n\n{run}'
-
 
 NORM_SIGNATURE = "const float* x, const float* w, const float* b, float* y, int64_t rows, int64_t n"
 NORM_ROW = """

@@ -1,0 +1,85 @@
+"""`python -m benchmarks.redteam [--device cpu|cuda] [--only TEXT] [--json FILE]`: cheats and controls are judged.
+
+Prints each cheat with the line of the field's list that it stands for, the gate that caught it and the reason; each
+control with its verdict; and the two rates. Exits with 1 unless every cheat was caught and every control accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
+from benchmarks.redteam_catalogue.entry import Device
+from benchmarks.redteam_catalogue.trial import Outcome, judge_entry
+from workers.judge.client import JudgeClient
+
+PLANTED = "WARPSMITH_PLANTED_API_KEY"
+"""A secret in this process's environment, for which cheats look in theirs."""
+
+
+def main() -> int:
+    """Judge the catalogue; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.redteam", description="Cheats and honest controls.")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one")
+    parser.add_argument("--only", metavar="TEXT", help="entries whose name and language contain this")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every outcome here")
+    arguments = parser.parse_args()
+    device: Device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted = (arguments.only or "").lower()
+    os.environ[PLANTED] = "planted"
+    entries: list[Cheat | Control] = [*cheats(device), *controls(device)]
+    entries = [entry for entry in entries if wanted in entry.id.lower()]
+    start, outcomes = time.monotonic(), []
+    with (
+        tempfile.TemporaryDirectory(prefix="warpsmith-redteam-") as cache,
+        JudgeClient(cache=Path(cache)) as client,
+    ):
+        for entry in entries:
+            outcome = judge_entry(client, entry)
+            outcomes.append((entry, outcome))
+            print(_line(entry, outcome), flush=True)
+    seconds = time.monotonic() - start
+    _summary(outcomes, seconds)
+    if arguments.json:
+        document = {
+            "device": device,
+            "seconds": round(seconds, 1),
+            "cheats": [outcome.document() for entry, outcome in outcomes if isinstance(entry, Cheat)],
+            "controls": [outcome.document() for entry, outcome in outcomes if isinstance(entry, Control)],
+        }
+        arguments.json.write_text(json.dumps(document, indent=1))
+    return 0 if all(outcome.good for _, outcome in outcomes) else 1
+
+
+def _line(entry: Cheat | Control, outcome: Outcome) -> str:
+    reason = " ".join(outcome.reason.split())
+    if isinstance(entry, Cheat):
+        lines = ",".join(map(str, entry.lines)) or "own"
+        caught = f"{outcome.gate} ({outcome.kind or outcome.verdict})" if outcome.good else "NOT CAUGHT"
+        return f"cheat    {lines:>8}  {entry.language:6}  {entry.name:48.48}  {caught:28}  {reason:.110}"
+    said = outcome.verdict if outcome.good else f"{outcome.verdict} at {outcome.gate}".upper()
+    return f"control  {entry.dtype:>8}  {entry.language:6}  {entry.name:48.48}  {said:28}  {entry.shapes}: {reason:.80}"
+
+
+def _summary(outcomes: list[tuple[Cheat | Control, Outcome]], seconds: float) -> None:
+    print()
+    for what, kind in (("cheats caught", Cheat), ("controls accepted", Control)):
+        those = [outcome for entry, outcome in outcomes if isinstance(entry, kind)]
+        good = sum(outcome.good for outcome in those)
+        print(f"{what}: {good} of {len(those)}" + (f" ({good / len(those):.1%})" if those else ""))
+    print(f"{len(outcomes)} entries in {seconds:.0f} s")
+    for entry, outcome in outcomes:
+        if not outcome.good:
+            print(f"  {entry.id}: {outcome.verdict} at {outcome.gate or '-'}: {outcome.reason}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The red team's catalogue: cheats that must be caught and honest controls that must be accepted, on CPU and GPU.
+
+`python -m benchmarks.redteam` judges all of it; tests/redteam and tests/gpu judge the same entries one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from benchmarks.redteam_catalogue import (
+    cheats_gpu,
+    cheats_host,
+    cheats_native,
+    cheats_rows,
+    cheats_state,
+    cheats_values,
+    controls_cpp,
+    controls_cuda,
+    controls_triton,
+)
+from benchmarks.redteam_catalogue.entry import Cheat, Control, Device
+
+Entry = TypeVar("Entry", Cheat, Control)
+
+__all__ = ["Cheat", "Control", "cheats", "controls"]
+
+
+def cheats(device: Device) -> list[Cheat]:
+    """Every cheat that runs on a device; those of one op stand together, since its reference is then started once."""
+    modules = (cheats_host, cheats_values, cheats_rows, cheats_state, cheats_native, cheats_gpu)
+    found = [cheat for module in modules for cheat in module.cheats() if cheat.device == device]
+    return _by_op(found)
+
+
+def controls(device: Device) -> list[Control]:
+    """Every control that runs on a device, ordered likewise."""
+    modules = (controls_cpp, controls_triton, controls_cuda)
+    return _by_op([control for module in modules for control in module.controls() if control.device == device])
+
+
+def _by_op(found: list[Entry]) -> list[Entry]:
+    ops = list(dict.fromkeys(f"{entry.op.name} {entry.op.workloads}" for entry in found))
+    order = {op: number for number, op in enumerate(ops)}
+    return sorted(found, key=lambda entry: order[f"{entry.op.name} {entry.op.workloads}"])

@@ -1,0 +1,111 @@
+"""What the catalogue holds: ops, cheats and controls. Values alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from benchmarks.jobs import Language
+from kernels_db.job import Gate, Level, ResolvedWorkload
+
+Device = Literal["cpu", "cuda"]
+
+WRONG = frozenset({"wrong_value", "non_finite", "not_written"})
+"""Failures of a candidate whose values are not right."""
+MEMORY = frozenset({"input_modified", "out_of_bounds"})
+"""Failures of a candidate that wrote where it may not."""
+REFUSED = frozenset({"gate"})
+ENDED = frozenset({"crash", "timeout", "memory", "raises", "protocol"})
+"""Failures of a candidate whose process or call did not end as it should."""
+
+CHECKED: frozenset[Gate] = frozenset({"screen", "verify", "time"})
+"""Gates at which results are compared."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op of a few small workloads: the first is timed, the last is kept from the model."""
+
+    name: str
+    reference: str
+    workloads: tuple[ResolvedWorkload, ...] = field(repr=False)
+
+    @property
+    def parameters(self) -> list[str]:
+        """What `run` takes: inputs, then outputs."""
+        first = self.workloads[0]
+        return [item["name"] for item in (*first["inputs"], *first["outputs"])]
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A candidate that must not be accepted.
+
+    lines: of the field's list of cheats (`shared/notes/judge-redteam.md`); none: our own.
+    gates, kinds: where it may be caught and as what; another end means that the cheat itself is broken.
+    says: what the reason must say where it is refused at compile, so that a typing error is no catch.
+    level: the cheapest that catches it.
+    before: a candidate that is judged first, whatever comes of it.
+    honest: the same op done right. It must be accepted after a cheat that `harms`; for one that gains at best time
+    (`gains`), it is the measure: being accepted without being faster than it is being caught, too.
+    """
+
+    name: str
+    lines: tuple[int, ...]
+    language: Language
+    op: Op
+    source: str = field(repr=False)
+    does: str
+    gates: frozenset[Gate] = CHECKED
+    kinds: frozenset[str] = WRONG
+    says: str = ""
+    level: Level = "screen"
+    before: str | None = field(default=None, repr=False)
+    honest: str | None = field(default=None, repr=False)
+    harms: bool = False
+    gains: bool = False
+    call_s: float = 10.0
+    memory_bytes: int | None = None
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return "cpu" if self.language == "cpp" else "cuda"
+
+    @property
+    def id(self) -> str:
+        """Name and language."""
+        return f"{self.name} [{self.language}]"
+
+
+@dataclass(frozen=True)
+class Control:
+    """An honest candidate that must be accepted, by every gate. `why`: what could lead a judge to reject it."""
+
+    name: str
+    language: Language
+    op: Op
+    source: str = field(repr=False)
+    why: str
+    dtype: str = "float32"
+    lines: tuple[int, ...] = ()
+    call_s: float = 10.0
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return "cpu" if self.language == "cpp" else "cuda"
+
+    @property
+    def id(self) -> str:
+        """Name and language."""
+        return f"{self.name} [{self.language}]"
+
+    @property
+    def shapes(self) -> str:
+        """The shape of the first input or output of each workload."""
+        shapes = []
+        for workload in self.op.workloads:
+            first = next((item["shape"] for item in workload["inputs"] if item["shape"] is not None), [])
+            shapes.append("x".join(map(str, first)) or "scalar")
+        return ", ".join(shapes)

@@ -1,0 +1,153 @@
+"""Judges entries of the catalogue through the judge itself, and says what came of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+
+from benchmarks.jobs import CPU, Language, job
+from benchmarks.redteam_catalogue.entry import Cheat, Control, Device, Op
+from kernels_db.job import Level, ResolvedWorkload, Verdict
+from workers.judge.client import JudgeClient, JudgeDied, JudgeTimeout
+
+TIMEOUT_S = 120.0
+TIME_S = 0.05
+"""Timing of one workload: long enough for calls to be checked among it."""
+COMPARED_S = 0.5
+"""The same where times are compared."""
+GAIN = 1.15
+"""A cheat whose speed-up is surely this many times the honest kernel's has gained something."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the judge made of an entry. `good`: a cheat was caught, a control accepted; otherwise `reason` says what
+    happened instead.
+    """
+
+    name: str
+    language: str
+    lines: tuple[int, ...]
+    good: bool
+    verdict: str
+    gate: str
+    kind: str
+    reason: str
+    seconds: float
+
+    def document(self) -> dict[str, object]:
+        """As JSON."""
+        return asdict(self)
+
+
+def target(device: Device) -> str:
+    """This machine's target of a kind."""
+    if device == "cpu":
+        return CPU
+    major, minor = torch.cuda.get_device_capability()
+    return f"cuda:sm_{major}{minor}"
+
+
+def judge_entry(client: JudgeClient, entry: Cheat | Control) -> Outcome:
+    """Judge a cheat or a control."""
+    return _judge_cheat(client, entry) if isinstance(entry, Cheat) else _judge_control(client, entry)
+
+
+def _judge(
+    client: JudgeClient, op: Op, source: str, language: Language, level: Level, call_s: float,
+    *, memory: int | None = None, time_s: float = TIME_S,
+) -> Verdict:  # fmt: skip
+    workloads: Sequence[ResolvedWorkload] = op.workloads
+    if level == "screen":
+        workloads = [item for item in workloads if item["role"] == "bench"]
+    identity = hashlib.sha256(f"{op.reference}{op.workloads}".encode()).hexdigest()
+    document = job(
+        op.reference,
+        list(workloads),
+        source,
+        name=op.name,
+        level=level,
+        language=language,
+        target=target("cpu" if language == "cpp" else "cuda"),
+        digest=identity,
+        call_s=call_s,
+        time_s=time_s,
+        memory_bytes=memory,
+    )
+    return client.judge(document, TIMEOUT_S)
+
+
+def _outcome(entry: Cheat | Control, verdict: Verdict, good: bool, reason: str | None = None) -> Outcome:
+    failure = verdict["failure"]
+    return Outcome(
+        entry.name,
+        entry.language,
+        entry.lines,
+        good,
+        verdict["verdict"],
+        verdict["gate"],
+        failure["kind"] if failure else "",
+        reason or verdict["reason"],
+        round(sum(value for key, value in verdict["seconds"].items() if key != "exclusive"), 2),
+    )
+
+
+def _lost(entry: Cheat | Control, error: Exception) -> Outcome:
+    return Outcome(entry.name, entry.language, entry.lines, False, type(error).__name__, "", "", str(error)[-400:], 0.0)
+
+
+def _judge_control(client: JudgeClient, control: Control) -> Outcome:
+    try:
+        verdict = _judge(client, control.op, control.source, control.language, "verify", control.call_s)
+    except (JudgeDied, JudgeTimeout) as error:
+        return _lost(control, error)
+    return _outcome(control, verdict, verdict["verdict"] == "accepted")
+
+
+def _judge_cheat(client: JudgeClient, cheat: Cheat) -> Outcome:
+    try:
+        if cheat.before is not None:
+            _judge(client, cheat.op, cheat.before, cheat.language, "screen", cheat.call_s)
+        time_s = COMPARED_S if cheat.gains else TIME_S
+        verdict = _judge(
+            client, cheat.op, cheat.source, cheat.language, cheat.level, cheat.call_s,
+            memory=cheat.memory_bytes, time_s=time_s,
+        )  # fmt: skip
+        outcome = _caught(client, cheat, verdict)
+        if outcome.good and cheat.harms and cheat.honest is not None:
+            after = _judge(client, cheat.op, cheat.honest, cheat.language, "screen", cheat.call_s)
+            if after["verdict"] != "accepted":
+                return _outcome(cheat, after, False, f"the honest candidate after it: {after['reason']}")
+    except (JudgeDied, JudgeTimeout) as error:
+        return _lost(cheat, error)
+    return outcome
+
+
+def _caught(client: JudgeClient, cheat: Cheat, verdict: Verdict) -> Outcome:
+    """Rejected where it may be, or, for one that gains at best time, accepted at the honest kernel's time."""
+    kind = verdict["failure"]["kind"] if verdict["failure"] else ""
+    if verdict["verdict"] == "quarantined":
+        return _outcome(cheat, verdict, True)
+    if verdict["verdict"] == "rejected":
+        if verdict["gate"] == "compile":
+            expected = bool(cheat.says) and cheat.says in verdict["reason"]
+        else:
+            expected = verdict["gate"] in cheat.gates and kind in cheat.kinds
+        reason = None if expected else f"caught as {kind or 'nothing'} at {verdict['gate']}: {verdict['reason']}"
+        return _outcome(cheat, verdict, expected, reason)
+    if verdict["verdict"] == "accepted" and cheat.gains and cheat.honest is not None:
+        honest = _judge(client, cheat.op, cheat.honest, cheat.language, cheat.level, cheat.call_s, time_s=COMPARED_S)
+        if honest["verdict"] != "accepted":
+            return _outcome(cheat, honest, False, f"the honest candidate: {honest['reason']}")
+        (low, high), (least, most) = _speedup(verdict), _speedup(honest)
+        said = f"{low:.2f} to {high:.2f} times eager's speed, the honest kernel {least:.2f} to {most:.2f}"
+        return _outcome(cheat, verdict, low <= GAIN * most, said)
+    return _outcome(cheat, verdict, False)
+
+
+def _speedup(verdict: Verdict) -> list[float]:
+    """The interval of the speed-up over eager at the bench workload."""
+    return next(item["ci95"]["eager"] for item in verdict["workloads"] if item["role"] == "bench")

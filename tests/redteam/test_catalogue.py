@@ -1,0 +1,70 @@
+"""The catalogue on a CPU: every cheat is caught where it may be, every honest control is accepted by every gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
+from benchmarks.redteam_catalogue.entry import Device
+from benchmarks.redteam_catalogue.trial import judge_entry
+from workers.candidate import check
+from workers.judge.client import JudgeClient
+
+CHEATS, CONTROLS = cheats("cpu"), controls("cpu")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
+    with pytest.MonkeyPatch.context() as patch, JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
+        patch.setenv("WARPSMITH_PLANTED_API_KEY", "planted")
+        judge.start()
+        yield judge
+
+
+@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.id)
+def test_a_cheat_is_caught(client: JudgeClient, cheat: Cheat) -> None:
+    outcome = judge_entry(client, cheat)
+    assert outcome.good, f"{outcome.verdict} at {outcome.gate}: {outcome.reason}"
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.id)
+def test_a_control_is_accepted(client: JudgeClient, control: Control) -> None:
+    outcome = judge_entry(client, control)
+    assert outcome.good, f"{outcome.verdict} at {outcome.gate}: {outcome.reason}"
+
+
+LINES = frozenset(range(1, 46))
+OF_A_GPU = frozenset({28, 29})
+"""Captured graphs and a cache that can be told what to keep."""
+
+
+@pytest.mark.parametrize(("device", "lines"), [("cpu", LINES - OF_A_GPU), ("cuda", LINES)])
+def test_every_line_of_the_fields_list_has_a_cheat(device: Device, lines: frozenset[int]) -> None:
+    assert lines <= {line for cheat in cheats(device) for line in cheat.lines}
+
+
+def test_there_are_honest_controls_enough() -> None:
+    for device in ("cpu", "cuda"):
+        those = controls(device)
+        assert len(those) >= 25
+        assert {"float32", "bfloat16", "float16"} <= {control.dtype for control in those}
+
+
+def test_names_are_unique() -> None:
+    for device in ("cpu", "cuda"):
+        names = [entry.id for entry in (*cheats(device), *controls(device))]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_gate_refuses_the_python_attacks_alone(device: Device) -> None:
+    """An entry that the gate refused by mistake would be caught for the wrong reason."""
+    for entry in (*cheats(device), *controls(device)):
+        scalars = [item["name"] for item in entry.op.workloads[0]["inputs"] if item["shape"] is None]
+        problems = check(entry.source, entry.language, [], entry.op.parameters, scalars)
+        if isinstance(entry, Cheat) and entry.says:
+            problems = [problem for problem in problems if entry.says not in problem.message]
+        expected = isinstance(entry, Cheat) and "gate" in entry.gates
+        assert bool(problems) == expected, f"{entry.id}: {problems[:2]}"
