@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
 import signal
@@ -19,11 +20,11 @@ import pytest
 import torch
 
 from kernels_db.job import Job, SandboxLevel, Verdict
-from kernels_db.runtime import cpp
+from kernels_db.runtime import CompileError, cpp
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import degraded, escapes, judging
 from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
-from workers.judge import process_control, sandbox
+from workers.judge import languages, process_control, sandbox
 from workers.judge.buffers import TensorSpec
 from workers.judge.client import JudgeClient, judge_environment
 from workers.judge.contender import Contender, Mode
@@ -240,6 +241,44 @@ def run(x):
 """
     contender = field.runner(source, "compile")
     contender.close()
+
+
+TRITON = """
+import os, socket
+import triton
+import triton.language as tl
+
+HERE
+@triton.jit
+def copy(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n), i < n)
+
+def run(x, out):
+    copy[(1,)](x, out, x.numel(), BLOCK=64)
+"""
+
+
+@whole
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="no Triton")
+def test_what_a_compiling_process_imports_is_confined(field: Field, tmp_path: Path) -> None:
+    """Triton is compiled by importing the candidate."""
+    attempts = {
+        "": None,
+        f"open({str(field.directory / 'secret')!r})": "PermissionError",
+        f"open({str(tmp_path / 'left')!r}, 'w')": "PermissionError",
+        "socket.socket(socket.AF_INET)": "PermissionError",
+        "os.kill(os.getppid(), 0)": "PermissionError",
+    }
+    work = judging.workload("bench", "bench", [judging.tensor("x", (64,))], [judging.output("out", (64,))])
+    for number, (attempt, error) in enumerate(attempts.items()):
+        options: dict[str, Any] = {"target_arch": "sm_90", "limits": languages.CompileLimits(), "workloads": [work]}
+        options["cache_dir"] = tmp_path / str(number)
+        if error is None:
+            assert languages.prepare(TRITON.replace("HERE", attempt), "triton", **options)["kernels"]
+        else:
+            with pytest.raises(CompileError, match=error):
+                languages.prepare(TRITON.replace("HERE", attempt), "triton", **options)
 
 
 # What one runner cannot keep from the next, and what it cannot keep going

@@ -132,6 +132,7 @@ def main() -> None:
     process_control.hide_memory()  # runners inherit it: none can read or trace another, this process or the referee
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
     _preload(sys.argv[2].split(","), sys.argv[3:5])
+    sandbox.toolchain()  # found once, for all runners
     threads = len(os.listdir("/proc/self/task"))
     channel.send(control, {"event": "ready", "threads": threads, "ability": dataclasses.asdict(ability)})
     _Server(control, ability).serve()

@@ -183,6 +183,14 @@ def profile(
     )
 
 
+def compiler_profile(directory: str, environment: Mapping[str, str]) -> Profile:
+    """What a compiling process may do, which may import a candidate: start programs, and write in its directory and in
+    the caches that its environment names.
+    """
+    caches = [environment[name] for name in (CACHE_VARIABLE, _TRITON_CACHE) if name in environment]
+    return Profile(processes=True, gpu=False, tasks=0, readable=(), writable=(directory, *caches))
+
+
 def expected(chosen: Profile, ability: Ability) -> Confinement:
     """What `confine` will reach with this profile on a machine of this ability."""
     layers = list(_PROCESS)
@@ -283,12 +291,17 @@ _GPU_MEMORY = ("/dev/shm",)  # noqa: S108 - CUDA's own files, by its own names
 
 @functools.cache
 def toolchain() -> list[Rule]:
-    """Python, its packages, ours, the system's libraries and programs, and the compiler that CXX names."""
+    """Python, its packages, ours, the system's libraries and programs, CUDA's, and the compiler that CXX names.
+
+    Found once: a process that forks others asks before it does, with its own environment and the modules that it has.
+    """
     root = Path(__file__).resolve().parents[2]
     places = [*_SYSTEM, str(root / "workers"), str(root / "kernels_db"), *_python()]
     compiler = shutil.which((os.environ.get("CXX") or "g++").split()[-1])
     if compiler is not None:
         places.append(str(Path(compiler).resolve().parents[1]))
+    for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
+        places += [place for place in os.environ.get(name, "").split(os.pathsep) if os.path.isabs(place)]
     return _named("run", _outermost(places))
 
 

@@ -6,7 +6,8 @@ writes an answer file. Each request comes with a reply socket of its own and a f
 child's end, with everything that it started, is the reply. A message on the reply socket, or its closing, kills the
 child. When the control socket closes everything here dies.
 
-It holds no secret and sees no GPU: FakeTensorMode would make a CUDA context in every child, beside what is timed.
+Children are confined, for one that compiles Triton imports the candidate. It holds no secret and sees no GPU:
+FakeTensorMode would make a CUDA context in every child, beside what is timed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.judge import channel, process_control
+from workers.judge import channel, process_control, sandbox, sandbox_network
 
 MODULES = ("workers.judge.languages.triton_child", "workers.judge.languages.cuda_child")
 _NICENESS = 10
@@ -100,8 +101,9 @@ class _Child:
 
 
 class _Server:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, ability: sandbox.Ability) -> None:
         self.control = control
+        self.ability = ability
         self.children: dict[int, _Child] = {}
         self.pid = os.getpid()
         self.base_bytes = process_control.virtual_bytes(self.pid)
@@ -167,6 +169,8 @@ class _Server:
         limits["NPROC"] = process_control.user_tasks() + _MORE_TASKS
         process_control.set_limits(limits)
         process_control.drop_privileges()
+        profile = sandbox.compiler_profile(request["directory"], request["environment"])
+        sandbox.confine(profile, self.ability)
 
     def kill_session(self, pid: int) -> None:
         for kill in (os.killpg, os.kill):  # before its own setsid a child has no group yet
@@ -207,11 +211,14 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     process_control.close_other_fds({0, 1, 2, control.fileno()})
     process_control.adopt_orphans()
+    ability = sandbox.detect()
+    sandbox_network.leave(ability.network)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
     _preload(sys.argv[2:])
+    sandbox.toolchain()  # found once, for all children
     process_control.hide_memory()  # children inherit it: none can read or trace another
     channel.send(control, {"event": "ready", "threads": _threads()})
-    _Server(control).serve()
+    _Server(control, ability).serve()
 
 
 if __name__ == "__main__":
