@@ -17,10 +17,11 @@ from .errors import CompileError, trim_log
 from .flags import checked
 from .nvrtc_headers import HEADERS
 
-ABI = 2
+ABI = 3
 """Counts up whenever what this module builds from the same source changes."""
 
 _LOG_BYTES = 64 * 1024
+_REDEFINED_MACRO = 47  # libcu++ defines INFINITY and NAN for NVRTC, as our math.h does
 
 
 def build(
@@ -88,7 +89,8 @@ def _nvrtc(source: str, arch: str, flags: tuple[str, ...], headers: Path) -> tup
         name="candidate.cu",
         arch=arch,
         include_path=[str(headers), *_include_paths()],
-        pre_include=["stdint.h", "cuda.h"],
+        pre_include=["stdint.h", "math.h", "cuda.h"],
+        diag_suppress=[_REDEFINED_MACRO],
         **_options(flags),
     )
     try:

@@ -75,15 +75,47 @@ _LIBCUXX = (
     "type_traits",
     "utility",
 )
+# The functions are built in; of the macros NVRTC has none.
+_MATH = """#pragma once
+#ifndef INFINITY
+#define INFINITY __builtin_bit_cast(float, 0x7f800000)
+#define NAN __builtin_bit_cast(float, 0x7fffffff)
+#define HUGE_VALF __builtin_bit_cast(float, 0x7f800000)
+#define HUGE_VAL __builtin_bit_cast(double, 0x7ff0000000000000ll)
+#endif
+#ifndef M_PI
+#define M_E 2.7182818284590452354
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
+#define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
+#endif
+"""
+_FUNCTIONS = """
+    abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma
+    fmax fmin fmod frexp hypot ilogb isfinite isinf isnan ldexp lgamma log log10 log1p log2 logb lrint lround modf
+    nearbyint nextafter pow remainder rint round scalbn signbit sin sinh sqrt tan tanh tgamma trunc
+"""
+_CMATH = (
+    "#pragma once\n#include <math.h>\nnamespace std {\n"
+    + "".join(f"using ::{name};\n" for name in _FUNCTIONS.split())
+    + "}\n"
+)
 # NVRTC has the functions of these built in.
 _BUILT_IN = (
     "assert.h",
-    "math.h",
     "stddef.h",
     "stdlib.h",
     "string.h",
     "cassert",
-    "cmath",
     "cstddef",
     "cstdlib",
     "cstring",
@@ -95,6 +127,8 @@ HEADERS = {
     "cstdint": _STANDARD_INTEGERS,
     "float.h": _FLOATS,
     "cfloat": _FLOATS,
+    "math.h": _MATH,
+    "cmath": _CMATH,
     "limits.h": _LIMITS,
     "climits": _LIMITS,
     "algorithm": _ALGORITHM,
