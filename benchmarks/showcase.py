@@ -1,0 +1,198 @@
+"""`python -m benchmarks.showcase [--only OP] [--baselines eager,compile] [--time-s S] [--json FILE]`: eight candidates
+before the judge at level verify, one in Triton and one in CUDA of each of four ops, on the GPU at hand.
+
+Prints for every bench workload the times of candidate and baselines in microseconds, the speed-up over the fastest
+baseline with its 95 % interval, and the share of the physical limit; for every candidate the verdict, the sandbox and
+the seconds spent. Exits with 1 unless every candidate was accepted. The two candidates of an op are asked for together,
+so that they share its reference and baselines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from kernels_db.job import Job, Verdict, WorkloadVerdict
+from kernels_db.op import Target, load_op
+from kernels_db.resolve import build_job
+from workers.judge.client import JudgeClient, JudgeError
+
+ROOT = Path(__file__).resolve().parents[1]
+OPS = ("softmax", "layer_norm", "matmul", "conv2d")
+LANGUAGES: tuple[Literal["triton", "cuda"], ...] = ("triton", "cuda")
+BASELINES = ("eager", "compile", "max_autotune")
+TIMEOUT_S = 600.0
+TIME_S = 1.0
+COMPILE_S = 120.0
+
+NO_GPU = """no CUDA GPU: these candidates cannot be timed here. What works without one:
+  warpsmith judge examples/softmax.yaml tests/candidates/softmax_triton.py --target cuda:sm_90
+      compiles for sm_90 and checks the small workloads under Triton's interpreter
+  warpsmith judge examples/softmax.yaml tests/candidates/softmax_cuda.py --target cuda:sm_90
+      compiles for sm_90 and reports registers, spills and shared memory
+  warpsmith judge examples/layer_norm.yaml tests/candidates/layer_norm_cpp_good.py
+      the whole protocol on this machine's CPU"""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One candidate before the judge: `verdict` is None where there was none, and `error` then says why."""
+
+    op: str
+    language: str
+    seconds: float
+    verdict: Verdict | None
+    error: str = ""
+
+
+def candidate_file(op: str, language: str) -> Path:
+    """Where a candidate stands."""
+    return ROOT / "tests" / "candidates" / f"{op}_{language}.py"
+
+
+def candidate_job(
+    op: str,
+    language: Literal["triton", "cuda"],
+    target: str,
+    *,
+    baselines: Sequence[str] = BASELINES,
+    time_s: float = TIME_S,
+) -> Job:
+    """The job that puts one candidate before the judge, with every workload of its op."""
+    spec = load_op(ROOT / "examples" / f"{op}.yaml")
+    job = build_job(
+        spec,
+        Target.parse(target),
+        level="verify",
+        candidate={"language": language, "source": candidate_file(op, language).read_text()},
+        limits={"compile_s": COMPILE_S, "call_s": 10.0, "time_s": time_s, "memory_bytes": None},
+    )
+    job["op"]["baselines"] = list(baselines)
+    return job
+
+
+def gpu_target() -> str | None:
+    """The first GPU as a target; None where there is none."""
+    if not torch.cuda.is_available():
+        return None
+    major, minor = torch.cuda.get_device_capability(0)
+    return f"cuda:sm_{major}{minor}"
+
+
+def main() -> int:
+    """Judge the candidates; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.showcase", description="Eight candidates, judged.")
+    parser.add_argument("--only", action="append", choices=OPS, help="this op alone; may be given again")
+    parser.add_argument("--baselines", default=",".join(BASELINES), help="some of eager,compile,max_autotune")
+    parser.add_argument("--time-s", type=float, default=TIME_S, help="limits.time_s: seconds of timing a workload")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the verdicts here")
+    arguments = parser.parse_args()
+    baselines = arguments.baselines.split(",")
+    if unknown := sorted(set(baselines) - set(BASELINES)):
+        parser.error(f"--baselines: found {', '.join(unknown)}, expected some of {', '.join(BASELINES)}")
+    target = gpu_target()
+    if target is None:
+        print(NO_GPU, file=sys.stderr)
+        return 1
+    shown: list[Shown] = []
+    start = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="warpsmith-showcase-") as cache,
+        JudgeClient(cache=Path(cache)) as client,
+        ThreadPoolExecutor(len(LANGUAGES)) as pool,
+    ):
+        for op in arguments.only or OPS:
+            jobs = [
+                candidate_job(op, language, target, baselines=baselines, time_s=arguments.time_s)
+                for language in LANGUAGES
+            ]
+            for one in pool.map(lambda job: ask(client, job), jobs):
+                shown.append(one)
+                print("\n".join(lines(one)), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(one) for one in shown], indent=1))
+    print("\n" + table(shown))
+    good = sum(one.verdict is not None and one.verdict["verdict"] == "accepted" for one in shown)
+    print(f"\n{good} of {len(shown)} accepted in {time.monotonic() - start:.0f} s on {target}")
+    return 0 if good == len(shown) else 1
+
+
+def ask(client: JudgeClient, job: Job) -> Shown:
+    """One job and what came of it."""
+    candidate = job["candidate"]
+    assert candidate is not None
+    start = time.monotonic()
+    verdict, error = None, ""
+    try:
+        verdict = client.judge(job, TIMEOUT_S)
+    except JudgeError as failed:
+        error = f"{type(failed).__name__}: {failed}"
+    return Shown(job["op"]["name"], candidate["language"], time.monotonic() - start, verdict, error)
+
+
+def lines(one: Shown) -> list[str]:
+    """One candidate for people: the verdict, its error per workload, and its kernels."""
+    verdict = one.verdict
+    if verdict is None:
+        return [f"{one.op} {one.language}: no verdict: {one.error}"]
+    found = [f"{one.op} {one.language}: {verdict['verdict']} at {verdict['gate']}: {verdict['reason']}"]
+    for item in verdict["workloads"]:
+        errors = ", ".join(
+            f"{name} {value:.2g}" for name, value in item["error"].items() if isinstance(value, int | float)
+        )
+        kernels = ", ".join(item.get("kernels", [])) or "-"
+        found.append(f"    {item['id']:10} relative L2 error: {errors}; kernels: {kernels}")
+    for kernel in (verdict["compile"] or {}).get("kernels", []):
+        uses = ", ".join(f"{kernel[name]} {name}" for name in ("registers", "spills", "shared"))
+        found.append(f"    compiled   {kernel['name']}: {uses}")
+    found.append("    seconds    " + ", ".join(f"{name} {value:.1f}" for name, value in verdict["seconds"].items()))
+    return found
+
+
+def table(shown: Sequence[Shown]) -> str:
+    """Every bench workload in a row."""
+    head = ["op", "language", "workload", "candidate us", *(f"{name} us" for name in BASELINES)]
+    rows = [[*head, "speed-up over the fastest", "of the limit", "verdict", "sandbox", "seconds"]]
+    for one in shown:
+        verdict = one.verdict
+        if verdict is None:
+            rows.append([one.op, one.language, *["-"] * 7, "none", "-", f"{one.seconds:.1f}"])
+            continue
+        level, spent = str(verdict["sandbox"].get("level", "none")), f"{_spent(verdict):.1f}"
+        timed = [item for item in verdict["workloads"] if "candidate" in item["time_us"]]
+        rows += [[one.op, one.language, *_times(item), verdict["verdict"], level, spent] for item in timed]
+        if not timed:
+            rows.append([one.op, one.language, *["-"] * 7, verdict["verdict"], level, spent])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def _times(item: WorkloadVerdict) -> list[str]:
+    """Workload, times, speed-up and share of the limit."""
+    fastest = min(item["speedup"], key=lambda name: item["speedup"][name], default=None)
+    gain = "-"
+    if fastest is not None:
+        low, high = item["ci95"][fastest]
+        gain = f"{item['speedup'][fastest]:.3f} [{low:.3f}, {high:.3f}] {fastest}"
+    share = "-" if item["limit_fraction"] is None else f"{item['limit_fraction']:.0%}"
+    times = [f"{item['time_us'][name]:.1f}" if name in item["time_us"] else "-" for name in ("candidate", *BASELINES)]
+    return [item["id"], *times, gain, share]
+
+
+def _spent(verdict: Verdict) -> float:
+    """Seconds in all gates; the lease's are among them."""
+    return sum(value for name, value in verdict["seconds"].items() if name != "exclusive")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
