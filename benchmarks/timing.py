@@ -108,7 +108,7 @@ class Judge:
             cores_available(), place / "runners", ("torch", "cuda.core"), (place / "triton", gpu.capability)
         )
         self.server.start()
-        self.starter = Starter(self.server, place / "runners", place / "cache", cores_available(), gpu.torch)
+        self.starter = Starter(self.server, place / "runners", place / "cache", cores_available(), gpu)
         op = {"math": "ieee", "library_calls": []}
         self.job = cast(
             "Job", {"op": op, "target": f"cuda:{gpu.arch}", "limits": {"compile_s": 120.0}, "candidate": None}

@@ -18,6 +18,7 @@ import torch
 
 from kernels_db.job import JobOp, ResolvedWorkload
 from workers.judge import compare
+from workers.judge.baseline_store import OpStandings
 from workers.judge.buffers import TensorSpec, contiguous_strides, layout_bytes
 from workers.judge.compare import Comparison, Tolerance, ToleranceBuilder
 from workers.judge.contender import Contender, ContenderFault, Mode
@@ -114,6 +115,7 @@ class OpRunners:
     start: Start
     call_s: float
     device: torch.device
+    standings: OpStandings
     runners: dict[Mode, Contender] = field(default_factory=dict)
     bound: dict[Mode, str] = field(default_factory=dict)
     compiled: set[tuple[Mode, str]] = field(default_factory=set)
@@ -121,7 +123,6 @@ class OpRunners:
     finite: dict[str, bool] = field(default_factory=dict)  # by workload: whether no declared input led beyond
     unsuited: dict[tuple[str, str], str] = field(default_factory=dict)  # by workload and input family: why
     unavailable: dict[tuple[Mode, str], str] = field(default_factory=dict)
-    fastest: dict[str, str] = field(default_factory=dict)
     used_at: float = field(default_factory=time.monotonic)
 
     def on(self, mode: Mode, workload: ResolvedWorkload) -> Contender:
@@ -150,8 +151,26 @@ class OpRunners:
         """The one of `modes` that was fastest when all were timed together: a screen ranks, and is spared the
         others.
         """
-        known = self.fastest.get(workload_key(workload))
-        return [mode for mode in modes if mode == known] or modes
+        key = workload_key(workload)
+        known = self.standings.find(key, modes)
+        if known is None:
+            return modes
+        for mode in modes:
+            if mode in known.unavailable:
+                self.unavailable.setdefault((mode, key), known.unavailable[mode])
+        return [mode for mode in modes if mode == known.fastest(modes)]
+
+    def note(self, workload: ResolvedWorkload, wanted: list[Mode], median_us: dict[str, float]) -> None:
+        """Note the medians of baselines that were timed together; `wanted` are all that the op names."""
+        key = workload_key(workload)
+        missing: dict[str, str] = {
+            mode: self.unavailable[mode, key] for mode in wanted if (mode, key) in self.unavailable
+        }
+        if median_us.keys() | missing.keys() >= set(wanted):
+            self.standings.keep(key, median_us, missing)
+        else:
+            for mode, median in median_us.items():
+                self.standings.compare(key, mode, median)
 
     def drop(self, mode: Mode) -> None:
         """End one runner; the next use starts a fresh one."""

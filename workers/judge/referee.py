@@ -59,7 +59,7 @@ class _Bench:
         else:
             self.server = ForkServer(cores, directory, ("torch",))
         self.server.start()
-        self.starter = Starter(self.server, directory, cache, cores, device.torch)
+        self.starter = Starter(self.server, directory, cache, cores, device)
         self.peaks = Peaks(cache, device)
         self.warm = WarmOps()
 

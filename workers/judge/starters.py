@@ -10,10 +10,12 @@ import torch
 from kernels_db.job import Job
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from workers.judge import compiler_cache, footprint, languages, sandbox
+from workers.judge.baseline_store import BaselineStore
 from workers.judge.baselines import OpRunners, ReferenceFault
 from workers.judge.buffers import TensorSpec
 from workers.judge.candidates import kernel_cache
 from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.device import Device
 from workers.judge.processes import ForkServer
 from workers.judge.sandbox import Confinement
 
@@ -24,10 +26,11 @@ CPU = torch.device("cpu")
 class Starter:
     """Starts contenders, each with a fresh directory below `scratch`."""
 
-    def __init__(self, server: ForkServer, scratch: Path, cache: Path, cores: int, device: torch.device) -> None:
+    def __init__(self, server: ForkServer, scratch: Path, cache: Path, cores: int, device: Device) -> None:
         """`device`: where candidates and references run."""
         self._server = server
-        self.device = device
+        self.device = device.torch
+        self._standings = BaselineStore(cache / "baselines", device.identity, device.versions())
         self._scratch = scratch
         self._cache = cache
         self._cores = cores
@@ -68,7 +71,7 @@ class Starter:
                 environment = compiler_cache.variables(directory)
             return self.start(mode, reference, job, environment=environment, allowed=allowed)
 
-        return OpRunners(start, job["limits"]["call_s"], self.device)
+        return OpRunners(start, job["limits"]["call_s"], self.device, self._standings.of(job["op"]))
 
     def confinement(self, job: Job) -> Confinement:
         """The least that any of a job's runners will reach here. Raises ForkServerDied."""

@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 KEEP_S = 14 * 24 * 3600.0
-_GROUPS = ("kernels", "inductor")
+_GROUPS = ("kernels", "inductor", "baselines")
 
 
-def touch(directory: Path) -> None:
+def touch(entry: Path) -> None:
     """Note that an entry of the cache is in use."""
     with contextlib.suppress(FileNotFoundError):  # made by whoever fills it
-        os.utime(directory)
+        os.utime(entry)
 
 
 def prune(cache: Path, now: float | None = None) -> list[Path]:
@@ -26,7 +26,11 @@ def prune(cache: Path, now: float | None = None) -> list[Path]:
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(cache / group):
                 with contextlib.suppress(FileNotFoundError):
-                    if entry.is_dir(follow_symlinks=False) and entry.stat().st_mtime < oldest:
+                    if entry.stat(follow_symlinks=False).st_mtime >= oldest:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
                         shutil.rmtree(entry.path, ignore_errors=True)
-                        removed.append(Path(entry.path))
+                    else:
+                        os.unlink(entry.path)
+                    removed.append(Path(entry.path))
     return removed
