@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,17 +22,14 @@ from kernels_db.job import Job, SandboxLevel, Verdict
 from kernels_db.runtime import CompileError, cpp
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import degraded, escapes, judging
+from tests.field import REFUSALS, Field
 from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
 from workers.judge import languages, process_control, sandbox
 from workers.judge.buffers import TensorSpec
 from workers.judge.client import JudgeClient, judge_environment
 from workers.judge.contender import Contender, Mode
-from workers.judge.processes import ForkServer
 
 TIMEOUT_S = 120.0
-REFUSALS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EXDEV}
-"""EXDEV: Landlock's answer where a link would give more rights."""
-
 RIGHT = ("time", "physics")
 """Gates that only a right candidate gets to; what the clock says is not the matter here."""
 
@@ -45,74 +41,9 @@ whole = pytest.mark.skipif(
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone can do without the sandbox what is tried here")
 
 
-class Field:
-    """A place with secrets, servers and a kernel cache, and the fork server whose runners try to reach them."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.cache = directory / "cache"
-        self.own = self.cache / "own"
-        home = directory / "home"
-        for place in (self.own, home, directory / "runners"):
-            place.mkdir(parents=True)
-        for path in (directory / "secret", self.own / "victim", self.cache / "other"):
-            path.write_text("secret\n")
-            path.chmod(0o600)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.path_server, self.abstract_server = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
-        # Its path must fit into an address.
-        server = f"/tmp/ws-{uuid.uuid4().hex[:12]}"
-        abstract = f"warpsmith-{uuid.uuid4().hex}"
-        self.path_server.bind(server)
-        self.abstract_server.bind(f"\0{abstract}")
-        for listening in (self.path_server, self.abstract_server):
-            listening.listen()
-        self.server_path = Path(server)
-        code = escapes.library(
-            {
-                "SECRET": str(directory / "secret"),
-                "VICTIM": str(self.own / "victim"),
-                "OTHER": str(self.cache / "other"),
-                "CACHE": str(self.cache),
-                "OWN": str(self.own),
-                "HOME": str(home),
-                "TEST": str(os.getpid()),
-                "PORT": str(self.listener.getsockname()[1]),
-                "SERVER": server,
-                "ABSTRACT": abstract,
-            }
-        )
-        self.library = cpp.build(code, cache_dir=self.own).path
-        self.source = judging.cpp(code, "def run(which, out):\n    kernels.probe(which, out)\n")
-        self.server = ForkServer(2, directory, ["torch"])
-        self.number = 0
-
-    def close(self) -> None:
-        self.server.close()
-        for listening in (self.listener, self.path_server, self.abstract_server):
-            listening.close()
-        self.server_path.unlink()
-
-    def runner(self, source: str, mode: Mode = "candidate", language: str | None = "cpp") -> Contender:
-        self.number += 1
-        return Contender(
-            self.server,
-            name=mode,
-            mode=mode,
-            source=source,
-            arithmetic="ieee",
-            directory=self.directory / "runners" / str(self.number),
-            environment={CACHE_VARIABLE: str(self.own)},
-            memory_bytes=1 << 30,
-            cores=2,
-            device=torch.device("cpu"),
-            language=language if mode == "candidate" else None,
-        )
-
-
 @pytest.fixture(scope="module")
 def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    made = Field(tmp_path_factory.mktemp("field"))
+    made = Field(tmp_path_factory.mktemp("field"), torch.device("cpu"), ["torch"])
     yield made
     made.close()
 
