@@ -26,7 +26,11 @@ ALIGNMENT = 64
 GPU_ALIGNMENT = 512
 """Bytes to which torch's CUDA allocator aligns."""
 GUARD = PAGE
-_GUARD_BYTE = 0xA5
+_INTEGER_POISON = 0xA5
+_GUARD = 0xFFA5 - (1 << 16)
+"""Two bytes, A5 FF: NaN in float32, bfloat16 and float16 and huge in float64, so that reading a guard spoils a result
+too; and no poison, so that poison written over a guard is seen.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def poison_byte(dtype: torch.dtype) -> int:
     """A byte whose repetition no honest result holds: NaN for floating dtypes, a conspicuous number for integers."""
-    return 0xFF if dtype.is_floating_point or dtype.is_complex else _GUARD_BYTE
+    return 0xFF if dtype.is_floating_point or dtype.is_complex else _INTEGER_POISON
 
 
 def _skew(spec: TensorSpec, slot: int, number: int, own: int) -> int:
@@ -113,15 +117,23 @@ class Slot:
         """Fill a tensor's storage with poison."""
         self.storage(position).fill_(poison_byte(self.layout[position][0].dtype))
 
+    def is_poison(self, position: int) -> bool:
+        """Whether a tensor's storage is as `poison` left it."""
+        return bool((self.storage(position) == poison_byte(self.layout[position][0].dtype)).all())
+
+    def _is_guard(self, start: int, end: int) -> bool:
+        pattern = torch.tensor([_GUARD], dtype=torch.int16, device=self.arena.device).view(torch.uint8)
+        found = self.arena[start:end]
+        low, high = pattern.roll(start % 2)
+        return bool((found[0::2] == low).all()) and bool((found[1::2] == high).all())
+
     def broken_guard(self) -> str | None:
         """Name of the tensor beside which somebody wrote out of bounds, or None."""
         for spec, offset in self.layout:
             if spec.shape is None:
                 continue
             end = offset + spec.storage_bytes
-            before = self.arena[offset - GUARD : offset]
-            after = self.arena[end : end + GUARD]
-            if bool((before != _GUARD_BYTE).any()) or bool((after != _GUARD_BYTE).any()):
+            if not (self._is_guard(offset - GUARD, offset) and self._is_guard(end, end + GUARD)):
                 return spec.name
         return None
 
@@ -150,7 +162,7 @@ def allocate(specs: list[TensorSpec], count: int, device: torch.device) -> list[
         release(slots)
         raise
     for slot in slots:
-        slot.arena.fill_(_GUARD_BYTE)
+        slot.arena.view(torch.int16).fill_(_GUARD)
     return slots
 
 

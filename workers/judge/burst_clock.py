@@ -25,6 +25,7 @@ BLOCK_US = 2_000.0
 FEWEST_CALLS, MOST_CALLS = 4, 24
 _EMPTY_CALLS = (2, 10)
 _EMPTY_BURSTS = 4
+_MANY_SLOTS = 12
 AGREEMENT = 0.05
 """Share of a call's time by which the two clocks may differ."""
 
@@ -34,12 +35,15 @@ _GAP_US = 4.0
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a burst, chosen at random: its slot and what it was given; and the same of the burst's last call."""
+    """One call of a burst, chosen at random: its slot and what it was given; the same of the burst's last call, and of
+    slots that were filled like the others and not called.
+    """
 
     slot: int
     values: Values
     last_slot: int
     last_values: Values
+    idle: tuple[tuple[int, Values], ...]
 
 
 class BurstClock:
@@ -113,10 +117,10 @@ class BurstClock:
         return missing if missing > allowed else 0.0
 
     def _parts(self, name: str) -> list[int]:
-        """The calls of a block, in bursts of as many as there are slots."""
+        """The calls of a block, in bursts that leave some slots idle."""
         slots = len(self._contenders[name].slots)
-        full, rest = divmod(self._calls, slots)
-        return [slots] * full + ([rest] if rest else [])
+        full, rest = divmod(self._calls, slots - _idle(slots))
+        return [slots - _idle(slots)] * full + ([rest] if rest else [])
 
     def _nothing(self, name: str, calls: int) -> Burst:
         """An empty burst. As before any other, the device comes from work of the referee's: changing over is part of
@@ -126,15 +130,27 @@ class BurstClock:
         return self._contenders[name].burst([EMPTY] * calls, self._call_s)
 
     def _burst(self, name: str, calls: int) -> tuple[list[float], int, Call]:
-        """A burst of at most `calls` calls, each on a slot of its own with new values, in random order."""
+        """A burst of at most `calls` calls, each on a slot of its own with new values, in random order.
+
+        More slots are filled than are called, and nobody else knows which: whoever computes ahead for a later call of
+        the burst, whose inputs lie there already, computes for calls that are never made, and is seen.
+        """
         contender = self._contenders[name]
-        order = self._rng.sample(range(len(contender.slots)), min(calls, len(contender.slots)))
-        values = {slot: self._draw() for slot in order}
-        for slot in order:
+        slots = len(contender.slots)
+        chosen = self._rng.sample(range(slots), min(calls, slots - _idle(slots)) + _idle(slots))
+        values = {slot: self._draw() for slot in chosen}
+        for slot in chosen:
             contender.fill(slot, values[slot])
+        order, idle = chosen[_idle(slots) :], chosen[: _idle(slots)]
         burst = contender.burst(order, self._call_s * len(order))
-        chosen, last = self._rng.choice(order), order[-1]
-        return burst.calls_us, burst.wall_ns, Call(chosen, values[chosen], last, values[last])
+        looked_at, last = self._rng.choice(order), order[-1]
+        left = tuple((slot, values[slot]) for slot in idle)
+        return burst.calls_us, burst.wall_ns, Call(looked_at, values[looked_at], last, values[last], left)
+
+
+def _idle(slots: int) -> int:
+    """How many slots of a burst are filled and not called."""
+    return 1 if slots < _MANY_SLOTS else 2
 
 
 @dataclass(frozen=True)

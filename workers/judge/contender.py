@@ -121,6 +121,10 @@ class Contender:
         self.mode: Mode = mode
         self.memory_bytes = memory_bytes
         self.device = device
+        self.held = mode == "candidate"
+        """Its process stands still but for its calls and commands: it can neither work ahead nor be in others' way."""
+
+        self._stopped = False
         self.slots: list[Slot] = []
         self.inputs: list[TensorSpec] = []
         self.outputs: list[TensorSpec] = []
@@ -226,7 +230,9 @@ class Contender:
         """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault."""
         self._settle()
         self._exchange(ARM + bytes([slot]), _SETUP_S)
-        return self._go(limit_s)
+        spent = self._go(limit_s)
+        self._rest()
+        return spent
 
     def burst(self, order: Sequence[int], limit_s: float) -> Burst:
         """Run once on each slot of `order`, back to back on a GPU; `burst.EMPTY` flushes the caches and runs nothing.
@@ -236,7 +242,9 @@ class Contender:
         self._settle()
         self._exchange(BURST + bytes(order), _SETUP_S)
         wall = self._go(limit_s)
-        return Burst(wall, _times(self.name, self.command({"command": "times"}, _SETUP_S), len(order)))
+        times = _times(self.name, self.command({"command": "times"}, _SETUP_S), len(order))
+        self._rest()
+        return Burst(wall, times)
 
     def _go(self, limit_s: float) -> int:
         self._nothing_unsolicited()
@@ -279,18 +287,24 @@ class Contender:
         """
         self._exchange(DELIVER, _SETUP_S)
 
-    def freeze(self) -> None:
-        """Stop every thread of the runner's group, so that nothing is written after the clock has stopped."""
+    def _rest(self) -> None:
+        """Stop every thread of the runner's group, where it is to stand still between calls."""
+        if not self.held:
+            return
         try:
             os.killpg(self.pid, signal.SIGSTOP)
         except ProcessLookupError:
             self._died()
+        self._stopped = True
         deadline = time.monotonic() + 1.0
         while not process_control.is_stopped(self.pid) and time.monotonic() < deadline:
             time.sleep(0)
 
-    def thaw(self) -> None:
-        """Undo `freeze`."""
+    def _wake(self) -> None:
+        """Undo `_rest`."""
+        if not self._stopped:
+            return
+        self._stopped = False
         try:
             os.killpg(self.pid, signal.SIGCONT)
         except ProcessLookupError:
@@ -316,6 +330,7 @@ class Contender:
         self.slots = []
 
     def _send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        self._wake()
         try:
             channel.send(self._control, message, fds)
         except channel.ChannelClosed:
@@ -334,6 +349,7 @@ class Contender:
         return answer
 
     def _exchange(self, request: bytes, limit_s: float) -> None:
+        self._wake()
         try:
             self._control.send(request)
         except OSError:

@@ -16,6 +16,7 @@ from kernels_db.job import Failure, ResolvedWorkload
 from workers.judge import timing
 from workers.judge.baselines import OpRunners, Values, modified_input, result_positions
 from workers.judge.burst_clock import BurstClock, Call
+from workers.judge.compare import first_difference
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import InputSource
 from workers.judge.questions import Question, declared
@@ -43,6 +44,18 @@ def _single_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def _held(contenders: Sequence[Contender]) -> Iterator[None]:
+    """Inside, contenders stand still between their calls."""
+    for contender in contenders:
+        contender.held = True
+    try:
+        yield
+    finally:
+        for contender in contenders:
+            contender.held = False
 
 
 def failure_of(fault: ContenderFault, workload: str | None) -> Failure:
@@ -123,9 +136,10 @@ class Trial:
             self._baseline_call(mode, self.source.draw())
         if self.candidate is not None:
             self._call_candidate(self.source.draw())
-        if self.runners.device.type == "cuda":
-            return self._time_bursts(baselines, plan)
-        return self._time_calls(baselines, plan)
+        with _held([self.runners.on(mode, self.workload) for mode in baselines]):  # as the candidate always is
+            if self.runners.device.type == "cuda":
+                return self._time_bursts(baselines, plan)
+            return self._time_calls(baselines, plan)
 
     def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
         """On a GPU: a block is a burst of calls by the device's own clock, held against the referee's."""
@@ -152,11 +166,15 @@ class Trial:
         return bursts.corrected(samples, "candidate")
 
     def _inspect_call(self, name: str, contender: Contender, call: Call) -> None:
-        """Check one call of the last burst in full. Of a baseline's only the last call's result is still there."""
+        """Check one call of the last burst in full, and that nothing was done for calls that were not made. Of a
+        baseline's only the last call's result is still there.
+        """
         if name == "candidate":
             values = call.values
             asked = self._question(values, self.runners.expected(self.workload, values))
             self._inspect(contender, call.slot, asked)
+            for slot, given in call.idle:
+                self._untouched(contender, slot, given)
         else:
             self._check_baseline(name, call.last_values, call.last_slot)  # type: ignore[arg-type]  # a mode
 
@@ -236,12 +254,21 @@ class Trial:
         candidate.fill(slot, values)
         spent = candidate.call(slot, self.call_s)
         if asked is not None:
-            candidate.freeze()
-            try:
-                self._inspect(candidate, slot, asked())
-            finally:
-                candidate.thaw()
+            self._inspect(candidate, slot, asked())
         return spent
+
+    def _untouched(self, candidate: Contender, slot: int, values: Values) -> None:
+        """Look at a slot that was filled and not called. Raises Wrong."""
+        place, memory = self.workload["id"], candidate.slots[slot]
+        for name, position in result_positions(self.workload):
+            value = values[position] if position < len(values) else None
+            found = memory.tensor(position)
+            same = (
+                memory.is_poison(position) if value is None else first_difference(found, value.to(found.dtype)) is None
+            )
+            if not same:
+                message = f"workload {place}: wrote to {name} of a call that was not made"
+                raise Wrong({"kind": "ahead", "message": message, "workload": place, "tensor": name})
 
     def _inspect(self, candidate: Contender, slot: int, asked: Question) -> None:
         """Look at everything that a call may have touched. Raises Wrong."""
