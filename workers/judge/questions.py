@@ -15,8 +15,8 @@ than each does on declared inputs. So a family's limits are at least:
 
 The unit is float32's also for 16-bit inputs, whose kernels accumulate in float32; under `math: tf32` it is TF32's. An
 op with a tolerance of its own gets it here too: its rtol as a share of each element and, if larger, as the roundoff by
-which inputs move; its atol scaled as the results are smaller or larger than on declared inputs, so that zeros do not
-pass because a family's results are small. An exact op stays exact.
+which inputs move; its atol scaled down as the results are smaller than on declared inputs, so that zeros do not pass
+because a family's results are small. An exact op stays exact.
 
 All this is wide beside the declared inputs' tolerance, which every kernel has to meet too. It is narrow beside what a
 family is there to catch: results that are wrong by their own size.
@@ -185,7 +185,7 @@ def _widened(eager: ToleranceBuilder, noise: ToleranceBuilder, declared: Toleran
     if declared.own is not None:
         relative, atol = declared.own
         norm = float("inf")
-        element = element + atol * (found.size / declared.size if declared.size else 1.0)
+        element = element + atol * (min(1.0, found.size / declared.size) if declared.size else 1.0)
     return Tolerance(found.eager_l2, norm, found.edges, element, None, ULPS, relative, found.size)
 
 
