@@ -95,7 +95,7 @@ def expected(flag: object, language: str) -> str:
     for pattern, remedy in _REMEDIES:
         if isinstance(flag, str) and re.fullmatch(pattern, flag):
             return f"{remedy} ({known} are known)"
-    return f"some of {known}"
+    return f"one of {known}"
 
 
 def checked(flags: Iterable[str], language: str) -> tuple[str, ...]:

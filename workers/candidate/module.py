@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from kernels_db.runtime.flags import allowed as flag_allowed
+from kernels_db.runtime.flags import expected
 from workers.candidate import allowed
 from workers.candidate.csource import source_problems
 from workers.candidate.device import Kernel
@@ -192,9 +192,11 @@ class Module(Expressions):
         values = [entry.value if isinstance(entry, ast.Constant) else None for entry in entries]
         language = self.scope.language
         if not isinstance(node, (ast.Tuple, ast.List)) or not all(flag_allowed(value, language) for value in values):
-            known = CPP_FLAGS if language == "cpp" else CUDA_FLAGS
+            wrong = next((value for value in values if not flag_allowed(value, language)), None)
             self.refuse(
-                node, f"flags: found {ast.unparse(node)[:120]}, expected a tuple of constants from {', '.join(known)}"
+                node,
+                f"flags: found {ast.unparse(node)[:120]}, "
+                f"expected a tuple of constants, each {expected(wrong, language)}",
             )
 
     def _run(self, tree: ast.Module, parameters: Sequence[str] | None) -> None:
