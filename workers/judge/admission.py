@@ -173,9 +173,9 @@ def _own_tolerance(mutant: Mutant, workloads: Sequence[ResolvedWorkload], runner
         limit = runners.limits(workloads[0])[position]
         if touched and limit is not None and limit.own is not None and limit.own != (0.0, 0.0):
             rtol, atol = limit.own
-            size = f"results of {output['name']} are {limit.size:.3g} in the mean (root of squares)"
+            size = f"the root mean square of {output['name']} is {limit.size:.3g}"
             remedy = (
-                f"a tolerance smaller than rtol {rtol:g} and atol {atol:g}, since {size}; or none, to have it derived"
+                f"a smaller tolerance than rtol {rtol:g} and atol {atol:g}, for {size}; or none: it is then derived"
             )
             return f"outputs.{output['name']}.tolerance", remedy
     return None

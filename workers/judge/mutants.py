@@ -99,9 +99,9 @@ def _of_result(position: int, name: str, place: str, workload: ResolvedWorkload,
         of(lambda scene, _: scene.other[position]),
         right_is_wrong=True,
     )
-    yield Mutant(f"dropped tail, zeros{place}", output, larger, of(lambda _, right: _tail(right, right.new_zeros(()))))
+    yield Mutant(f"tail of zeros{place}", output, larger, of(lambda _, right: _tail(right, right.new_zeros(()))))
     yield Mutant(
-        f"dropped tail, stale{place}",
+        f"stale tail{place}",
         output,
         "a last part of the result that depends on the inputs by more than the tolerance",
         of(lambda scene, right: _tail(right, scene.other[position])),
