@@ -132,7 +132,7 @@ static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
     )
     with _seen(name, 9):
         verdict = _candidate(client, body, before)
-    assert verdict["verdict"] == "accepted", verdict["reason"]
+    assert verdict["gate"] in ("time", "physics"), verdict["reason"]  # right; its children take the clock's cores
     assert wait_until(lambda: not judging.named(name), 5.0)
     _still_judges(client)
 
