@@ -10,12 +10,13 @@ from rich.table import Table
 
 from kernels_db.job import Verdict
 from kernels_db.op import Target, load_op
-from kernels_db.resolve import build_job
+from kernels_db.resolve import build_job, limits_with
 from service import machine
 from service.cli.connection import connected
 from service.cli.judge import describe_failure, run_job
 from service.cli.options import Json, Key, OpFile, Url
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, print_json, print_wide, say, tell
+from service.settings import ServiceSettings
 from workers.judge.refusals import grouped, refusal
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
@@ -54,7 +55,8 @@ def check(
     where = Target.parse(target)
     if missing := machine.missing_for_judge():
         raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
-    job = build_job(spec, where, level="baseline")
+    limits = limits_with(ServiceSettings().sandbox_minimum)
+    job = build_job(spec, where, level="baseline", limits=limits)
     say(f"checking {spec.name} on {where} ({len(job['workloads'])} workloads)")
     verdict = run_job(job)
     admitted = is_admitted(verdict)
