@@ -13,7 +13,7 @@ from kernels_db.runtime.cuda import signatures as cuda_signatures
 from workers.candidate import check
 from workers.candidate.sources import kernel_sources
 from workers.judge import languages, upkeep
-from workers.judge.languages import triton
+from workers.judge.languages import compile_service, triton
 from workers.judge.verdict import Report, Stopped
 
 DEVICE_LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
@@ -38,6 +38,8 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
     """
     candidate = job["candidate"]
     if candidate is None:
+        if job["target"].startswith("cuda"):
+            compile_service.start()  # candidates follow their baselines: the compilers are there by then
         return None
     with report.gate("gate"):
         _gate(job, candidate)

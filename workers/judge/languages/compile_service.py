@@ -188,6 +188,11 @@ def run(module: str, place: Path, variables: Mapping[str, str], limits: CompileL
             own.close()
 
 
+def start() -> None:
+    """Start this process's server without waiting for it, where something will soon be compiled."""
+    _SHARED.get()
+
+
 def close() -> None:
     """End this process's server, if there is one."""
     _SHARED.drop(None)
