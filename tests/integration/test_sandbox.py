@@ -27,7 +27,7 @@ from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candid
 from workers.judge import languages, process_control, sandbox
 from workers.judge.buffers import TensorSpec
 from workers.judge.client import JudgeClient, judge_environment
-from workers.judge.contender import Contender, Mode
+from workers.judge.contender import Contender, ContenderFault, Mode
 
 TIMEOUT_S = 120.0
 RIGHT = ("time", "physics")
@@ -172,6 +172,25 @@ def run(x):
 """
     contender = field.runner(source, "compile")
     contender.close()
+
+
+def test_a_reference_that_may_start_processes_may_not_start_many(field: Field) -> None:
+    """Orphans, which are no longer its own."""
+    name = f"wm{uuid.uuid4().hex[:8]}"
+    source = f"""
+import ctypes, os, time
+for _ in range(1500):
+    if os.fork() == 0:
+        if os.fork() != 0:
+            os._exit(0)
+        ctypes.CDLL(None).prctl(15, b"{name}", 0, 0, 0)
+        time.sleep(600)
+time.sleep(600)
+"""
+    with pytest.raises(ContenderFault, match="too many processes") as raised:
+        field.runner(source, "compile")
+    assert raised.value.kind == "processes"
+    assert wait_until(lambda: not judging.named(name), 5.0)
 
 
 TRITON = """

@@ -33,6 +33,8 @@ _WATCH_MS = 50
 _SPIN_S = 0.02
 _SETUP_S = 120.0
 _MIB = 1 << 20
+MOST_PROCESSES = 512
+"""Under one fork server, while a runner that may start compilers is at work."""
 _MEMORY_TYPES = ("MemoryError",)
 _CONTEXT_WORDS = (
     "illegal memory access",
@@ -131,6 +133,7 @@ class Contender:
         self._server = server
         self._directory = directory
         self._spawned: Spawned | None = None
+        self._profile = sandbox.profile(mode, device.type, language, directory, environment, cores)
         directory.mkdir(mode=0o700)
         stem = "candidate" if mode == "candidate" else "generator" if mode == "generate" else "reference"
         path = directory / f"{stem}.py"
@@ -141,7 +144,7 @@ class Contender:
                 directory=directory,
                 environment={"HOME": str(directory), "TMPDIR": str(directory), **environment},
                 limits=runner_limits(server.base_virtual_bytes(), memory_bytes, mode, cores, device),
-                profile=sandbox.profile(mode, device.type, language, directory, environment, cores),
+                profile=self._profile,
             )
             self._poller = select.poll()
             self._poller.register(self._control, select.POLLIN)
@@ -388,6 +391,8 @@ class Contender:
                     found=resident,
                     expected=f"at most {self.memory_bytes}",
                 )
+            if self._profile.processes:
+                self._count_processes()
             if time.monotonic() > deadline:
                 raise ContenderFault(
                     self.name,
@@ -403,6 +408,14 @@ class Contender:
         if not reply:
             self._died()
         return reply
+
+    def _count_processes(self) -> None:
+        # Root's processes are counted by no limit, and orphans are the fork server's: so everybody's are counted.
+        count = len(process_control.family(self._server.pid)) if self._server.pid else 0
+        if count > MOST_PROCESSES:
+            raise ContenderFault(
+                self.name, "processes", "started too many processes", found=count, expected=f"at most {MOST_PROCESSES}"
+            )
 
     def _died(self) -> None:
         assert self._spawned is not None

@@ -42,7 +42,7 @@ process: a process and session of its own that dies with the referee, without ca
     of anybody's, under resource limits. Files, the network and other processes of the user are within its reach.
 filtered: and SYSTEM_CALLS. No sockets to anybody, no namespaces, mounts, tracing or kernel doors; but files.
 confined: and FILES. Reads the toolchain and its own directory, writes at most there.
-isolated: and NETWORK and SIGNALS. Cannot name another process or host by any means that the kernel offers.
+isolated: and NETWORK and SIGNALS. There is no network to reach, filter or not, and no signal goes to anybody outside.
 """
 
 SYSTEM_CALLS = "system calls filtered"
