@@ -28,6 +28,11 @@ def _widened(value: Any) -> Any:
 
 
 class _WideFloats(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own base
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled under this mode; True would import torch._dynamo for that case, which takes seconds.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         writes = func._schema.is_mutable
         wide = args if writes else tree_map(_widened, args)
