@@ -12,6 +12,8 @@ import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,6 +22,9 @@ from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.entry import Device
 from benchmarks.redteam_catalogue.trial import Outcome, judge_entry
 from workers.judge.client import JudgeClient
+
+IN_FLIGHT = {"cpu": 1, "cuda": 6}
+"""Entries that are judged at once: on a GPU others compile while one is timed, on a CPU that would disturb the clock."""
 
 PLANTED = "WARPSMITH_PLANTED_API_KEY"
 """A secret in this process's environment, for which cheats look in theirs."""
@@ -41,9 +46,9 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="warpsmith-redteam-") as cache,
         JudgeClient(cache=Path(cache)) as client,
+        ThreadPoolExecutor(IN_FLIGHT[device]) as pool,
     ):
-        for entry in entries:
-            outcome = judge_entry(client, entry)
+        for entry, outcome in zip(entries, pool.map(partial(judge_entry, client), entries), strict=True):
             outcomes.append((entry, outcome))
             print(_line(entry, outcome), flush=True)
     seconds = time.monotonic() - start
