@@ -6,6 +6,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from service import machine
+from service.cli.place import WITHOUT_DEVICE
 from tests.integration import scenario
 from tests.launching import REPOSITORY, SPEC, warpsmith
 
@@ -25,7 +29,8 @@ def test_a_good_candidate_is_accepted(tmp_path: Path) -> None:
     verdict = json.loads(out)
     assert verdict["verdict"] == "accepted"
     assert {"gate", "reason", "op", "target", "language", "sandbox", "versions", "fingerprint"} <= set(verdict)
-    assert [item["id"] for item in verdict["workloads"]] == ["even", "odd"]
+    declared = [item["id"] for item in verdict["workloads"] if not item["id"].startswith("holdout-")]
+    assert declared == ["even", "odd"]
     assert verdict["workloads"][0]["speedup"]["eager"] > 0
     assert "judging" in err
 
@@ -58,3 +63,16 @@ def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
         assert (verdict["verdict"] == "accepted") is (code == 0)
     assert verdict["failure"]["workload"] == "single"
     assert {"tensor", "index", "expected", "found"} <= set(verdict["failure"])
+
+
+@pytest.mark.skipif(bool(machine.gpus()), reason="this machine has a CUDA GPU")
+@pytest.mark.parametrize(("language", "reason"), [("triton", "not timed"), ("cuda", "not run")])
+def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path, language: str, reason: str) -> None:
+    arguments = ("judge", "examples/add_relu.yaml", str(CANDIDATES / f"add_relu_{language}.py"))
+    result = warpsmith(tmp_path / "home", *arguments, "--target", "cuda:sm_90", code=1)
+    assert f"no CUDA GPU here: {WITHOUT_DEVICE[language]}" in result.stderr
+    assert result.stdout.startswith("ambiguous at ")
+    assert reason in result.stdout.splitlines()[0]
+    assert re.search(r"kernel    bias_relu: \d+ registers, 0 bytes spilled", result.stdout)
+    refused = warpsmith(tmp_path / "home", *arguments, code=2)
+    assert "--target: found None" in refused.stderr
