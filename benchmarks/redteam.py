@@ -24,7 +24,7 @@ from benchmarks.redteam_catalogue.trial import Outcome, judge_entry
 from workers.judge.client import JudgeClient
 
 IN_FLIGHT = {"cpu": 1, "cuda": 6}
-"""Entries that are judged at once: on a GPU others compile while one is timed, on a CPU that would disturb the clock."""
+"""Entries judged at once: on a GPU others compile while one is timed; on a CPU that would disturb the clock."""
 
 PLANTED = "WARPSMITH_PLANTED_API_KEY"
 """A secret in this process's environment, for which cheats look in theirs."""
