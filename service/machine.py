@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -35,16 +36,31 @@ def cpu_target() -> str:
 
 
 def gpus() -> list[Gpu]:
-    """The CUDA GPUs that the driver lists; none where there is no driver."""
+    """The CUDA GPUs that the driver lists; none where there is no driver, or it fails."""
+    status, said = _driver_says()
+    return parse_gpus(said) if status == 0 else []
+
+
+def driver_fault() -> str | None:
+    """What the NVIDIA driver says where it fails; None where it works, or is not installed."""
+    status, said = _driver_says()
+    if status in (None, 0):
+        return None
+    first = next((line.strip() for line in said.splitlines() if line.strip()), f"status {status}")
+    return f"the NVIDIA driver fails ({first})"
+
+
+def _driver_says() -> tuple[int | None, str]:
+    """Status and answer of nvidia-smi; None for a status where there is no such program."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return []
+        return None, ""
     query = [program, "--query-gpu=index,name,compute_cap", "--format=csv,noheader"]
     try:
         result = subprocess.run(query, check=False, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return parse_gpus(result.stdout) if result.returncode == 0 else []
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, f"nvidia-smi: {error}"
+    return result.returncode, result.stdout if result.returncode == 0 else result.stdout + result.stderr
 
 
 def parse_gpus(listing: str) -> list[Gpu]:
@@ -78,11 +94,34 @@ def redis_executable() -> str | None:
     return shutil.which("redis-server")
 
 
-def missing_for_judge() -> list[str]:
-    """What keeps this machine from judging `cpp` candidates, each with its remedy; empty when nothing does."""
+def torch_cuda() -> str | None:
+    """The CUDA version that the installed torch is built for; None where it is built without, or not installed.
+
+    Read from torch's own version file, since importing torch takes seconds.
+    """
+    specification = importlib.util.find_spec("torch")
+    if specification is None or specification.origin is None:
+        return None
+    file = Path(specification.origin).parent / "version.py"
+    found = re.search(r"^cuda\b[^=\n]*= '([\d.]+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else None
+
+
+def missing_for_judge(language: str = "cpp") -> list[str]:
+    """What keeps this machine from judging candidates in `language`, each with its remedy; empty when nothing does."""
+    worker = 'pip install -c constraints.txt -e ".[worker]"'
     missing = []
     if not installed("torch"):
-        missing.append('torch is not installed: pip install -c constraints.txt -e ".[worker]"')
-    if compiler() is None:
+        missing.append(f"torch is not installed: {worker}")
+    if language == "cpp" and compiler() is None:
         missing.append("no C++ compiler was found: apt-get install g++ (or set CXX)")
+    if language == "triton" and not installed("triton"):
+        missing.append(f"triton is not installed: {worker}")
+    if language == "cuda" and not has_cuda_core():
+        missing.append(f"cuda-core is not installed: {worker}")
     return missing
+
+
+def has_cuda_core() -> bool:
+    """Whether cuda-core, by which CUDA candidates are compiled, can be imported."""
+    return installed("cuda") and installed("cuda.core")

@@ -190,30 +190,30 @@ def _model(settings: ServiceSettings) -> Finding:
 def _gpus() -> list[Finding]:
     found = machine.gpus()
     if not found:
-        return [Finding("gpu", "note", f"no CUDA GPU: the target is {machine.cpu_target()}")]
+        fault = machine.driver_fault()
+        if fault is not None:
+            return [Finding("gpu", "bad", fault, "mend the driver: until then this machine judges for its CPU alone")]
+        rest = "GPU candidates are compiled, not timed"
+        return [Finding("gpu", "note", f"no CUDA GPU: the target is {machine.cpu_target()}; {rest}")]
+    if machine.installed("torch") and machine.torch_cuda() is None:
+        names = ", ".join(gpu.name for gpu in found)
+        return [Finding("gpu", "bad", f"{names}: torch is built without CUDA", "install torch's build for CUDA")]
     return [Finding("gpu", "ok", f"{gpu.index}: {gpu.name}, target {gpu.target}") for gpu in found]
 
 
 def _languages() -> list[Finding]:
-    worker = 'pip install -c constraints.txt -e ".[worker]"'
-    cpp = machine.compiler() is not None and machine.installed("torch")
-    triton = machine.installed("triton") and machine.installed("torch")
-    cuda = machine.installed("cuda") and machine.installed("cuda.core") and machine.installed("torch")
-    timed = "" if machine.gpus() else "; without a GPU it compiles and is checked, but not timed"
-    return [
-        Finding(
-            "cpp",
-            "ok" if cpp else "note",
-            "compiles, checks and times" if cpp else "needs torch and a C++ compiler",
-            None if cpp else worker,
-        ),
-        Finding(
-            "triton",
-            "ok" if triton else "note",
-            f"installed{timed}" if triton else "not installed",
-            None if triton else worker,
-        ),
-        Finding(
-            "cuda", "ok" if cuda else "note", f"installed{timed}" if cuda else "not installed", None if cuda else worker
-        ),
-    ]
+    found = []
+    for language, without_gpu in (
+        ("cpp", ""),
+        ("triton", "; without a GPU compiled, and checked under the interpreter on small workloads, not timed"),
+        ("cuda", "; without a GPU compiled, not run"),
+    ):
+        missing = machine.missing_for_judge(language)
+        if missing:
+            lacking, _, fix = missing[0].partition(": ")
+            found.append(Finding(language, "note", lacking, fix))
+        elif language == "cpp":
+            found.append(Finding(language, "ok", "compiles, checks and times"))
+        else:
+            found.append(Finding(language, "ok", "installed" + ("" if machine.gpus() else without_gpu)))
+    return found

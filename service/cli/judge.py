@@ -14,6 +14,7 @@ from kernels_db.resolve import build_job, limits_with
 from service import machine
 from service.cli.options import Json, OpFile
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
+from service.cli.place import shortfall, target_for
 from service.progress import ratio, result_rows, result_table
 from service.schemas import WorkloadTimes
 from service.settings import ServiceSettings
@@ -22,12 +23,16 @@ from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeou
 LANGUAGES = ("cpp", "triton", "cuda")
 LEVELS = ("screen", "verify")
 LONGEST_LOG = 4000
+MOST_KERNELS = 12
 
 
 def judge(
     op: OpFile,
     file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The candidate.", show_default=False)],
-    target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    target: Annotated[
+        str | None,
+        typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...; the CPU for cpp, else the first GPU, where not given."),
+    ] = None,
     workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be given again.")] = None,
     level: Annotated[str, typer.Option(help="screen: bench workloads, short timing. verify: everything.")] = "verify",
     language: Annotated[
@@ -41,20 +46,23 @@ def judge(
 ) -> None:
     """Compile, check against PyTorch and time one candidate. Exit code 0: accepted; 1: not; 2: misuse."""
     spec = load_op(op)
-    where = Target.parse(target)
     if level not in LEVELS:
         misuse("--level", level, f"one of {', '.join(LEVELS)}")
     source = _read(file)
     if language is not None and language not in LANGUAGES:
         misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
-    candidate: JobCandidate = {"language": language or language_of(source, str(file)), "source": source}  # type: ignore[typeddict-item]
+    language = language or language_of(source, str(file))
+    candidate: JobCandidate = {"language": language, "source": source}  # type: ignore[typeddict-item]
+    where = target_for(target, language)
     chosen = _workloads(spec, where, workload)
-    missing = machine.missing_for_judge()
+    missing = machine.missing_for_judge(language)
     if missing:
-        raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
+        raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
     limits = limits_with(sandbox_minimum or ServiceSettings().sandbox_minimum)
     job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen, limits=limits)  # type: ignore[arg-type]
     say(f"judging {file} against {spec.name} on {where} ({level}, {len(job['workloads'])} workloads)")
+    if lacking := shortfall(where, language):
+        say(lacking)
     verdict = run_job(job)
     if as_json:
         print_json(verdict)
@@ -78,7 +86,7 @@ def run_job(job: Any) -> Verdict:
 def language_of(source: str, name: str) -> str:
     """The language of a candidate, read from its imports; misuse where they name none or several."""
     try:
-        tree = ast.parse(source)
+        tree = ast.parse(source, filename=name)
     except (SyntaxError, ValueError) as error:
         raise CommandError(f"{name}: found {error}, expected a Python file", MISUSE) from None
     imported: set[str] = set()
@@ -108,12 +116,29 @@ def show(verdict: Verdict) -> None:
     if failure is not None:
         for line in describe_failure(failure):
             tell(f"  {line}")
+    for line in kernel_lines(verdict["compile"] or {}):
+        tell(f"  {line}")
     times = [_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
     if times:
         print_wide(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
     if verdict["score"] is not None:
         tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
-    tell(f"sandbox: {verdict['sandbox'].get('level', 'none')}")
+    level = verdict["sandbox"].get("level", "none")
+    tell(f"sandbox: {level}" + (" (nothing of the candidate was run)" if level == "none" else ""))
+
+
+def kernel_lines(report: dict[str, Any]) -> list[str]:
+    """What each compiled kernel uses of a GPU, one line each; nothing for a CPU's."""
+    lines = []
+    for kernel in report.get("kernels", []):
+        if kernel["registers"] is None:
+            continue
+        config = ", ".join(f"{name}={value}" for name, value in kernel.get("config", {}).items())
+        uses = f"{kernel['registers']} registers, {kernel['spills']} bytes spilled, {kernel['shared']} bytes shared"
+        lines.append(f"kernel    {kernel['name']}: {uses}" + (f" ({config})" if config else ""))
+    lines = list(dict.fromkeys(lines))
+    rest = len(lines) - MOST_KERNELS
+    return lines[:MOST_KERNELS] + ([f"kernel    and {rest} more"] if rest > 0 else [])
 
 
 def describe_failure(failure: Failure) -> list[str]:
