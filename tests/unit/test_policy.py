@@ -202,7 +202,7 @@ def test_the_baselines_come_first() -> None:
 def test_a_refused_reference_ends_the_search() -> None:
     (step,) = steps_of(root(verdict="rejected", gate="reference"))
     assert step.kind == "stop"
-    assert step.reason == "the reference was not admitted: rejected at reference"
+    assert step.reason == "the op was not admitted: rejected at reference"
 
 
 def test_the_first_round_asks_on_the_root() -> None:

@@ -212,4 +212,4 @@ def _root_steps(root: NodeView) -> list[Step]:
     if root.state in ("planned", "coded"):
         return [Step("judge", root.id)]
     found = f"{root.verdict or root.state} at {root.gate or 'no gate'}"
-    return [Step("stop", reason=f"the reference was not admitted: {found}")]
+    return [Step("stop", reason=f"the op was not admitted: {found}")]

@@ -181,7 +181,7 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
         what = "node.verified" if level == "verify" else "node.judged"
         add_event(session, search, what, now, node, **_progress(search, node, document))
         if level == "baseline" and not accepted:
-            end(session, search, "failed", f"the reference was not admitted: {node.reason}", now, _problem(document))
+            end(session, search, "failed", f"the op was not admitted: {node.reason}", now, _problem(document))
         return True
 
 
