@@ -113,7 +113,12 @@ class Kernel:
             opt_in(kernel, device, "NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, (self.name, asked))
         if len(self._ready) >= _READY:
             self._ready.clear()
-        ready = self._ready[key] = (_config(asked), kernel)
+        refused: tuple[type[Exception], ...] = (*errors(), ValueError)
+        try:
+            config = _config(asked)
+        except refused as error:
+            raise refusal(self.name, asked, kernel, device, error) from error
+        ready = self._ready[key] = (config, kernel)
         return ready
 
 
@@ -220,7 +225,8 @@ def _functions() -> tuple[Any, Any, Any, tuple[type[Exception], ...]]:
     The second is not public, but Triton launches by it too; torch.cuda.current_stream takes 4 us where it takes 0.2.
     """
     torch = sys.modules.get("torch") or importlib.import_module("torch")
-    return torch.cuda.current_device, torch._C._cuda_getCurrentRawStream, core().launch, errors()
+    # cuda-core counts the blocks of a cooperative launch itself, and raises ValueError.
+    return torch.cuda.current_device, torch._C._cuda_getCurrentRawStream, core().launch, (*errors(), ValueError)
 
 
 _streams: dict[int, Any] = {}

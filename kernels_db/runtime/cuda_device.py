@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from .errors import LaunchError
-from .limits import Launch, Limits, Usage, of_architecture, problem
+from .limits import Launch, Limits, Usage, of_architecture, problem, threads_by_registers
 
 
 def opt_in(kernel: Any, device: int, attribute: str, value: int, asked: tuple[str, Launch]) -> None:
@@ -41,8 +41,9 @@ def _usage(kernel: Any, device: int) -> Usage:
             raise RuntimeError(status.name)
         return int(value)
 
-    # MAX_THREADS_PER_BLOCK counts launch bounds and registers.
-    return Usage(attribute("NUM_REGS"), attribute("SHARED_SIZE_BYTES"), attribute("MAX_THREADS_PER_BLOCK"))
+    registers, most = attribute("NUM_REGS"), attribute("MAX_THREADS_PER_BLOCK")
+    bounded = most < threads_by_registers(registers)  # else it is the registers that bound the threads
+    return Usage(registers, attribute("SHARED_SIZE_BYTES"), most if bounded else None)
 
 
 def _limits(device: int) -> Limits:

@@ -108,11 +108,10 @@ def problem(launch: Launch, usage: Usage, limits: Limits) -> str | None:
 
 
 def _registers(threads: int, usage: Usage, limits: Limits) -> str | None:
-    each = _rounded(usage.registers or 0, _REGISTER_UNIT)
-    needed = each * _rounded(threads, _WARP)
+    needed = _rounded(usage.registers or 0, _REGISTER_UNIT) * _rounded(threads, _WARP)
     if needed <= limits.registers:
         return None
-    fits = limits.registers // each // _WARP * _WARP
+    fits = threads_by_registers(usage.registers or 0, limits.registers)
     return (
         f"too many resources: {threads} threads of {usage.registers} registers need {needed}, and a block has "
         f"{limits.registers}: expected at most {fits} threads, or __launch_bounds__({threads}) on the kernel"
@@ -160,6 +159,11 @@ def blocks_at_once(launch: Launch, usage: Usage, limits: Limits) -> int:
         limits.registers // registers,
         limits.shared_sm // max(shared, 1),
     )
+
+
+def threads_by_registers(registers: int, available: int = 65536) -> int:
+    """The most threads of one block for which a block's registers suffice."""
+    return min(available // _rounded(max(registers, 1), _REGISTER_UNIT) // _WARP * _WARP, 1024)
 
 
 def is_portable(cluster: Extents | None) -> bool:

@@ -2,6 +2,6 @@
 
 from workers.candidate.gate import Problem, check
 from workers.candidate.normalise import normalised_digest
-from workers.candidate.sources import KernelSource, kernel_sources
+from workers.candidate.sources import KernelSource, kernel_sources, own_kernels
 
-__all__ = ["KernelSource", "Problem", "check", "kernel_sources", "normalised_digest"]
+__all__ = ["KernelSource", "Problem", "check", "kernel_sources", "normalised_digest", "own_kernels"]

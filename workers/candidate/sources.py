@@ -8,6 +8,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from kernels_db.runtime.signatures import signatures
 from workers.candidate import allowed
 from workers.candidate.gate import parse
 from workers.candidate.scope import Scope, compile_call, constant_literal, constant_text, read_scope
@@ -86,3 +87,17 @@ def _strings(scope: Scope, node: ast.expr | None) -> tuple[str, ...]:
         node = scope.constants.get(node.id)
     entries = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
     return tuple(entry.value for entry in entries if isinstance(entry, ast.Constant) and isinstance(entry.value, str))
+
+
+def own_kernels(source: str, language: str) -> list[str]:
+    """The names under which a candidate's own kernels run on a device: those of its `__global__` functions, or of its
+    `@triton.jit` functions. Empty for C++.
+
+    Raises:
+        SyntaxError: `source` is not Python.
+        CompileError: a CUDA source declares what no argument fits.
+    """
+    if language == "triton":
+        return list(read_scope(parse(source), language).jitted)
+    entries = [entry for entry in kernel_sources(source) if entry.language == language == "cuda"]
+    return [name for entry in entries for name in signatures(entry.source, cuda=True)]

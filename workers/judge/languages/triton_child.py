@@ -74,6 +74,7 @@ class Compiler:
         self.capability = capability
         self.reports: dict[str, KernelReport] = {}
         self.launches = 0
+        self.notes: list[str] = []
         self.lines = {name.group(1): source.count("\n", 0, name.start()) + 1 for name in _DEF.finditer(source)}
 
     def install(self) -> None:
@@ -127,7 +128,7 @@ class Compiler:
             )
             raise KernelError(name, self.lines.get(name), message, configuration=True)
         if built.hash not in self.reports:
-            build_launcher(built)
+            self.notes += build_launcher(built)
             self.reports[built.hash] = {
                 **self.usage(built),
                 "signature": ", ".join(f"{name}: {kind}" for name, kind in said["arguments"].items()),
@@ -155,17 +156,21 @@ class Compiler:
         return {**found, "name": built.metadata.name, "shared": int(built.metadata.shared)}
 
 
-def build_launcher(built: Any) -> None:
-    """Up to Triton 3.6 each signature has a launcher in C. It is built here, where a device is at hand to run it:
-    without libcuda it cannot be linked, and is not needed.
+def build_launcher(built: Any) -> list[str]:
+    """Up to Triton 3.6 each signature has a launcher in C. It is built here, so that no compiler runs beside a device;
+    where that does not work, the runner builds it, and the note says so. Without libcuda there is no device to run it.
     """
     if not hasattr(nvidia, "make_launcher"):
-        return
+        return []
     try:
         nvidia.library_dirs()
     except (AssertionError, OSError, subprocess.CalledProcessError):
-        return
-    nvidia.CudaLauncher(built.src, built.metadata)
+        return []
+    try:
+        nvidia.CudaLauncher(built.src, built.metadata)
+    except (ImportError, OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        return [f"the launcher of {built.metadata.name!r} is left to the runner: {type(error).__name__}: {error}"]
+    return []
 
 
 def _meta(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
     except abstract.Refused as error:
         return {"error": str(error), "log": error.log}
     seconds = time.perf_counter() - start
-    log = "\n".join(note for note in notes if note)
+    log = "\n".join(dict.fromkeys(note for note in (*notes, *compiler.notes) if note))
     return {"seconds": seconds, "log": log, "kernels": list(compiler.reports.values())}
 
 
