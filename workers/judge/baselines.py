@@ -33,7 +33,8 @@ FEWEST_SEEDS, MOST_SEEDS, ENOUGH_ELEMENTS = 3, 16, 256
 FLOAT64_PATIENCE = 6
 """Times the call limit that the reference gets in float64, which libraries do not optimise for."""
 
-KEEP_OPS, KEEP_S = 2, 120.0
+KEEP_OPS, KEEP_S = {"cpu": 2, "cuda": 8}, 120.0
+"""Ops whose runners stay warm: few where they share the cores and the memory with what is timed."""
 
 LARGE_SLOT = 128 << 20
 MOST_SLOTS = 24
@@ -386,7 +387,7 @@ def _all_finite(workload: str, name: str, eager: torch.Tensor, expected: torch.T
 
 
 class WarmOps:
-    """The ops whose runners are kept: the last KEEP_OPS, each for KEEP_S after its last job."""
+    """The ops whose runners are kept: the last KEEP_OPS of a device, each for KEEP_S after its last job."""
 
     def __init__(self) -> None:
         self._ops: dict[str, OpRunners] = {}
@@ -397,7 +398,7 @@ class WarmOps:
         runners = self._ops.pop(key, None) or make()
         self._ops[key] = runners
         runners.used_at = time.monotonic()
-        while len(self._ops) > KEEP_OPS:
+        while len(self._ops) > KEEP_OPS[runners.device.type]:
             self._ops.pop(next(iter(self._ops))).close()
         return runners
 
