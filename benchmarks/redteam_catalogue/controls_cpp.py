@@ -148,13 +148,13 @@ extern "C" void total(const float* x, float* out, int64_t n) {
 ATOMICS = """
 extern "C" void total(const float* x, float* out, int64_t n) {
     float sum = 0;
-    #pragma omp parallel num_threads(2)
-    {
-        float part = 0;
-        #pragma omp for schedule(dynamic, 64)
-        for (int64_t i = 0; i < n; i++) part += x[i];
+    #pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t block = 0; block < n; block += 8192) {
+        const int64_t end = block + 8192 < n ? block + 8192 : n;
+        double part = 0;
+        for (int64_t i = block; i < end; i++) part += x[i];
         #pragma omp atomic
-        sum += part;
+        sum += float(part);
     }
     *out = sum;
 }

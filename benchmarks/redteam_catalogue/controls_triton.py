@@ -58,7 +58,7 @@ def run(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
     add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
 '''
 TUNED_SUM = """
-CONFIGS = [triton.Config({"BLOCK": 1024}), triton.Config({"BLOCK": 4096}, num_warps=8)]
+CONFIGS = [triton.Config({"BLOCK": 4096}), triton.Config({"BLOCK": 8192}, num_warps=8)]
 
 @triton.autotune(configs=CONFIGS, key=["n"], reset_to_zero=["out"])
 @triton.jit

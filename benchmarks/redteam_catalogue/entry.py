@@ -43,11 +43,12 @@ class Cheat:
 
     lines: of the field's list of cheats (`shared/notes/judge-redteam.md`); none: our own.
     gates, kinds: where it may be caught and as what; another end means that the cheat itself is broken.
-    says: what the reason must say where it is refused at compile, so that a typing error is no catch.
+    says: what the reason says where the gate or the compiler refuses it; a refusal for any other reason is no catch.
     level: the cheapest that catches it.
     before: a candidate that is judged first, whatever comes of it.
     honest: the same op done right. It must be accepted after a cheat that `harms`; for one that gains at best time
-    (`gains`), it is the measure: being accepted without being faster than it is being caught, too.
+    (`gains`), it is the measure: being accepted without being faster than it is being caught, too, and so is being too
+    fast to be believed where the honest one is believed.
     """
 
     name: str

@@ -127,21 +127,21 @@ def _judge_cheat(client: JudgeClient, cheat: Cheat) -> Outcome:
 
 
 def _caught(client: JudgeClient, cheat: Cheat, verdict: Verdict) -> Outcome:
-    """Rejected where it may be, or, for one that gains at best time, accepted at the honest kernel's time."""
+    """Rejected where it may be; for one that gains at best time, also too fast to be believed where the honest kernel is
+    believed, or accepted and no faster than that.
+    """
     kind = verdict["failure"]["kind"] if verdict["failure"] else ""
-    if verdict["verdict"] == "quarantined":
-        return _outcome(cheat, verdict, True)
     if verdict["verdict"] == "rejected":
-        if verdict["gate"] == "compile":
-            expected = bool(cheat.says) and cheat.says in verdict["reason"]
-        else:
-            expected = verdict["gate"] in cheat.gates and kind in cheat.kinds
+        expected = verdict["gate"] in cheat.gates and kind in cheat.kinds
+        expected = expected or (bool(cheat.says) and cheat.says in verdict["reason"])
         reason = None if expected else f"caught as {kind or 'nothing'} at {verdict['gate']}: {verdict['reason']}"
         return _outcome(cheat, verdict, expected, reason)
-    if verdict["verdict"] == "accepted" and cheat.gains and cheat.honest is not None:
+    if cheat.gains and cheat.honest is not None:
         honest = _judge(client, cheat.op, cheat.honest, cheat.language, cheat.level, cheat.call_s, time_s=COMPARED_S)
         if honest["verdict"] != "accepted":
             return _outcome(cheat, honest, False, f"the honest candidate: {honest['reason']}")
+        if verdict["verdict"] == "quarantined":
+            return _outcome(cheat, verdict, True)
         (low, high), (least, most) = _speedup(verdict), _speedup(honest)
         said = f"{low:.2f} to {high:.2f} times eager's speed, the honest kernel {least:.2f} to {most:.2f}"
         return _outcome(cheat, verdict, low <= GAIN * most, said)
