@@ -18,6 +18,7 @@ exactly with eager's. Everything is done in slices, so memory stays bounded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +29,16 @@ from workers.judge.buffers import poison_byte
 
 GROUPS = 32
 FEWEST_IN_GROUP = 32
-SLICE, SLICE_ON_DEVICE = 1 << 21, 1 << 25
+SLICE, SLICE_ON_DEVICE = 1 << 18, 1 << 25
 """Elements that are looked at in one go: on a CPU what its caches hold, on a GPU what its temporaries (about a dozen of
 8 bytes each) may take."""
 _SAMPLE = 1 << 16
 _LANES_ON_DEVICE = 1 << 12
 """Partial maxima per group on a GPU, where thousands of threads that update one number would wait for each other."""
 _EXPONENT_BITS = 0x7FF << 52
+_MAGNITUDE_BITS = (1 << 63) - 1
+_KEY_SHIFT, _KEYS = 47, 1 << 16
+_TINIEST = torch.finfo(torch.float64).tiny
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -61,8 +65,8 @@ class Tolerance:
         if self.own is not None:
             rtol, atol = self.own
             return atol + rtol * expected.abs()
-        groups = torch.bucketize(expected.abs(), self.edges.to(expected.device), out_int32=True)
-        limits = self.element.to(expected.device)[groups] + self.ulps * ulp(expected, dtype)
+        by_key = _by_key(self.edges.to(expected.device), self.element.to(expected.device))
+        limits = by_key[_keys(expected)] + self.ulps * ulp(expected, dtype)
         return limits + self.relative * expected.abs() if self.relative else limits
 
 
@@ -131,22 +135,25 @@ class ToleranceBuilder:
         lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
         if self._edges is None:
             self._edges = group_edges(expected)
-        largest = torch.zeros(GROUPS * lanes, dtype=torch.float64, device=device)
-        sums = torch.zeros(3, dtype=torch.float64, device=device)
+        edges = self._edges.to(device)
+        group = _by_key(edges, torch.arange(edges.numel() + 1, device=device))
+        errors = torch.zeros(GROUPS * lanes, dtype=torch.float64, device=device)
+        squares, norm = 0.0, 0.0
         for _, (found, wanted) in _slices(eager, expected):
-            found64 = found.to(torch.float64)
-            finite = torch.isfinite(found64) & torch.isfinite(wanted)
-            error = torch.where(finite, found64 - wanted, 0.0).abs()
-            kept = torch.where(finite, wanted, 0.0)
-            place = torch.bucketize(kept.abs(), self._edges.to(device))
+            error, kept = (found.to(torch.float64) - wanted).abs_(), wanted
+            numbers = [torch.dot(error, error), torch.dot(wanted, wanted), wanted.abs().amax()]
+            error_squares, squares_here, largest = torch.stack(numbers).tolist()
+            if not math.isfinite(error_squares + squares_here):
+                finite = torch.isfinite(error)  # false where either is not finite
+                error, kept = torch.where(finite, error, 0.0), torch.where(finite, wanted, 0.0)
+                numbers = [torch.dot(error, error), torch.dot(kept, kept), kept.abs().amax()]
+                error_squares, squares_here, largest = torch.stack(numbers).tolist()
+            place = group[_keys(kept)]
             if lanes > 1:
                 place.mul_(lanes).add_(torch.arange(place.numel(), device=device).remainder_(lanes))
-            largest.scatter_reduce_(0, place, error, "amax")
-            sums[:2] += torch.stack([error.square().sum(), kept.square().sum()])
-            sums[2].copy_(torch.maximum(sums[2], kept.abs().amax()))
-        self._largest = torch.maximum(self._largest, largest.view(GROUPS, lanes).amax(1).cpu())
-        squares, norm, largest = sums.tolist()
-        self.largest = max(self.largest, largest)
+            errors.scatter_reduce_(0, place, error, "amax")
+            squares, norm, self.largest = squares + error_squares, norm + squares_here, max(self.largest, largest)
+        self._largest = torch.maximum(self._largest, errors.view(GROUPS, lanes).amax(1).cpu())
         if norm > 0:
             self._l2 = max(self._l2, (squares / norm) ** 0.5)
             self._size = max(self._size, (norm / expected.numel()) ** 0.5)
@@ -161,8 +168,8 @@ class ToleranceBuilder:
 
 
 def group_edges(expected: torch.Tensor) -> torch.Tensor:
-    """Magnitudes that part the finite nonzero elements of `expected` into groups of equal count; taken from an even
-    sample.
+    """Magnitudes that part the finite nonzero elements of `expected` into groups of about equal count; taken from an
+    even sample. They are cut to the bits of a key, so that what differs by less than 3 % is one group.
     """
     flat = expected.reshape(-1)
     step = (flat.numel() // _SAMPLE) | 1  # odd, so that it does not meet the same column of every row
@@ -173,8 +180,22 @@ def group_edges(expected: torch.Tensor) -> torch.Tensor:
         return torch.empty(0, dtype=torch.float64, device=expected.device)
     quantiles = torch.arange(1, groups, dtype=torch.float64, device=expected.device) / groups
     positions = (quantiles * (sample.numel() - 1)).round().long()
-    edges: torch.Tensor = torch.unique(sample.sort().values[positions])
-    return edges
+    keys: torch.Tensor = torch.unique(_keys(sample.sort().values[positions]))
+    return (keys << _KEY_SHIFT).view(torch.float64)
+
+
+def _keys(values: torch.Tensor) -> torch.Tensor:
+    """The exponent and the first 5 bits of the fraction of float64 values, as an integer below _KEYS: it rises with the
+    magnitude, and looking a key up is ten times as fast as searching the edges.
+    """
+    return (values.view(torch.int64) & _MAGNITUDE_BITS) >> _KEY_SHIFT
+
+
+def _by_key(edges: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """For every key, the one of `values` (one more than edges) for its group: above the edges that it exceeds."""
+    bounds = torch.nn.functional.pad(_keys(edges) + 1, (1, 1))
+    bounds[-1] = _KEYS
+    return torch.repeat_interleave(values, bounds.diff(), output_size=_KEYS)
 
 
 def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> Comparison:
@@ -188,23 +209,7 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     starts: list[int] = []
     for start, (part, wanted_part) in _slices(found, expected):
         wanted = wanted_part.to(dtype).to(torch.float64) if exact else wanted_part
-        value = part.to(torch.float64)
-        rounded = wanted.to(dtype).to(torch.float64)
-        special = ~torch.isfinite(rounded)
-        # A finite value that rounds to infinity may also stay the largest finite number.
-        overflow = special & torch.isfinite(wanted) & torch.isfinite(value)
-        same_special = (torch.isnan(rounded) & torch.isnan(value)) | (rounded == value)
-        judged = (~special & torch.isfinite(value)) | overflow
-        kept = torch.where(judged, wanted, 0.0)
-        limits = tolerance.limits(kept, dtype)
-        error = torch.where(judged, value - wanted, 0.0).abs()
-        bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
-        ratio = torch.where(
-            judged, error / limits.clamp_min(torch.finfo(torch.float64).tiny), torch.where(bad, torch.inf, 0.0)
-        )
-        at = ratio.argmax()
-        numbers = [error.square().sum(), kept.square().sum(), bad.sum(), ratio[at], at, limits[at]]
-        parts.append(torch.stack([number.to(torch.float64) for number in numbers]))  # read once, after the last slice
+        parts.append(_outcome(part, wanted, tolerance))  # read once, after the last slice
         starts.append(start)
     slices = torch.stack(parts).tolist() if parts else []
     squares, norm = sum(row[0] for row in slices), sum(row[1] for row in slices)
@@ -231,6 +236,33 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
         value_found,
         worst_limit,
     )
+
+
+def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """Of one slice: sum of squared errors, sum of squares, wrong elements, the worst one's error as a multiple of its
+    limit, its place, its limit.
+    """
+    dtype, value = found.dtype, found.to(torch.float64)
+    error, magnitude = (value - wanted).abs_(), wanted.abs()
+    total, largest = torch.stack([error.sum(), magnitude.amax()]).tolist()
+    if math.isfinite(total) and largest <= torch.finfo(dtype).max:  # as almost always: nothing special among them
+        limits = tolerance.limits(wanted, dtype)
+        ratio, bad = error / limits.clamp_min(_TINIEST), error > limits
+        kept = wanted
+    else:
+        rounded = wanted.to(dtype).to(torch.float64)
+        special = ~torch.isfinite(rounded)
+        # A finite value that rounds to infinity may also stay the largest finite number.
+        overflow = special & torch.isfinite(wanted) & torch.isfinite(value)
+        same_special = (torch.isnan(rounded) & torch.isnan(value)) | (rounded == value)
+        judged = (~special & torch.isfinite(value)) | overflow
+        kept, error = torch.where(judged, wanted, 0.0), torch.where(judged, error, 0.0)
+        limits = tolerance.limits(kept, dtype)
+        bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
+        ratio = torch.where(judged, error / limits.clamp_min(_TINIEST), torch.where(bad, torch.inf, 0.0))
+    at = ratio.argmax()
+    numbers = [torch.dot(error, error), torch.dot(kept, kept), bad.sum(), ratio[at], at, limits[at]]
+    return torch.stack([number.to(torch.float64) for number in numbers])
 
 
 def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
