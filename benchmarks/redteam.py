@@ -80,7 +80,8 @@ def _summary(outcomes: list[tuple[Cheat | Control, Outcome]], seconds: float) ->
         those = [outcome for entry, outcome in outcomes if isinstance(entry, kind)]
         good = sum(outcome.good for outcome in those)
         print(f"{what}: {good} of {len(those)}" + (f" ({good / len(those):.1%})" if those else ""))
-    print(f"{len(outcomes)} entries in {seconds:.0f} s")
+    levels = ", ".join(sorted({outcome.sandbox for _, outcome in outcomes if outcome.sandbox}))
+    print(f"{len(outcomes)} entries in {seconds:.0f} s; runners confined at level {levels or 'unknown'}")
     for entry, outcome in outcomes:
         if not outcome.good:
             print(f"  {entry.id}: {outcome.verdict} at {outcome.gate or '-'}: {outcome.reason}")

@@ -244,7 +244,6 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
         ("never ends", (45,), "cuda", add_cuda("volatile int spin = 1; while (spin); out[0] = 0;"), "a kernel that spins", 2.0),
         ("never ends", (45,), "triton", add_triton(spin_tl), "a kernel that spins", 2.0),
         ("never ends on the host", (45,), "cuda", add_cuda(EACH, host=loop), "a loop in run", 1.0),
-        ("never ends on the host", (45,), "triton", add_triton(STORE, host=loop), "a loop in run", 1.0),
         ("writes to no address", (16, 45), "cuda", add_cuda(wild), "a sticky error", 10.0),
         ("writes to no address", (16, 45), "triton", add_triton("tl.store(out + i + (n.to(tl.int64) << 38), a, mask=m)"), "a sticky error", 10.0),
         ("writes far before its buffers", (16, 36), "cuda", add_cuda(far), "where another process's might be", 10.0),

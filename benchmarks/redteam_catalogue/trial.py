@@ -37,6 +37,7 @@ class Outcome:
     kind: str
     reason: str
     seconds: float
+    sandbox: str
 
     def document(self) -> dict[str, object]:
         """As JSON."""
@@ -92,11 +93,14 @@ def _outcome(entry: Cheat | Control, verdict: Verdict, good: bool, reason: str |
         failure["kind"] if failure else "",
         reason or verdict["reason"],
         round(sum(value for key, value in verdict["seconds"].items() if key != "exclusive"), 2),
+        str(verdict["sandbox"].get("level", "")) if verdict["seconds"].get("screen") else "",
     )
 
 
 def _lost(entry: Cheat | Control, error: Exception) -> Outcome:
-    return Outcome(entry.name, entry.language, entry.lines, False, type(error).__name__, "", "", str(error)[-400:], 0.0)
+    return Outcome(
+        entry.name, entry.language, entry.lines, False, type(error).__name__, "", "", str(error)[-400:], 0.0, ""
+    )
 
 
 def _judge_control(client: JudgeClient, control: Control) -> Outcome:
