@@ -224,6 +224,15 @@ def test_a_cpp_message_has_the_candidates_line(tmp_path: Path) -> None:
     assert kernel_sources(source)[0].place(3) == line_of(source, "x[0] = y")
 
 
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_a_parameter_that_nothing_fits_has_its_functions_line(language: str, tmp_path: Path) -> None:
+    kernel = "__global__ " if language == "cuda" else ""
+    source = f'from kernels_db.runtime import {language}\nkernels = {language}.compile(r"""\n// f is below\n'
+    source += f'extern "C" {kernel}void f(Thing* x) {{}}\n""")\n\ndef run(x):\n    pass\n'
+    with pytest.raises(CompileError, match=r"^line 4: parameter 'x' of 'f': found `Thing \* x`"):
+        prepare(source, language, target_arch="sm_90", cache_dir=tmp_path, limits=LIMITS)
+
+
 def test_the_bounds_of_what_is_no_cubin_are_none() -> None:
     assert bounds(b"") == bounds(b"\x7fELF") == bounds(b"#!/bin/sh" * 50) == {}
 

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workers.candidate import allowed
+from workers.candidate.csource import source_problems
 from workers.candidate.gate import Problem, check
 
 CANDIDATES = Path(__file__).parents[1] / "candidates"
@@ -307,6 +308,66 @@ def test_any_mix_of_python_gets_a_list_of_problems(module: list[str], body: list
     indented = "\n".join(f"    {line}" for part in body for line in part.splitlines())
     for language in allowed.LANGUAGES:
         assert isinstance(check("\n".join(module) + f"\ndef run(x):\n{indented}\n    pass\n", language), list)
+
+
+C_WORDS = st.sampled_from(
+    [
+        *[
+            "#define",
+            "#include",
+            "#if",
+            "#elif",
+            "#pragma",
+            "#error",
+            "#embed",
+            "##",
+            "#",
+            "%:",
+            "%:%:",
+            "(",
+            ")",
+            "{",
+            "}",
+            "<",
+            ">",
+            '"',
+            "\\",
+            "\n",
+            ",",
+            ";",
+            "//",
+            "/*",
+            "*/",
+            'R"(',
+            ')"',
+        ],
+        *[
+            "_Pragma",
+            "__has_include",
+            "__has_include(",
+            "asm",
+            "__asm__",
+            "omp",
+            "<cmath>",
+            "<cuda/barrier>",
+            '"x.h"',
+            "a",
+            "b",
+            "extern",
+            '"C"',
+            "void",
+            "f",
+        ],
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.text(max_size=200), st.lists(C_WORDS, max_size=40).map(" ".join), st.lists(C_WORDS).map("".join)))
+def test_any_c_text_gets_a_list_of_problems(text: str) -> None:
+    for language in ("cpp", "cuda"):
+        found = source_problems(text, language, 7)
+        assert all(problem.line >= 7 and problem.message for problem in found)
 
 
 def test_the_gate_needs_the_standard_library_alone() -> None:

@@ -16,6 +16,7 @@ from workers.candidate.scope import Scope, compile_call, constant_literal, const
 # What NVRTC says of a line of the source, g++, and ptxas of an instruction in the assembly that it was given.
 _PLACES = (re.compile(r"candidate\.cu\((\d+)\)"), re.compile(r"candidate\.cpp:(\d+)"))
 _INSTRUCTION = re.compile(r"(?:Instruction|Feature|Modifier) '\.?(\w+)")
+_FUNCTION = re.compile(r"(?:function|of) '(\w+)'")
 _TARGET = re.compile(r"not supported on \.target|requires \.target|require \.target|not allowed on \.target")
 
 
@@ -38,13 +39,15 @@ class KernelSource:
         return self.line + number - 1 if in_step else self.line
 
     def located(self, message: str, architecture: str = "") -> str:
-        """A compiler's message, behind the candidate's line where it names one, with the remedy for another
-        architecture's instructions.
+        """A compiler's message, behind the candidate's line where it names a line, a function or an instruction, with
+        the remedy for another architecture's instructions.
         """
         found = [self.place(int(match[1])) for pattern in _PLACES for match in pattern.finditer(message)]
-        instruction = _INSTRUCTION.search(message)
-        if not found and instruction is not None and instruction[1] in self.source:
-            found = [self.place(self.source[: self.source.index(instruction[1])].count("\n") + 1)]
+        for pattern, after in ((_INSTRUCTION, ""), (_FUNCTION, r"\s*\(")):
+            named = pattern.search(message)
+            place = re.search(rf"\b{named[1]}{after}", self.source) if named is not None else None
+            if not found and place is not None:
+                found = [self.place(self.source.count("\n", 0, place.start()) + 1)]
         remedy = f"; the target is {architecture}: expected what it has" if _TARGET.search(message) else ""
         return (f"line {found[0]}: " if found else "") + message + (remedy if architecture else "")
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload
 from kernels_db.runtime.cache import CACHE_VARIABLE
-from kernels_db.runtime.cuda import signatures as cuda_signatures
 from workers.candidate import check
-from workers.candidate.sources import kernel_sources
 from workers.judge import languages, upkeep
 from workers.judge.languages import compile_service, triton
 from workers.judge.verdict import Report, Stopped
@@ -65,15 +62,6 @@ def _gate(job: Job, candidate: JobCandidate) -> None:
         first = f"line {problems[0].line}: {problems[0].message}"
         log = "\n".join(f"line {problem.line}: {problem.message}" for problem in problems)
         raise Stopped("rejected", "gate", first, {"kind": "gate", "message": first, "log": log})
-
-
-def own_kernels(candidate: JobCandidate) -> set[str]:
-    """The names of all kernels that a candidate's source defines."""
-    if candidate["language"] == "cuda":
-        sources = kernel_sources(candidate["source"])
-        return {name for entry in sources for name in cuda_signatures(entry.source)}
-    functions = (node for node in ast.walk(ast.parse(candidate["source"])) if isinstance(node, ast.FunctionDef))
-    return {node.name for node in functions if node.decorator_list}  # whatever Triton decorates
 
 
 def _kinds(workloads: list[ResolvedWorkload]) -> dict[str, str]:

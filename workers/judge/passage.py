@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict
+from workers.candidate import own_kernels
 from workers.judge import admission, families, quarantine, timing
 from workers.judge.baselines import (
     OpRunners,
@@ -26,7 +27,7 @@ from workers.judge.baselines import (
     workload_key,
 )
 from workers.judge.buffers import TensorSpec
-from workers.judge.candidates import Prepared, own_kernels
+from workers.judge.candidates import Prepared
 from workers.judge.compare import first_difference
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.families import Family
@@ -236,7 +237,7 @@ class Passage:
         Comes last: tracing slows whatever the runner does afterwards.
         """
         assert self.job["candidate"] is not None
-        own = own_kernels(self.job["candidate"])
+        own = own_kernels(self.job["candidate"]["source"], self.job["candidate"]["language"])
         for workload in self._bench():
             with self._bound(candidate, workload, "verify"):
                 candidate.fill(0, self._source(workload).draw())
