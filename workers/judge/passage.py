@@ -31,6 +31,7 @@ from workers.judge.candidates import Prepared
 from workers.judge.compare import first_difference
 from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.families import Family
+from workers.judge.host import BUSY
 from workers.judge.inputs import CPU, InputSource
 from workers.judge.kernel_names import foreign
 from workers.judge.physics import Peaks
@@ -313,6 +314,10 @@ class Passage:
                     "found": entry["time_us"]["candidate"],
                     "expected": entry["limit_us"],
                 }
+                busiest = max(self.report.others, default=0.0)
+                if busiest > BUSY:  # neighbours slow the probe and the baselines as they slow anything
+                    reason += f"; others took {busiest:.0%} of this host meanwhile: judge it again when it is quiet"
+                    raise Stopped("ambiguous", "physics", f"too good to be true, or to be told: {reason}", failure)
                 raise Stopped("quarantined", "physics", f"too good to be true: {reason}", failure)
 
     def _doubt(self, entry: WorkloadVerdict, baseline_us: float) -> str | None:
