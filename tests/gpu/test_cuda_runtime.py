@@ -10,6 +10,9 @@ import torch
 
 from kernels_db.runtime import cuda
 from kernels_db.runtime.cache import CACHE_VARIABLE
+from kernels_db.runtime.errors import LaunchError
+from tests.gpu.building import compiled
+from workers.candidate import kernel_sources
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
@@ -61,7 +64,7 @@ extern "C" __global__ void load_tile(const __grid_constant__ CUtensorMap map, fl
 def kernels(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> cuda.Kernels:
     """The kernels above, built in a cache that the whole run shares."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path_factory.getbasetemp() / "cache"))
-    return cuda.compile(SOURCE)
+    return compiled(SOURCE)
 
 
 def needs(major: int) -> None:
@@ -97,7 +100,7 @@ def test_more_than_the_default_shared_memory_is_opted_in(kernels: cuda.Kernels) 
         x = torch.arange(n, dtype=torch.float32, device="cuda")
         kernels.reverse.launch(1, 1024, x, n, shared_bytes=4 * n)
         assert torch.equal(x, torch.arange(n - 1, -1, -1, dtype=torch.float32, device="cuda"))
-    with pytest.raises(ValueError, match="shared_bytes: found 1048576"):
+    with pytest.raises(LaunchError, match=r"launch of 'reverse' .*shared memory: found 1048576 bytes"):
         kernels.reverse.launch(1, 1024, x, n, shared_bytes=1 << 20)
 
 
@@ -142,6 +145,8 @@ def test_a_launch_that_does_not_fit_says_why(kernels: cuda.Kernels) -> None:
 @pytest.mark.parametrize("path", ["prompts/examples/cuda.py", "prompts/examples/triton.py"])
 def test_the_examples_compute_what_torch_does(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    for entry in kernel_sources((Path(__file__).parents[2] / path).read_text()):
+        compiled(entry.source)
     specification = importlib.util.spec_from_file_location("candidate", Path(__file__).parents[2] / path)
     assert specification is not None
     assert specification.loader is not None

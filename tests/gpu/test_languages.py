@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernels_db.runtime import cuda
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from kernels_db.runtime.errors import LaunchError
+from tests.gpu.building import compiled
 from tests.gpu.language_cases import CASES, Case
 from workers.candidate import own_kernels
 from workers.judge.kernel_names import base_name, foreign, record
@@ -154,7 +154,7 @@ def test_what_ran_is_traced_and_a_library_kernel_is_foreign() -> None:
 
 def test_a_refused_launch_names_the_kernel_and_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    kernels = cuda.compile(
+    kernels = compiled(
         'extern "C" __global__ void __launch_bounds__(64) small(float* x) { x[threadIdx.x] = 1; }\n'
         'extern "C" __global__ void tile(float* x) { extern __shared__ float s[]; s[0] = 1; x[0] = s[0]; }'
     )
@@ -182,7 +182,7 @@ def test_a_refused_launch_names_the_kernel_and_the_limit(tmp_path: Path, monkeyp
 def test_a_launch_takes_a_few_microseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     source = 'extern "C" __global__ void f(const float* x, const float* y, float* out, long long n, float e) {}'
-    kernels = cuda.compile(source)
+    kernels = compiled(source)
     x = torch.zeros(16, device="cuda")
     best = float("inf")
     for _ in range(20):
