@@ -18,6 +18,8 @@ TIME_S = 0.05
 """Timing of one workload: long enough for calls to be checked among it."""
 COMPARED_S = 0.5
 """The same where times are compared."""
+MOST_TRIES = 3
+"""How often a candidate is judged whose time cannot be told because neighbours took the host."""
 GAIN = 1.15
 """A cheat whose speed-up is surely this many times the honest kernel's has gained something."""
 
@@ -65,20 +67,24 @@ def _judge(
     if level == "screen":
         workloads = [item for item in workloads if item["role"] == "bench"]
     identity = hashlib.sha256(f"{op.reference}{op.workloads}".encode()).hexdigest()
-    document = job(
-        op.reference,
-        list(workloads),
-        source,
-        name=op.name,
-        level=level,
-        language=language,
-        target=target("cpu" if language == "cpp" else "cuda"),
-        digest=identity,
-        call_s=call_s,
-        time_s=time_s,
-        memory_bytes=memory,
-    )
-    return client.judge(document, TIMEOUT_S)
+    for _ in range(MOST_TRIES):
+        document = job(
+            op.reference,
+            list(workloads),
+            source,
+            name=op.name,
+            level=level,
+            language=language,
+            target=target("cpu" if language == "cpp" else "cuda"),
+            digest=identity,
+            call_s=call_s,
+            time_s=time_s,
+            memory_bytes=memory,
+        )
+        verdict = client.judge(document, TIMEOUT_S)
+        if (verdict["verdict"], verdict["gate"]) != ("ambiguous", "physics"):
+            break
+    return verdict
 
 
 def _outcome(entry: Cheat | Control, verdict: Verdict, good: bool, reason: str | None = None) -> Outcome:
