@@ -1,4 +1,4 @@
-"""The command lines in README.md and docs/guide.md parse, and name files and targets that exist."""
+"""The command lines in README.md and the pages for users parse, and name files and targets that exist."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from kernels_db.op import load_op
 from service.cli import app
 
 REPOSITORY = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/guide.md")
-FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCUMENTS = ("README.md", "docs/guide.md", "docs/judge.md", "docs/threat-model.md")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
 def command_lines(document: str) -> tuple[list[str], list[str]]:
-    """The lines of every code block, and every inline code."""
+    """The lines of every code block that names no language, and every inline code."""
     text = (REPOSITORY / document).read_text(encoding="utf-8")
-    blocks = [line.strip() for block in FENCE.findall(text) for line in block.splitlines() if line.strip()]
+    commands = [block for language, block in FENCE.findall(text) if not language]
+    blocks = [line.strip() for block in commands for line in block.splitlines() if line.strip()]
     return blocks, INLINE.findall(FENCE.sub("", text))
 
 
