@@ -162,3 +162,10 @@ def test_contents_lead_to_every_section_in_order(document: str) -> None:
     sections = re.findall(r"^## (.+)$", text(document), re.MULTILINE)
     listed = re.findall(r"^- \[(.+)\]\(#", text(document), re.MULTILINE)
     assert listed == sections
+
+
+@pytest.mark.parametrize("place", ["workers/judge", "workers/judge/languages"])
+def test_every_module_of_the_judge_stands_in_the_architecture(place: str) -> None:
+    layers = text("docs/architecture.md").partition("## Layers")[2].partition("\n## ")[0]
+    modules = {file.name for file in (REPOSITORY / place).glob("*.py")} - {"__init__.py"}
+    assert modules <= set(re.findall(r"\w+\.py", layers)), modules
