@@ -1,8 +1,8 @@
 """Input values, drawn by the referee from secret seeds. The seed never enters a runner.
 
-Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor;
-each call then gets a window of it at a random place, so every call has new values at the price of a copy. Structured
-values (permutation, indptr, spd) and the user's own code are drawn as a few whole tensors, one of which each call gets.
+Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor,
+structured values (permutation, indptr, spd) and the user's own code as a few whole tensors; each call gets new numbers
+made from these (`renewal`) at the price of a copy or two.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 
 from kernels_db import draws
 from kernels_db.job import ResolvedInput
+from workers.judge import renewal
 from workers.judge.buffers import ALIGNMENT, TensorSpec, contiguous_strides
 from workers.judge.families import Family, changed
 
@@ -79,17 +80,16 @@ class InputSource:
         write.
         """
         values: list[torch.Tensor | None] = []
-        for spec, stock in zip(self._specs, self._stocks, strict=True):
+        for item, spec, stock in zip(self._inputs, self._specs, self._stocks, strict=True):
             if stock is None:
                 values.append(None)
                 continue
             assert spec.shape is not None
-            chosen = self._choose.choice(stock)
-            if chosen.shape == spec.shape:
-                values.append(chosen)
+            if item["dist"]["kind"] in draws.INDEPENDENT:
+                flat = renewal.independent(item["dist"], stock[0], spec.elements, self._choose)
+                values.append(flat.view(spec.shape))
             else:
-                start = self._choose.randrange(chosen.numel() - spec.elements + 1)
-                values.append(chosen[start : start + spec.elements].view(spec.shape))
+                values.append(renewal.structured(item["dist"], stock, self._generator, self._choose))
         if self._family is not None:
             values = changed(self._family, self._inputs, values, self._generator, self._choose)
         return [
