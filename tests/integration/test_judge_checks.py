@@ -86,7 +86,7 @@ def test_a_kernel_for_normal_values_alone_fails_a_family(client: JudgeClient) ->
         "    for (int64_t i = 0; i < n; i++) if (std::fabs(x[r * n + i]) > 10) y[r * n + i] = 0;\n"
         "}"
     )
-    assert _judge(client, judging.job(LAYER_NORM, LAYER_NORMS, clips))["verdict"] == "accepted"
+    assert _judge(client, judging.job(LAYER_NORM, LAYER_NORMS, clips))["verdict"] == "accepted", "right as declared"
     failure = _rejected(_judge(client, judging.job(LAYER_NORM, LAYER_NORMS, clips, level="verify")), "verify")
     assert failure["family"]
     assert failure["workload"] in {"bench", "ragged", "odd"}

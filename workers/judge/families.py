@@ -6,7 +6,7 @@ that were drawn, never their shapes:
 
 | family          | what an input drawn from a normal distribution becomes      | catches                         |
 |-----------------|-------------------------------------------------------------|---------------------------------|
-| shifted         | its mean moved by 3 to 8 standard deviations, either way    | sums taken for zero             |
+| shifted         | its mean moved by 3 to 6 standard deviations, either way    | sums taken for zero             |
 | heavy           | cubes of normal values                                      | clipping, narrow ranges         |
 | tiny, large     | scaled by a power of two, down or up                        | absolute thresholds, overflow   |
 | constant_rows   | one value along the last axis, another for every row        | divisions by a variance of zero |
@@ -112,7 +112,7 @@ def _side(dist: dict[str, Any]) -> float:
 
 
 def _shifted(one: _Drawn) -> torch.Tensor:
-    distance = one.rng.uniform(3.0, 8.0)
+    distance = one.rng.uniform(3.0, 6.0)
     if one.side:
         return one.values + one.mean * distance / ONE_SIDED
     return one.values + one.rng.choice((-1, 1)) * distance * one.std

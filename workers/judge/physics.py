@@ -54,10 +54,11 @@ class Peaks:
         """
         bandwidths, rates = self._known["bandwidth_gbs"], self._known["gflops"]
         changed = False
-        if (footprint := self._footprint(workload["min_bytes"])) not in bandwidths or again:
-            found = memory_rate(int(footprint), start_probe, self.device.torch)
-            bandwidths[footprint] = max(found, bandwidths.get(footprint, 0.0))
-            changed = True
+        for footprint in self._footprints(workload["min_bytes"]):
+            if footprint not in bandwidths or again:
+                found = memory_rate(int(footprint), start_probe, self.device.torch)
+                bandwidths[footprint] = max(found, bandwidths.get(footprint, 0.0))
+                changed = True
         if workload["flops"] and ((dtype := _arithmetic(workload, math)) not in rates or again):
             rates[dtype] = max(_matrix_rate(dtype, self.device.torch), rates.get(dtype, 0.0))
             changed = True
@@ -68,7 +69,7 @@ class Peaks:
 
     def limit(self, workload: ResolvedWorkload, math: str) -> tuple[float, Literal["bytes", "operations"]]:
         """Microseconds that the workload needs at least, and which peak binds. `measure_for` comes first."""
-        rate = self._known["bandwidth_gbs"][self._footprint(workload["min_bytes"])]
+        rate = max(self._known["bandwidth_gbs"][footprint] for footprint in self._footprints(workload["min_bytes"]))
         by_bytes = workload["min_bytes"] / (rate * 1e3)
         if not workload["flops"]:
             return by_bytes, "bytes"
@@ -79,8 +80,10 @@ class Peaks:
         """The verdict's `device`."""
         return {**self.device.identity, "peaks": self._known}
 
-    def _footprint(self, size: int) -> str:
-        return str(min(_LARGEST[self.device.kind], max(_SMALLEST, 1 << max(0, size - 1).bit_length())))
+    def _footprints(self, size: int) -> list[str]:
+        """The powers of two around a size, or the one that it is: a cache that holds it need not hold the next."""
+        bounded = min(_LARGEST[self.device.kind], max(_SMALLEST, size))
+        return sorted({str(1 << (bounded.bit_length() - 1)), str(1 << (bounded - 1).bit_length())})
 
 
 def _arithmetic(workload: ResolvedWorkload, math: str) -> str:
