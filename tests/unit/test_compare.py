@@ -235,3 +235,17 @@ def test_another_order_of_summation_is_no_difference_but_noise_is() -> None:
     assert not compare.differs(values, values * (1 + 2e-7))
     assert compare.differs(values, torch.randn(4096, generator=torch.Generator().manual_seed(4)))
     assert compare.differs(torch.tensor([1, 2]), torch.tensor([1, 3]))
+
+
+@given(st.floats(width=32, allow_nan=True, allow_infinity=True))
+def test_rounding_to_tf32_keeps_ten_bits_and_what_is_no_number(value: float) -> None:
+    rounded = compare.rounded_to_tf32(torch.tensor([value], dtype=torch.float32))
+    assert rounded is not None
+    if not math.isfinite(value):
+        assert str(float(rounded)) == str(value)
+        return
+    assert int(rounded.view(torch.int32)) & 0x1FFF == 0
+    if 2.0**-126 <= abs(value) < 3.0e38:
+        assert abs(float(rounded) - value) <= 2.0**-11 * abs(value)
+    assert compare.rounded_to_tf32(None) is None
+    assert compare.rounded_to_tf32(torch.tensor([1.0009765625], dtype=torch.bfloat16)).dtype == torch.bfloat16  # type: ignore[union-attr]

@@ -36,6 +36,7 @@ SLICE, SLICE_ON_DEVICE = 1 << 18, 1 << 25
 _SAMPLE = 1 << 16
 _LANES_ON_DEVICE = 1 << 12
 """Partial maxima per group on a GPU, where thousands of threads that update one number would wait for each other."""
+_TF32_HALF = 1 << 12
 _EXPONENT_BITS = 0x7FF << 52
 _MAGNITUDE_BITS = (1 << 63) - 1
 _KEY_SHIFT, _KEYS = 47, 1 << 16
@@ -112,6 +113,14 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     smallest = float(information.smallest_normal) * float(information.eps)
     power = (values.view(torch.int64) & _EXPONENT_BITS).view(torch.float64)  # the power of two at or below; 0 for 0
     return (power * float(information.eps)).clamp_min(smallest)
+
+
+def rounded_to_tf32(values: torch.Tensor | None) -> torch.Tensor | None:
+    """float32 values to the nearest with the 10 bits of fraction that TF32 keeps; anything else as it is."""
+    if values is None or values.dtype != torch.float32:
+        return values
+    nearest = ((values.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
+    return torch.where(torch.isfinite(values), nearest, values)
 
 
 def _slices(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:

@@ -71,7 +71,7 @@ class Starter:
                 environment = compiler_cache.variables(directory)
             return self.start(mode, reference, job, environment=environment, allowed=allowed)
 
-        return OpRunners(start, job["limits"]["call_s"], self.device, self._standings.of(job["op"]))
+        return OpRunners(start, job["limits"]["call_s"], self.device, self._standings.of(job["op"]), job["op"]["math"])
 
     def confinement(self, job: Job) -> Confinement:
         """The least that any of a job's runners will reach here. Raises ForkServerDied."""

@@ -170,11 +170,9 @@ class Trial:
         baseline's only the last call's result is still there.
         """
         if name == "candidate":
-            values = call.values
-            asked = self._question(values, self.runners.expected(self.workload, values))
-            self._inspect(contender, call.slot, asked)
             for slot, given in call.idle:
                 self._untouched(contender, slot, given)
+            self._inspect(contender, call.slot, call.values, lambda: self._question(call.values))
         else:
             self._check_baseline(name, call.last_values, call.last_slot)  # type: ignore[arg-type]  # a mode
 
@@ -217,7 +215,7 @@ class Trial:
         if name == "candidate":
             return self._call_candidate(
                 values,
-                (lambda: self._question(values, self.runners.expected(self.workload, values))) if checked else None,
+                (lambda: self._question(values)) if checked else None,
             )
         spent = self._baseline_call(name, values)  # type: ignore[arg-type]  # every other name is a mode
         if checked:
@@ -244,7 +242,8 @@ class Trial:
         if not all(comparison.passed for comparison in compared):
             self.baseline_misses[mode] = self.baseline_misses.get(mode, 0) + 1
 
-    def _question(self, values: Values, expected: Sequence[torch.Tensor]) -> Question:
+    def _question(self, values: Values) -> Question:
+        expected = self.runners.expected(self.workload, values)
         return Question(values, expected, self.runners.limits(self.workload), self.workload["id"])
 
     def _call_candidate(self, values: Values, asked: Callable[[], Question] | None = None) -> int:
@@ -254,7 +253,7 @@ class Trial:
         candidate.fill(slot, values)
         spent = candidate.call(slot, self.call_s)
         if asked is not None:
-            self._inspect(candidate, slot, asked())
+            self._inspect(candidate, slot, values, asked)
         return spent
 
     def _untouched(self, candidate: Contender, slot: int, values: Values) -> None:
@@ -270,22 +269,29 @@ class Trial:
                 message = f"workload {place}: wrote to {name} of a call that was not made"
                 raise Wrong({"kind": "ahead", "message": message, "workload": place, "tensor": name})
 
-    def _inspect(self, candidate: Contender, slot: int, asked: Question) -> None:
-        """Look at everything that a call may have touched. Raises Wrong."""
-        workload, place = self.workload, asked.place
+    def _inspect(self, candidate: Contender, slot: int, values: Values, ask: Callable[[], Question]) -> None:
+        """Look at everything that a call may have touched. Raises Wrong.
+
+        Everything is read before the question is put: on a GPU the references that answer may work in the same slots.
+        """
+        workload, memory = self.workload, candidate.slots[slot]
+        outside, changed = memory.broken_guard(), modified_input(candidate, workload, slot, values)
+        positions = result_positions(workload)
+        found = [memory.tensor(position) for _, position in positions]
+        if self.runners.device.type == "cuda":
+            found = [tensor.clone() for tensor in found]
+        asked = ask()
+        place = asked.place
         where: Failure = {"kind": "", "message": "", "workload": workload["id"]}
         if asked.family is not None:
             where["family"] = asked.family
-        memory = candidate.slots[slot]
-        if (name := memory.broken_guard()) is not None:
-            message = f"workload {place}: wrote outside of {name}"
-            raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": name})
-        if (changed := modified_input(candidate, workload, slot, asked.values)) is not None:
+        if outside is not None:
+            message = f"workload {place}: wrote outside of {outside}"
+            raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": outside})
+        if changed is not None:
             name, index = changed
             message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
             raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})
-        positions = result_positions(workload)
-        found = [memory.tensor(position) for _, position in positions]
         compared = self.runners.check(found, asked.expected, asked.limits)
         for (name, _), limit, comparison in zip(positions, asked.limits, compared, strict=True):
             self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
