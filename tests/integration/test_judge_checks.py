@@ -144,7 +144,8 @@ def test_a_time_below_the_physical_limit_is_quarantined(client: JudgeClient) -> 
     assert honest["verdict"] == "accepted", honest["reason"]
     place["min_bytes"] = 1 << 36
     verdict = _judge(client, judging.job(slow, [place], GOOD_NORM))
-    assert (verdict["verdict"], verdict["gate"]) == ("quarantined", "physics"), verdict["reason"]
+    assert verdict["gate"] == "physics", verdict["reason"]
+    assert verdict["verdict"] in ("quarantined", "ambiguous")  # the latter where others kept the host busy meanwhile
     assert verdict["score"] is None
     assert verdict["failure"] is not None
     assert (verdict["failure"]["kind"], verdict["failure"]["workload"]) == ("physics", "bench")
