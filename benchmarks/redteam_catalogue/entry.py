@@ -12,8 +12,8 @@ Device = Literal["cpu", "cuda"]
 
 WRONG = frozenset({"wrong_value", "non_finite", "not_written"})
 """Failures of a candidate whose values are not right."""
-MEMORY = frozenset({"input_modified", "out_of_bounds"})
-"""Failures of a candidate that wrote where it may not."""
+MEMORY = frozenset({"input_modified", "out_of_bounds", "ahead"})
+"""Failures of a candidate that wrote where it may not, or for a call that was not made."""
 REFUSED = frozenset({"gate"})
 ENDED = frozenset({"crash", "timeout", "memory", "raises", "protocol"})
 """Failures of a candidate whose process or call did not end as it should."""
