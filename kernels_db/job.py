@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 Level = Literal["baseline", "screen", "verify"]
-"""baseline: no candidate; check the reference and measure the baselines. screen: gates 1 to 3 on the bench workloads
-with a short timing. verify: every workload, several seeds, full timing."""
+"""baseline: no candidate; examine the op and measure the baselines. screen: the bench workloads, two seeds, a short
+timing. verify: every workload, more seeds, repeats, input families, full timing. docs/judge.md has the protocol."""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
 Gate = Literal["sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
-"""`reference`, `admission` and `memory` are the baseline level's: the user's reference is at fault, the spec cannot
-tell a wrong answer from a right one, or a workload does not fit. `sandbox`: this host cannot confine as the job
-demands."""
+"""`reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a wrong
+answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot confine as the job
+demands. `physics`: a time that is too good to be true."""
 
 
 SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
@@ -105,9 +105,7 @@ class Failure(TypedDict):
     """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field,
     expected, found."""
 
-    # gate, compile, crash, timeout, memory, wrong_value, non_finite, input_modified, not_written, shape, dtype, raises,
-    # nondeterministic ...
-    kind: str
+    kind: str  # wrong_value, not_written, out_of_bounds, crash, timeout ...: docs/judge.md lists them
     message: str
     workload: NotRequired[str]
     family: NotRequired[str]  # the input family, where the inputs were not the declared ones
@@ -174,8 +172,7 @@ class Verdict(TypedDict):
     language: str | None
     workloads: list[WorkloadVerdict]
     failure: Failure | None
-    # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
-    # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}
+    # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}; for CUDA also "launches"
     compile: dict[str, Any] | None
     score: float | None
     score_ci95: list[float] | None

@@ -1,8 +1,9 @@
 """The referee: takes jobs through the gates. It holds the seeds, the expected values, the clock and the verdict, and
 runs no code but ours.
 
-Gates, in order; the first that fails ends the job: gate, compile, sandbox, memory, reference, screen, verify, time. A
-fork server or a runner that is killed from outside costs one repetition of the job, not a verdict.
+Gates, in order; the first that fails ends the job: gate, compile, sandbox, memory, reference, admission (without a
+candidate), screen, verify, time, physics. A fork server or a runner that is killed from outside costs one repetition of
+the job, not a verdict.
 """
 
 from __future__ import annotations
