@@ -350,11 +350,11 @@ extern "C" void product(const float* a, const float* b, float* out, int m, int k
         Cheat(
             "runs Python from native code", (43, 35), "cpp", ops.add(),
             cpp(python, run(ADD, "kernels.add(x, y, out, out.numel())")),
-            "calls torch.add by the interpreter that it finds in its process", ANY, KINDS,
+            "calls torch.add by the interpreter that it finds in its process", ANY, KINDS, says="reaches for",
         ),
         Cheat(
             "calls the library's matrix product", (43,), "cpp", matrices, cpp(blas, run("a, b, out", sizes)),
-            "sgemm by its symbol", ANY, KINDS,
+            "sgemm by its symbol", ANY, KINDS, says="reaches for",
         ),
     ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from kernels_db.job import ResolvedWorkload
 from kernels_db.runtime import Build, CompileError, cpp
 from workers.candidate.sources import KernelSource, kernel_sources
+from workers.judge.languages.imports import foreign
 from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
 
@@ -41,12 +42,18 @@ def prepare(
 def _build(entry: KernelSource, cache_dir: Path, limits: CompileLimits) -> tuple[list[str], Build]:
     try:
         names = list(cpp.signatures(entry.source))
-        return names, cpp.build(
+        built = cpp.build(
             entry.source,
             entry.flags,
             cache_dir=cache_dir,
             timeout_s=limits.seconds,
             memory_bytes=limits.memory_bytes,
         )
+        if reached := foreign(built.path):
+            raise CompileError(
+                f"the kernel reaches for {', '.join(reached[:5])}: "
+                "expected its own functions and those of the C, C++, math and OpenMP libraries"
+            )
+        return names, built
     except CompileError as error:
         raise CompileError(entry.located(error.message), error.log) from error
