@@ -4,9 +4,9 @@ It maps buffers that the referee allocated, calls `run` on the slot it is told a
 it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
 what it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, times, kernels, ping. Bytes: `A<slot>` arm
-a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the only timed one),
-`D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
+Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, times, kernels, ping. Bytes: `A<slot>`
+arm a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the only timed
+one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
 """
 
 from __future__ import annotations
