@@ -20,6 +20,7 @@ from kernels_db.job import Failure, Job, Verdict
 from workers.judge import footprint, host, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import Prepared, prepare
+from workers.judge.case import Case
 from workers.judge.contender import Contender, ContenderFault
 from workers.judge.device import Cpu, Device, Gpu, open_gpu
 from workers.judge.inputs import BadDistribution
@@ -186,7 +187,7 @@ class Referee:
 
             runners = bench.warm.of(job["op"], lambda: starter.op(job, allowed))
             try:
-                passage = Passage(
+                case = Case(
                     job=job,
                     report=report,
                     prepared=prepared,
@@ -199,6 +200,7 @@ class Referee:
                     on_device=lease if on_gpu else nullcontext,
                     device=bench.device.torch,
                 )
+                passage = Passage(case)
                 passage.reference()
                 if prepared is None or job["candidate"] is None:
                     return passage.contest(None)

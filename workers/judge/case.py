@@ -1,0 +1,110 @@
+"""What the gates of one job share: the job and its report, where values come from, who is bound to what."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+
+from kernels_db.job import Gate, Job, ResolvedWorkload, WorkloadVerdict
+from workers.judge.baselines import (
+    OpRunners,
+    input_specs,
+    result_specs,
+    slots_for,
+)
+from workers.judge.buffers import TensorSpec
+from workers.judge.candidates import Prepared
+from workers.judge.contender import Contender, ContenderFault
+from workers.judge.families import Family
+from workers.judge.inputs import CPU, InputSource
+from workers.judge.physics import Peaks
+from workers.judge.probe import StartProbe
+from workers.judge.trial import Trial, Wrong, failure_of
+from workers.judge.verdict import Report, Stopped
+
+CHECK_SLOTS = 3
+"""Slots that checked calls rotate through: fresh pointers for each."""
+
+INTERPRETED_CALL_S = 60.0
+"""Longest call under Triton's interpreter, which runs a kernel thousands of times slower than a device."""
+
+Make = Callable[[str, TensorSpec, int], torch.Tensor]
+
+
+@dataclass
+class Case:
+    """One job on its way through the gates.
+
+    `exclusive()` holds the clock, `on_device()` the device for whatever else runs on it, where that would disturb the
+    clock; `start_probe` starts the memory probe.
+    """
+
+    job: Job
+    report: Report
+    prepared: Prepared | None
+    workloads: list[ResolvedWorkload]
+    runners: OpRunners
+    peaks: Peaks
+    make: Make
+    start_probe: StartProbe
+    exclusive: Callable[[], AbstractContextManager[None]]
+    on_device: Callable[[], AbstractContextManager[None]] = nullcontext
+    device: torch.device = CPU
+
+    def __post_init__(self) -> None:
+        # Secret: drawn from the system for each job. Only tests fix it.
+        self.rng = random.Random(self.job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
+        self.unsuited: set[str] = set()
+
+    def bench(self) -> list[ResolvedWorkload]:
+        return [workload for workload in self.workloads if workload["role"] == "bench"]
+
+    def entry(self, workload: ResolvedWorkload) -> WorkloadVerdict:
+        return next(entry for entry in self.report.workloads if entry["id"] == workload["id"])
+
+    def note(self, text: str) -> None:
+        if text not in self.report.notes:
+            self.report.notes.append(text)
+
+    def note_error(self, workload: ResolvedWorkload, trial: Trial) -> None:
+        errors = self.entry(workload)["error"]
+        if trial.candidate_l2 is not None:
+            errors["candidate"] = max(trial.candidate_l2, errors["candidate"] or 0.0)
+
+    def number(self) -> int:
+        return self.rng.getrandbits(62)
+
+    def source(self, workload: ResolvedWorkload, family: Family | None = None) -> InputSource:
+        return InputSource(workload["inputs"], self.number(), self.make, self.device, family)
+
+    def trial(self, workload: ResolvedWorkload, candidate: Contender, family: Family | None = None) -> Trial:
+        interpreted = self.prepared is not None and self.prepared.interpreted
+        call_s = INTERPRETED_CALL_S if interpreted else self.job["limits"]["call_s"]
+        return Trial(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
+
+    @contextmanager
+    def bound(self, candidate: Contender, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
+        """The candidate bound to a workload; what it does wrong inside ends the job at `gate`."""
+        with self.report.gate(gate), candidate_at_fault(gate, workload):
+            slots = min(CHECK_SLOTS, slots_for("candidate", workload, self.device))
+            candidate.bind(input_specs(workload), result_specs(workload), slots)
+            yield
+
+
+@contextmanager
+def candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None) -> Iterator[None]:
+    """Turn a candidate's fault inside into the end of the job at this gate."""
+    try:
+        yield
+    except Wrong as wrong:
+        raise Stopped("rejected", gate, str(wrong), wrong.failure) from wrong
+    except ContenderFault as fault:
+        if fault.external or fault.contender != "candidate":
+            raise
+        failure = failure_of(fault, workload["id"] if workload else None)
+        raise Stopped("rejected", gate, failure["message"], failure) from fault

@@ -1,0 +1,99 @@
+"""The gates that look at results: calls on declared inputs, on input families, on the same inputs again."""
+
+from __future__ import annotations
+
+import math
+
+from kernels_db.job import Failure, Gate, ResolvedWorkload
+from workers.candidate import own_kernels
+from workers.judge import families
+from workers.judge.case import Case
+from workers.judge.compare import first_difference
+from workers.judge.contender import Contender
+from workers.judge.families import Family
+from workers.judge.kernel_names import foreign
+from workers.judge.questions import Unsuited, ask
+from workers.judge.verdict import Stopped
+
+REPEATS, MOST_BETWEEN = 2, 3
+"""How often a call is repeated on the same values, and the most calls on other values before each."""
+
+TRACING_S = 30.0
+"""Time for the driver's tracing to begin."""
+
+
+def check(case: Case, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
+    """Calls on the declared inputs, each with a seed of its own."""
+    for workload in workloads:
+        with case.bound(candidate, workload, gate):
+            for _ in range(seeds):
+                trial = case.trial(workload, candidate)
+                try:
+                    trial.check_candidate()
+                finally:
+                    case.note_error(workload, trial)
+
+
+def verify(case: Case, candidate: Contender, interpreted: bool) -> None:
+    """What only verification asks: input families, and the same inputs again. An interpreter is asked little."""
+    asked = families.plan(case.workloads, case.rng, sparing=interpreted)
+    for workload in case.workloads:
+        if interpreted and workload["id"] not in asked:
+            continue
+        with case.bound(candidate, workload, "verify"):
+            if not interpreted:
+                case.entry(workload)["repeatable"] = _repeat(case, workload, candidate)
+            for family in asked[workload["id"]]:
+                _ask(case, workload, family, candidate)
+    if case.unsuited:
+        case.report.notes.append(f"input families that do not suit the op: {', '.join(sorted(case.unsuited))}")
+
+
+def _ask(case: Case, workload: ResolvedWorkload, family: Family, candidate: Contender) -> None:
+    """One call on an input family. Raises Wrong, ContenderFault."""
+    trial = case.trial(workload, candidate, family)
+    try:
+        question = ask(case.runners, workload, family, trial.source, case.job["op"]["math"], case.rng)
+    except Unsuited:
+        case.unsuited.add(family.name)
+        return
+    limits = [limit for limit in question.limits if limit is not None and limit.own is None]
+    largest = max((limit.l2 for limit in limits if math.isfinite(limit.l2)), default=None)
+    try:
+        trial.check_candidate(question)
+    finally:
+        entry = {"error": trial.candidate_l2, "limit": largest}
+        case.entry(workload).setdefault("families", {})[family.name] = entry
+
+
+def _repeat(case: Case, workload: ResolvedWorkload, candidate: Contender) -> bool:
+    """Whether calls on the same values, with other pointers and after other work, give the same bits."""
+    trial = case.trial(workload, candidate)
+    question = trial.question()
+    first = [tensor.clone() for tensor in trial.check_candidate(question)]
+    same = True
+    for _ in range(REPEATS):
+        for _ in range(case.rng.randrange(MOST_BETWEEN + 1)):
+            trial.call_candidate()
+        again = trial.check_candidate(question)
+        same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
+    return same
+
+
+def name_kernels(case: Case, candidate: Contender) -> None:
+    """Note which kernels a call runs on each bench workload. Raises Stopped for one that is not the candidate's.
+
+    Comes last: tracing slows whatever the runner does afterwards.
+    """
+    assert case.job["candidate"] is not None
+    own = own_kernels(case.job["candidate"]["source"], case.job["candidate"]["language"])
+    for workload in case.bench():
+        with case.bound(candidate, workload, "verify"):
+            candidate.fill(0, case.source(workload).draw())
+            names = candidate.kernels(0, case.job["limits"]["call_s"] + TRACING_S)
+        case.entry(workload)["kernels"] = names
+        if strangers := foreign(names, own, case.job["op"]["library_calls"]):
+            message = f"workload {workload['id']}: ran {strangers[0]}, which is none of the candidate's own kernels"
+            failure: Failure = {"kind": "foreign_kernel", "message": message, "workload": workload["id"]}
+            failure |= {"found": strangers[0], "expected": ", ".join(sorted(own))}
+            raise Stopped("rejected", "verify", message, failure)
