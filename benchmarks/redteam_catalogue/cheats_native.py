@@ -264,7 +264,7 @@ def _harness() -> list[Cheat]:
         ("kills itself", (38,), "kill(getpid(), 9);", "as if somebody else had", {}),
         ("stops itself", (45,), "kill(getpid(), 19);", "and is never heard of again", {"call_s": 1.0}),
         ("closes every descriptor", (37,), "for (int fd = 0; fd < 1024; fd++) close(fd);", "also the referee's", {}),
-        ("patches the clock of its own process", (33, 40), PATCH, "which nobody reads", {}),
+        ("patches the clock of its own process", (33, 40), PATCH, "which nobody reads", {"says": "reaches for"}),
         ("never returns", (45,), "volatile int x_ = 0; for (;;) x_ = x_ + 1;", "a loop", {"call_s": 1.0}),
         ("fills the memory", (45,),
          "for (;;) { char* p = (char*)malloc(64 << 20); if (!p) break; for (long i = 0; i < (64 << 20); i += 4096) p[i] = 1; }",

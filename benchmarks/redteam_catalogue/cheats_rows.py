@@ -93,17 +93,17 @@ SCREENED: list[_Case] = [
     (ops.layer_norm(), "normalises by n - 1", (9,), "Bessel's correction, which the op does not make",
      rows(NORM_C.replace("squares / n", "squares / (n - 1)"), NORM_TL.replace("(d * d, 0) / n", "(d * d, 0) / (n - 1)"),
           "x, w, b, out")),
-]
-ROBUST: list[_Case] = [
-    (ops.softmax(), "subtracts no maximum", (13,), "right until an input is large",
-     rows(f"float sum = 0; {EACH}sum += to[i] = std::exp(in[i]); {EACH}to[i] /= sum;",
-          "v = tl.load(x + r * n + c, mask=m, other=-float('inf'))\ne = tl.exp(v)\n" + KEEP.format("e / tl.sum(e, 0)"))),
-    (ops.layer_norm(), "takes the variance from one pass", (4, 13), "mean of squares less square of mean: cancels for shifted inputs",
+    (ops.layer_norm(mean=100.0), "takes the variance from one pass", (4, 13), "mean of squares less square of mean: cancels for shifted inputs",
      rows("float s = 0, q = 0; for (int64_t i = 0; i < n; i++) { s += in[i]; q += in[i] * in[i]; }"
           "const float mean = s / n, scale = 1 / std::sqrt(std::fmax(q / n - mean * mean, 0.0f) + 1e-5f);"
           f"{EACH}to[i] = (in[i] - mean) * scale * w[i] + b[i];",
           LOAD + "mean = tl.sum(v, 0) / n\nscale = 1.0 / tl.sqrt(tl.maximum(tl.sum(v * v, 0) / n - mean * mean, 0.0) + 1e-5)\n"
           + KEEP.format("(v - mean) * scale * tl.load(w + c, mask=m) + tl.load(b + c, mask=m)"), "x, w, b, out")),
+]
+ROBUST: list[_Case] = [
+    (ops.softmax(), "subtracts no maximum", (13,), "right until an input is large",
+     rows(f"float sum = 0; {EACH}sum += to[i] = std::exp(in[i]); {EACH}to[i] /= sum;",
+          "v = tl.load(x + r * n + c, mask=m, other=-float('inf'))\ne = tl.exp(v)\n" + KEEP.format("e / tl.sum(e, 0)"))),
     (ops.layer_norm(), "forgets the epsilon", (13,), "right until a row is constant or tiny",
      rows(NORM_C.replace(" + 1e-5", ""), NORM_TL.replace(" + 1e-5", ""), "x, w, b, out")),
 ]

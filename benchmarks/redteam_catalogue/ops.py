@@ -185,12 +185,12 @@ def inverse(shapes: Sequence[Shape] = LENGTHS) -> Op:
     return _op("inverse", "return torch.argsort(p)", shapes, tensors)
 
 
-def layer_norm(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
-    """Layer normalisation of each row, with weight and bias."""
+def layer_norm(shapes: Sequence[Shape] = ROWS, dtype: str = "float32", mean: float = 0.0) -> Op:
+    """Layer normalisation of each row, with weight and bias; `mean` is that of the inputs, whose deviation is 1."""
 
     def tensors(shape: Shape) -> Tensors:
-        inputs = [tensor("x", shape, dtype=dtype), *(tensor(name, shape[1:], dtype=dtype) for name in "wb")]
-        return inputs, [output("out", shape, dtype=dtype)]
+        x = tensor("x", shape, dtype=dtype, kind="normal", mean=mean)
+        return [x, *(tensor(name, shape[1:], dtype=dtype) for name in "wb")], [output("out", shape, dtype=dtype)]
 
     return _op("layer_norm", "return F.layer_norm(x, w.shape, w, b, 1e-5)", shapes, tensors)
 
