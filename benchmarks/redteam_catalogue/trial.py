@@ -19,7 +19,7 @@ TIME_S = 0.05
 COMPARED_S = 0.5
 """The same where times are compared."""
 MOST_TRIES = 3
-"""How often a candidate is judged whose time cannot be told because neighbours took the host."""
+"""How often a candidate is judged whose time cannot be told because neighbours took the host, or that seems to gain."""
 GAIN = 1.15
 """A cheat whose speed-up is surely this many times the honest kernel's has gained something."""
 
@@ -121,12 +121,12 @@ def _judge_cheat(client: JudgeClient, cheat: Cheat) -> Outcome:
     try:
         if cheat.before is not None:
             _judge(client, cheat.op, cheat.before, cheat.language, "screen", cheat.call_s)
-        time_s = COMPARED_S if cheat.gains else TIME_S
-        verdict = _judge(
-            client, cheat.op, cheat.source, cheat.language, cheat.level, cheat.call_s,
-            memory=cheat.memory_bytes, time_s=time_s,
-        )  # fmt: skip
-        outcome = _caught(client, cheat, verdict)
+        outcome = _once(client, cheat)
+        # Two verdicts are timed one after the other: what a neighbour did to one of them is no gain.
+        for _ in range(MOST_TRIES - 1 if cheat.gains else 0):
+            if outcome.good:
+                break
+            outcome = _once(client, cheat)
         if outcome.good and cheat.harms and cheat.honest is not None:
             after = _judge(client, cheat.op, cheat.honest, cheat.language, "screen", cheat.call_s)
             if after["verdict"] != "accepted":
@@ -134,6 +134,20 @@ def _judge_cheat(client: JudgeClient, cheat: Cheat) -> Outcome:
     except (JudgeDied, JudgeTimeout) as error:
         return _lost(cheat, error)
     return outcome
+
+
+def _once(client: JudgeClient, cheat: Cheat) -> Outcome:
+    verdict = _judge(
+        client,
+        cheat.op,
+        cheat.source,
+        cheat.language,
+        cheat.level,
+        cheat.call_s,
+        memory=cheat.memory_bytes,
+        time_s=COMPARED_S if cheat.gains else TIME_S,
+    )
+    return _caught(client, cheat, verdict)
 
 
 def _caught(client: JudgeClient, cheat: Cheat, verdict: Verdict) -> Outcome:
