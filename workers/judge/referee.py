@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from kernels_db.job import Failure, Job, Verdict
 from workers.judge import footprint, host, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
@@ -124,7 +126,7 @@ class Referee:
                 reason = f"a runner could not be confined: {error}"
                 outcome = "ambiguous", "sandbox", reason, {"kind": "sandbox", "message": reason}
                 break
-            except OSError as error:
+            except (OSError, torch.OutOfMemoryError) as error:  # the latter on a GPU that others fill
                 bench.warm.close()
                 reason = f"the judge's host refuses what it needs: {error}"
                 outcome = "ambiguous", "memory", reason, {"kind": "host", "message": reason}
