@@ -334,6 +334,33 @@ def test_triton_without_a_gpu_is_interpreted_compiled_and_not_timed(client: Judg
     assert _failure(wrong)["kind"] == "wrong_value"
 
 
+ADD_BFLOAT16 = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    tl.store(out + i, tl.load(x + i, m) + tl.load(y + i, m), m)
+
+def run(x, y, out):
+    n = out.numel()
+    add[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
+
+
+def test_what_the_interpreter_makes_of_bfloat16_proves_nothing(client: JudgeClient) -> None:
+    tensors = [tensor(name, (1009,), dtype="bfloat16") for name in ("x", "y")]
+    adds = [workload("small", "test", tensors, [output("out", (1009,), dtype="bfloat16")])]
+    reference = "def run(x, y):\n    return x + y\n"
+    verdict = _judge(client, judging.job(reference, adds, ADD_BFLOAT16, language="triton", target="cuda:sm_90"))
+    assert verdict["verdict"] == "ambiguous", verdict["reason"]
+    assert verdict["gate"] in ("screen", "time")
+    if verdict["gate"] == "screen":  # a Triton whose interpreter gets it right is believed
+        assert "interpreter computes bfloat16" in verdict["reason"]
+
+
 def test_cuda_without_a_gpu_is_compiled_and_not_run(client: JudgeClient, examples: Path) -> None:
     source = (examples.parent / "tests/candidates/add_relu_cuda.py").read_text()
     verdict = _judge(client, judging.job(ADD_RELU, ADD_RELUS, source, language="cuda", target="cuda:sm_90"))

@@ -61,39 +61,63 @@ class Case:
         self.rng = random.Random(self.job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
         self.unsuited: set[str] = set()
 
+    @property
+    def interpreted(self) -> bool:
+        """Whether the candidate runs under Triton's interpreter, for want of a GPU."""
+        return self.prepared is not None and self.prepared.interpreted
+
     def bench(self) -> list[ResolvedWorkload]:
+        """The workloads that are timed."""
         return [workload for workload in self.workloads if workload["role"] == "bench"]
 
     def entry(self, workload: ResolvedWorkload) -> WorkloadVerdict:
+        """What the verdict will say of a workload."""
         return next(entry for entry in self.report.workloads if entry["id"] == workload["id"])
 
     def note(self, text: str) -> None:
+        """Have the verdict say something, once."""
         if text not in self.report.notes:
             self.report.notes.append(text)
 
     def note_error(self, workload: ResolvedWorkload, trial: Trial) -> None:
+        """Keep the candidate's largest error on a workload."""
         errors = self.entry(workload)["error"]
         if trial.candidate_l2 is not None:
             errors["candidate"] = max(trial.candidate_l2, errors["candidate"] or 0.0)
 
     def number(self) -> int:
+        """A seed that nobody can foresee."""
         return self.rng.getrandbits(62)
 
     def source(self, workload: ResolvedWorkload, family: Family | None = None) -> InputSource:
+        """Values of a workload's inputs under a new seed."""
         return InputSource(workload["inputs"], self.number(), self.make, self.device, family)
 
     def trial(self, workload: ResolvedWorkload, candidate: Contender, family: Family | None = None) -> Trial:
-        interpreted = self.prepared is not None and self.prepared.interpreted
-        call_s = INTERPRETED_CALL_S if interpreted else self.job["limits"]["call_s"]
+        """The candidate's calls on a workload, on values under a new seed."""
+        call_s = INTERPRETED_CALL_S if self.interpreted else self.job["limits"]["call_s"]
         return Trial(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
 
     @contextmanager
     def bound(self, candidate: Contender, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
         """The candidate bound to a workload; what it does wrong inside ends the job at `gate`."""
-        with self.report.gate(gate), candidate_at_fault(gate, workload):
+        with self.report.gate(gate), candidate_at_fault(gate, workload), self._interpreter_at_fault(gate, workload):
             slots = min(CHECK_SLOTS, slots_for("candidate", workload, self.device))
             candidate.bind(input_specs(workload), result_specs(workload), slots)
             yield
+
+    @contextmanager
+    def _interpreter_at_fault(self, gate: Gate, workload: ResolvedWorkload) -> Iterator[None]:
+        """Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there."""
+        try:
+            yield
+        except Wrong as wrong:
+            dtypes = {item["dtype"] for item in [*workload["inputs"], *workload["outputs"]]}
+            assert self.job["candidate"] is not None
+            if not self.interpreted or ("bfloat16" not in dtypes and "bfloat16" not in self.job["candidate"]["source"]):
+                raise
+            reason = f"no CUDA device, and Triton's interpreter computes bfloat16 otherwise than one: {wrong}"
+            raise Stopped("ambiguous", gate, reason, wrong.failure) from wrong
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class Passage:
         with self.case.report.gate("screen"), candidate_at_fault("screen", None):
             candidate = start_candidate()
         try:
-            interpreted = self.case.prepared is not None and self.case.prepared.interpreted
+            interpreted = self.case.interpreted
             with self.case.on_device():
                 check(
                     self.case,
