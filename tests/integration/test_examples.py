@@ -92,7 +92,7 @@ def test_the_reference_returns_the_declared_outputs(op: Op, workload: Workload) 
         assert wide.dtype == torch.float64
         assert wide.shape == tensor.shape
         unit = torch.finfo(tensor.dtype).eps
-        # Some roundings of the largest value: with AVX-512 torch's softmax takes an exponential that is right to 20 units.
+        # Some roundings of the largest value: on AVX-512 torch's softmax takes an exponential right to 20 units.
         torch.testing.assert_close(tensor.double(), wide, rtol=0, atol=64 * unit * max(1.0, float(wide.abs().max())))
 
 
