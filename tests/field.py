@@ -69,8 +69,10 @@ class Field:
             listening.close()
         self.server_path.unlink()
 
-    def runner(self, source: str, mode: Mode = "candidate", language: str | None = "cpp") -> Contender:
-        """A runner with `source` loaded."""
+    def runner(
+        self, source: str, mode: Mode = "candidate", language: str | None = "cpp", memory_bytes: int = 1 << 30
+    ) -> Contender:
+        """A runner with `source` loaded, which may use `memory_bytes` besides its buffers."""
         self.number += 1
         return Contender(
             self.server,
@@ -80,7 +82,7 @@ class Field:
             arithmetic="ieee",
             directory=self.directory / "runners" / str(self.number),
             environment={CACHE_VARIABLE: str(self.own)},
-            memory_bytes=1 << 30,
+            memory_bytes=memory_bytes,
             cores=2,
             device=self.device,
             language=language if mode == "candidate" else None,

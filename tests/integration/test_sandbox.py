@@ -188,7 +188,7 @@ for _ in range(1500):
 time.sleep(600)
 """
     with pytest.raises(ContenderFault, match="too many processes") as raised:
-        field.runner(source, "compile")
+        field.runner(source, "compile", memory_bytes=8 << 30)  # their memory is not what is to end them
     assert raised.value.kind == "processes"
     assert wait_until(lambda: not judging.named(name), 5.0)
 
