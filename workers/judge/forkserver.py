@@ -66,12 +66,12 @@ class _Server:
                     if message["command"] == "fork":
                         self.fork(message["spec"], *fds)
                     elif message["command"] == "kill" and message["pid"] in self.runners:
-                        self.kill_session(message["pid"])
+                        process_control.kill_session(message["pid"])
         except channel.ChannelClosed:
             pass
         finally:
             for pid in list(self.runners):
-                self.kill_session(pid)
+                process_control.kill_session(pid)
             process_control.kill_children(self.pid, spare=())
 
     def fork(self, spec: dict[str, Any], control_fd: int, log_fd: int) -> None:
@@ -89,14 +89,7 @@ class _Server:
         channel.send(self.control, {"event": "forked", "pid": pid})
 
     def become_runner(self, spec: dict[str, Any], control_fd: int, log_fd: int) -> None:
-        os.setsid()
-        process_control.die_with_parent(self.pid)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for target, source in ((0, null), (1, log_fd), (2, log_fd)):
-            os.dup2(source, target)
-        process_control.close_other_fds({0, 1, 2, control_fd})
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.umask(0o077)
+        process_control.begin_session(self.pid, log_fd, [control_fd])
         os.chdir(spec["directory"])
         os.environ.update(spec["environment"])
         tempfile.tempdir = None  # a cached value would point into the parent's directory
@@ -105,13 +98,6 @@ class _Server:
         sandbox.count_tasks(profile, self.ability)
         process_control.drop_privileges()
         runner.main(socket.socket(fileno=control_fd), lambda: sandbox.confine(profile, self.ability))
-
-    def kill_session(self, pid: int) -> None:
-        # The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a runner has no
-        # group yet.
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(pid, signal.SIGKILL)
 
     def bury(self, pid: int) -> None:
         """Reap a runner, kill what it left behind and report its end."""

@@ -125,6 +125,31 @@ def status(pid: int) -> dict[str, str]:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
+def begin_session(parent: int, output_fd: int, keep: Iterable[int] = ()) -> None:
+    """Set up a process that was just forked for somebody else's code: a session that dies with `parent`, no input, what
+    it prints in `output_fd`, and of its descriptors only those in `keep` besides.
+    """
+    os.setsid()
+    die_with_parent(parent)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, null), (1, output_fd), (2, output_fd)):
+        os.dup2(source, target)
+    close_other_fds({0, 1, 2, *keep})
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.umask(0o077)
+
+
+def kill_session(pid: int) -> None:
+    """Kill a process that `begin_session` set up, or is about to, with its group. It may be gone already.
+
+    The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a process has no
+    group yet.
+    """
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
 def close_other_fds(keep: Iterable[int]) -> None:
     """Close every descriptor but those in `keep`."""
     low = 0

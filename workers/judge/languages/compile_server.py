@@ -125,7 +125,7 @@ class _Server:
                         child.killed = True
                         with contextlib.suppress(channel.ChannelClosed):
                             channel.receive_raw(child.reply)  # left unread, it would cut the reply off
-                        self.kill_session(pid)
+                        process_control.kill_session(pid)
                 if self.control.fileno() in ready:
                     message, fds = channel.receive(self.control, max_fds=2)
                     self.fork(message, *fds)
@@ -133,7 +133,7 @@ class _Server:
             pass
         finally:
             for pid in list(self.children):
-                self.kill_session(pid)
+                process_control.kill_session(pid)
             process_control.kill_children(self.pid, spare=())
 
     def fork(self, request: dict[str, Any], reply_fd: int, output_fd: int) -> None:
@@ -150,15 +150,8 @@ class _Server:
         self.children[pid] = _Child(os.pidfd_open(pid), reply)
 
     def become_child(self, request: dict[str, Any], output_fd: int) -> None:
-        os.setsid()
-        process_control.die_with_parent(self.pid)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for target, source in ((0, null), (1, output_fd), (2, output_fd)):
-            os.dup2(source, target)
-        process_control.close_other_fds({0, 1, 2})
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        process_control.begin_session(self.pid, output_fd)
         os.nice(_NICENESS)  # compilers yield to whoever times
-        os.umask(0o077)
         os.chdir(request["directory"])
         os.environ.clear()
         os.environ.update(request["environment"])
@@ -171,11 +164,6 @@ class _Server:
         process_control.drop_privileges()
         profile = sandbox.compiler_profile(request["directory"], request["environment"])
         sandbox.confine(profile, self.ability)
-
-    def kill_session(self, pid: int) -> None:
-        for kill in (os.killpg, os.kill):  # before its own setsid a child has no group yet
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(pid, signal.SIGKILL)
 
     def bury(self, pid: int) -> None:
         """Reap a child, kill what it left behind and report its end."""
