@@ -34,14 +34,16 @@ def main() -> int:
     """Judge the catalogue; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.redteam", description="Cheats and honest controls.")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one")
-    parser.add_argument("--only", metavar="TEXT", help="entries whose name and language contain this")
+    parser.add_argument(
+        "--only", metavar="TEXT", action="append", help="entries whose name and language contain this; may be repeated"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every outcome here")
     arguments = parser.parse_args()
     device: Device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    wanted = (arguments.only or "").lower()
+    wanted = [text.lower() for text in arguments.only or [""]]
     os.environ[PLANTED] = "planted"
     entries: list[Cheat | Control] = [*cheats(device), *controls(device)]
-    entries = [entry for entry in entries if wanted in entry.id.lower()]
+    entries = [entry for entry in entries if any(text in entry.id.lower() for text in wanted)]
     start, outcomes = time.monotonic(), []
     with (
         tempfile.TemporaryDirectory(prefix="warpsmith-redteam-") as cache,

@@ -71,12 +71,14 @@ def toolchain() -> tuple[tuple[str, str], ...]:
 
 @lru_cache
 def _include_paths() -> tuple[str, ...]:
-    """The directories of CUDA's own headers: the toolkit's, or those that come with Triton."""
+    """The directories of CUDA's own headers: the toolkit's, and those that come with Triton where the toolkit's are
+    missing, or are the runtime's wheel alone, which lacks what `mma.h` includes."""
     finder = importlib.import_module("cuda.pathfinder")
     found = [finder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
     paths = [str(path) for path in found if path]
     paths += [str(Path(path) / "cccl") for path in paths]  # since CUDA 13, inside the toolkit's own
-    specification = None if found[0] else importlib.util.find_spec("triton")
+    whole = any((Path(path) / "crt" / "mma.h").is_file() for path in paths)
+    specification = None if whole else importlib.util.find_spec("triton")
     places = specification.submodule_search_locations if specification is not None else None
     paths += [str(Path(place) / "backends" / "nvidia" / "include") for place in places or []]
     return tuple(path for path in dict.fromkeys(paths) if Path(path).is_dir())

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.judge import compare
-from workers.judge.compare import Tolerance, ToleranceBuilder, compare_exactly, compare_floats, group_edges, ulp
+from workers.judge.compare import (
+    Tolerance,
+    ToleranceBuilder,
+    compare_exactly,
+    compare_floats,
+    group_edges,
+    ulp,
+    unit_roundoff,
+)
 
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -249,3 +257,40 @@ def test_rounding_to_tf32_keeps_ten_bits_and_what_is_no_number(value: float) -> 
         assert abs(float(rounded) - value) <= 2.0**-11 * abs(value)
     assert compare.rounded_to_tf32(None) is None
     assert compare.rounded_to_tf32(torch.tensor([1.0009765625], dtype=torch.bfloat16)).dtype == torch.bfloat16  # type: ignore[union-attr]
+
+
+def _noisy(relative: float, times: float) -> tuple[compare.Comparison, float]:
+    """What is said of a result `times` as wrong as eager's, whose relative L2 error is about `relative`; float32."""
+    generator = torch.Generator().manual_seed(5)
+    exact = torch.randn(4096, dtype=torch.float64, generator=generator)
+    error = torch.randn(4096, dtype=torch.float64, generator=generator) * relative
+    builder = ToleranceBuilder(torch.float32)
+    builder.add((exact + error).to(torch.float32), exact)
+    tolerance = builder.finish()
+    return compare_floats((exact + times * error).to(torch.float32), exact, tolerance), tolerance.eager_l2
+
+
+@pytest.mark.parametrize(("units", "allowed"), [(4, 8), (1000, 4)])
+def test_a_summation_may_cost_eight_times_eagers_error_and_narrower_arithmetic_four(units: int, allowed: int) -> None:
+    """Eager's error of a few units of roundoff depends on the order of a sum; one of thousands is TF32's."""
+    relative = units * unit_roundoff(torch.float32)
+    right, eager_l2 = _noisy(relative, 0.9 * allowed)
+    assert right.passed
+    assert right.l2_limit == pytest.approx(allowed * eager_l2)
+    assert not _noisy(relative, 1.5 * allowed)[0].passed
+
+
+def test_a_product_summed_in_one_chain_passes_where_eager_splits_the_sum() -> None:
+    """64 x 1000 x 48: libraries on a GPU give each of 32 parts of so long a sum to another block."""
+    generator = torch.Generator().manual_seed(6)
+    a, b = torch.randn(64, 1000, generator=generator), torch.randn(1000, 48, generator=generator)
+    exact = a.double() @ b.double()
+    builder = ToleranceBuilder(torch.float32)
+    builder.add(torch.stack([p @ q for p, q in zip(a.split(32, 1), b.split(32, 0), strict=True)]).sum(0), exact)
+    chain = torch.zeros(64, 48)
+    for k in range(1000):
+        chain = chain + a[:, k, None] * b[None, k]
+    tolerance = builder.finish()
+    assert compare_floats(chain, exact, tolerance).passed
+    narrow = (a.bfloat16().float() @ b.bfloat16().float()).float()
+    assert not compare_floats(narrow, exact, tolerance).passed

@@ -1,7 +1,7 @@
 """Questions on input families: values of a family, what they give, and how far from that is still right.
 
 The tolerance is derived anew for each family, on the very values that are asked, with the formula of the declared
-inputs: 4 E0 by magnitude and 4 e0 in the norm. On a family that alone would reject honest kernels. PyTorch's error may
+inputs: k E0 by magnitude and k e0 in the norm. On a family that alone would reject honest kernels. PyTorch's error may
 be zero by luck or by exactness (whole numbers, constant rows) where a kernel that sums in another order or uses a fast
 exponential rounds once more; where values cancel (a variance of nearly nothing) two right algorithms differ by far more
 than each does on declared inputs. So a family's limits are at least:
