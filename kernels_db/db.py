@@ -85,16 +85,18 @@ class Database:
                 raise StorageFull(f"the database {self.url.render_as_string()} is full") from error
             raise
 
-    def upgrade(self) -> None:
-        """Bring the schema to the newest revision (alembic upgrade head). Many processes may call it at once."""
+    def upgrade(self, revision: str = "head") -> None:
+        """Bring the schema to `revision` (alembic upgrade). Many processes may call it at once."""
         config = Config()
         config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         # One migrates, the others wait for it and find nothing to do: BEGIN IMMEDIATE is that lock on SQLite.
-        with self._writer.begin() as connection:
+        with self._writer.execution_options(warpsmith_migrating=True).begin() as connection:
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
+            if self.is_sqlite and (broken := connection.execute(text("PRAGMA foreign_key_check")).fetchall()):
+                raise RuntimeError(f"the migration breaks references of {sorted({str(row[0]) for row in broken})}")
 
     def revision(self) -> tuple[str | None, str]:
         """(found, expected) schema revisions; `found` is None on an empty database. They differ until `upgrade` ran."""
@@ -135,7 +137,6 @@ def _sqlite_engine(url: URL) -> Engine:
             # The switch needs the file alone and does not wait for it.
             with _file_lock(url):
                 connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA foreign_keys = ON")
         # In WAL mode NORMAL survives the death of any process; a power cut may undo the last transactions, whole.
         connection.execute("PRAGMA synchronous = NORMAL")
         # Reads through the page cache of the system, without a copy: half the time of a large tree's rows.
@@ -143,7 +144,11 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("warpsmith_writing", False)
+        options = connection.get_execution_options()
+        writing = options.get("warpsmith_writing", False)
+        # A migration may copy a table and drop the old one, to which others refer; no transaction can switch this.
+        keys = "OFF" if options.get("warpsmith_migrating", False) else "ON"
+        connection.exec_driver_sql(f"PRAGMA foreign_keys = {keys}")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine

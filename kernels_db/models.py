@@ -94,8 +94,10 @@ class SearchRow(Base):
     model_calls: Mapped[int] = mapped_column(default=0)
     tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     cost_usd: Mapped[float] = mapped_column(default=0.0)
+    gpu_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # the device held by the judge for it
     active_s: Mapped[float] = mapped_column(default=0.0)  # running time so far, pauses left out
     running_since: Mapped[float | None]
+    branched_from: Mapped[str | None] = mapped_column(String(32))  # the node of an older search that it starts from
     created_at: Mapped[float]
     updated_at: Mapped[float]
     __table_args__ = (Index(None, "created_at", "id"),)
@@ -128,6 +130,8 @@ class NodeRow(Base):
     ideated: Mapped[int] = mapped_column(default=0)  # the last round for which ideas were asked for on this node
     verification: Mapped[str] = mapped_column(String(16), default="none")  # none open passed failed
     variant: Mapped[int] = mapped_column(default=0)
+    mark: Mapped[str | None] = mapped_column(String(16))  # pinned, banned: by a person
+    origin: Mapped[str] = mapped_column(String(16), default="model", server_default="model")  # or person stored branch
     language: Mapped[str | None] = mapped_column(String(16))
     source_digest: Mapped[str | None] = mapped_column(String(64))  # of the normalised source
     created_at: Mapped[float]
@@ -205,12 +209,14 @@ class AskRow(Base):
     request: Mapped[str] = mapped_column(String(64))
     ordinal: Mapped[int] = mapped_column(default=0)
     messages: Mapped[list[dict[str, str]]] = mapped_column(Document)
-    state: Mapped[str] = mapped_column(String(16))  # open answered withdrawn
+    issue: Mapped[int] = mapped_column(default=0, server_default="0")  # counts up when an expired ask is issued again
+    state: Mapped[str] = mapped_column(String(16))  # open answered withdrawn expired
     reply: Mapped[str | None] = mapped_column(Text)
     answered_by: Mapped[str | None] = mapped_column(String(128))
     created_at: Mapped[float]
+    expires_at: Mapped[float | None]
     answered_at: Mapped[float | None]
-    __table_args__ = (UniqueConstraint("attempt_id", "request", "ordinal"),)
+    __table_args__ = (UniqueConstraint("attempt_id", "request", "ordinal", "issue"),)
 
 
 class VerdictRow(Base):
@@ -227,6 +233,31 @@ class VerdictRow(Base):
     source: Mapped[str | None] = mapped_column(Text)  # the candidate as judged: repairs replace the node's
     document: Mapped[dict[str, Any]] = mapped_column(Document)
     created_at: Mapped[float]
+
+
+class ProfileRow(Base):
+    """One profiled run of a node's candidate, made on request: a table of its kernels and a Chrome trace."""
+
+    __tablename__ = "profiles"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
+    document: Mapped[dict[str, Any]] = mapped_column(Document)
+    trace: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    created_at: Mapped[float]
+
+
+class BundleJobRow(Base):
+    """A judge job that left the house in a bundle; `id` is its nonce, and its verdict is taken once."""
+
+    __tablename__ = "bundle_jobs"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    bundle_id: Mapped[str] = mapped_column(String(32), index=True)
+    search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
+    attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), index=True)
+    job_digest: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[float]
+    merged_at: Mapped[float | None]
 
 
 class KernelRow(Base):

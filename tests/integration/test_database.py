@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
 from kernels_db.db import Database, StorageFull, new_id
-from kernels_db.models import Base, OpRow, WorkerRow, WorkloadRow
+from kernels_db.models import AskRow, Base, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -89,6 +89,36 @@ def test_an_upgrade_that_fails_leaves_nothing(url: str) -> None:
     with database.engine.begin() as connection:
         connection.execute(text("DROP TABLE verdicts"))
     database.upgrade()
+    database.dispose()
+
+
+def test_an_upgrade_keeps_what_the_first_schema_holds(url: str) -> None:
+    """On SQLite the nodes are copied to another table, to which asks, attempts and verdicts refer."""
+    database = Database(url)
+    database.upgrade("0001")
+    rows = [
+        "INSERT INTO ops (id, name, digest, spec, created_at) VALUES ('op', 'o', 'd', '{}', 0)",
+        "INSERT INTO searches (id, op_id, target, language, policy, budget, model, state, round, next_seq, candidates,"
+        " model_calls, tokens, cost_usd, active_s, created_at, updated_at)"
+        " VALUES ('sr', 'op', 'cpu:x86_64', 'cpp', '{}', '{}', '{}', 'running', 0, 1, 0, 0, 0, 0, 0, 0, 0)",
+        "INSERT INTO nodes (id, search_id, seq, round, state, repairs, ideation, ideated, verification, variant,"
+        " created_at, updated_at, source) VALUES ('nd', 'sr', 0, 0, 'coded', 0, 'none', 0, 'none', 0, 0, 0, 'text')",
+        "INSERT INTO attempts (id, search_id, node_id, kind, ordinal, params, state, tries, deferrals, not_before,"
+        " created_at) VALUES ('at', 'sr', 'nd', 'judge', 0, '{}', 'waiting', 0, 0, 0, 0)",
+        "INSERT INTO asks (id, search_id, node_id, attempt_id, kind, request, ordinal, messages, state, created_at)"
+        " VALUES ('as', 'sr', 'nd', 'at', 'code', 'r', 0, '[]', 'open', 0)",
+    ]
+    with database.engine.begin() as connection:
+        for row in rows:
+            connection.execute(text(row))
+    database.upgrade()
+    with database.reading() as session:
+        node, ask = session.get_one(NodeRow, "nd"), session.get_one(AskRow, "as")
+        assert (node.source, node.mark, node.origin) == ("text", None, "model")
+        assert (ask.node_id, ask.issue, ask.expires_at) == ("nd", 0, None)
+        assert session.get_one(SearchRow, "sr").gpu_seconds == 0.0
+    with pytest.raises(IntegrityError), database.engine.begin() as connection:
+        connection.execute(text("DELETE FROM searches"))  # references are looked after again
     database.dispose()
 
 

@@ -50,9 +50,9 @@ def test_counts_are_whole(limit: str) -> None:
 def test_an_unknown_limit_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         SpecError,
-        match=r"^budget\.gpu_seconds: found 3, expected one of candidates, model_calls, tokens, cost_usd",
+        match=r"^budget\.judge_seconds: found 3, expected one of candidates, model_calls, tokens, cost_usd",
     ):
-        parse_budget({"gpu_seconds": 3})
+        parse_budget({"judge_seconds": 3})
 
 
 def test_a_budget_that_is_no_object_is_refused() -> None:

@@ -30,6 +30,8 @@ class NodeView(NamedTuple):
     ideation: Literal["none", "open", "done"]
     verification: Literal["none", "open", "passed", "failed"]
     ideated: int = 0  # the last round for which ideas were asked for on this node, answered or not; 0: never
+    mark: Literal["pinned", "banned"] | None = None  # by a person: always a parent of the next round, or never again
+    origin: str = "model"  # whose idea: model, person, stored (a kernel of an earlier search), branch
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search; None means no limit. Zero and below are refused where the search is created."""
+    """Limits of a search; None means no limit. Zero and below are refused where the search is created. `gpu_seconds`
+    is the time for which the judge held the device (a GPU, or the CPU's cores) for candidates of this search."""
 
     candidates: int | None = None
     model_calls: int | None = None
     tokens: int | None = None
     cost_usd: float | None = None
     wall_clock_s: float | None = None
+    gpu_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Spend:
     tokens: int = 0
     cost_usd: float = 0.0
     wall_clock_s: float = 0.0
+    gpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,7 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
             )
         )
         close_attempt(attempt, "succeeded", now)
+        search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
         _judged(node, document, now)
         accepted = node.verdict == "accepted"
         if level == "verify":

@@ -134,6 +134,7 @@ def spend(search: SearchRow, now: float) -> Spend:
         tokens=search.tokens,
         cost_usd=search.cost_usd,
         wall_clock_s=search.active_s + running,
+        gpu_seconds=search.gpu_seconds,
     )
 
 
