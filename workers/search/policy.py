@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 from kernels_db.spec_errors import SpecError
 from workers.search import fields
 from workers.search.idea_beam import IdeaBeam
+from workers.search.survey import Survey
 from workers.search.tree import Budget, Spend, Step, Tree
 
-Policy: TypeAlias = IdeaBeam
-"""Every policy there is: a union, once there is a second one."""
+Policy: TypeAlias = IdeaBeam | Survey
+"""Every policy there is."""
 
-POLICIES: dict[str, type[Policy]] = {IdeaBeam.name: IdeaBeam}
+POLICIES: dict[str, type[Policy]] = {IdeaBeam.name: IdeaBeam, Survey.name: Survey}
 
 
 def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list[Step]:
