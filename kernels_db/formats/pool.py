@@ -96,7 +96,7 @@ def summary(kind: str, idea: Mapping[str, Any] | None, variant: int) -> str:
     if kind == "ideate":
         return "ideas on the reference" if idea is None else f"ideas on '{idea['title']}' ({idea['technique']})"
     if idea is None:
-        return kind
+        return f"{kind} without an idea, variant {variant}"
     return f"{kind} '{idea['title']}' ({idea['technique']}), variant {variant}"
 
 

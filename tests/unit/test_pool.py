@@ -119,7 +119,8 @@ def test_summaries() -> None:
     assert summary("ideate", None, 0) == "ideas on the reference"
     assert summary("ideate", idea, 0) == "ideas on 'One pass' (fusion)"
     assert summary("code", idea, 1) == "code 'One pass' (fusion), variant 1"
-    assert summary("repair", None, 0) == "repair"
+    assert summary("code", None, 2) == "code without an idea, variant 2"
+    assert summary("repair", None, 0) == "repair without an idea, variant 0"
 
 
 def storable(least: int, most: int) -> st.SearchStrategy[str]:

@@ -95,10 +95,28 @@ def test_an_empty_reply_is_not_repeated_and_a_long_one_is_cut() -> None:
     assert len(long.messages[2]["content"]) < 7_000
 
 
-@pytest.mark.parametrize(("kind", "field"), [("code", "idea"), ("repair", "failing")])
-def test_a_missing_part_is_named(kind: str, field: str) -> None:
-    with pytest.raises(ValueError, match=f"{field}: found None"):
-        build(replace(context(kind), **{field: None}))
+def test_a_missing_part_is_named() -> None:
+    with pytest.raises(ValueError, match="failing: found None"):
+        build(replace(context("repair"), failing=None))
+
+
+def test_code_can_be_asked_for_without_an_idea() -> None:
+    """A policy that switches ideas off: what is asked is the op, the parent and the variant."""
+    bare = context("code", idea=None)
+    request = build(bare)
+    assert request.summary == "code without an idea, variant 1"
+    assert request.identity == identity(replace(bare, best=None, ledger=(), variants=7))
+    others = [replace(bare, variant=0), replace(bare, parent=None), replace(bare, parent=BEST), context("code")]
+    assert len({request.identity, *map(identity, others)}) == 5
+    assert "idea" not in request.messages[1]["content"].split("## Answer")[1]
+    assert "The idea to realise" not in request.messages[1]["content"]
+
+
+def test_a_candidate_without_an_idea_has_its_line_in_the_ledger() -> None:
+    entry = ledger_entry(seq=4, idea=None, verdict="accepted", gate="time", score=1.5, reason=None)
+    assert ledger_lines((entry,)) == ["[no idea] code #4: 1.50x"]
+    assert build(context("ideate", parent=replace(PARENT, idea=None))).summary == "ideas on 'code #3' (no idea)"
+    assert build(context("repair", idea=None)).summary == "repair without an idea, variant 0"
 
 
 def test_summaries_name_the_request() -> None:

@@ -59,9 +59,9 @@ class RequestContext:
     workloads: resolved, those of the target; hold-out ones are left out of every prompt. baselines: the root's verdict
     at level `baseline`. parent: None where it is the root. best: the champion, None while there is none. ideate:
     `ideas` to ask for, `asked`, the number of times that ideas were asked for on this parent before, and `avoid`,
-    techniques that may not be used. code: `idea`, and the `variant` (from 0) of `variants` candidates that realise it.
-    repair: `idea` and `failing`, the candidate with its verdict. Re-asks: `ordinal` from 1, the reply that could not
-    be read and its problem.
+    techniques that may not be used. code: `idea` (None where the policy has no ideas), and the `variant` (from 0) of
+    `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
+    Re-asks: `ordinal` from 1, the reply that could not be read and its problem.
     """
 
     kind: RequestKind
@@ -90,7 +90,7 @@ def build(context: RequestContext) -> ModelRequest:
     """The request for `context`. Raises ValueError where a part that its kind needs is missing."""
     subject = context.idea
     if context.kind == "ideate":
-        subject = context.parent.idea if context.parent else None
+        subject = _named(context.parent) if context.parent else None
     user = prompts.render(f"{context.kind}.md.j2", **_KINDS[context.kind](context))
     messages = [
         {
@@ -111,6 +111,11 @@ def build(context: RequestContext) -> ModelRequest:
     )
 
 
+def _named(node: NodeFacts) -> Mapping[str, Any]:
+    """The node's idea, or what stands for it where nobody had one."""
+    return node.idea or {"title": f"code #{node.seq}", "technique": "no idea"}
+
+
 def identity(context: RequestContext) -> str:
     """SHA-256 (hex) of what was asked without anything measured: the same on any machine, and for every re-ask."""
     document: dict[str, Any] = {
@@ -123,7 +128,9 @@ def identity(context: RequestContext) -> str:
     if context.kind == "ideate":
         document["asked"] = context.asked
     elif context.kind == "code":
-        document |= {"idea": idea_text(_need(context.idea, "idea")), "variant": context.variant}
+        document["variant"] = context.variant
+        if context.idea is not None:
+            document["idea"] = idea_text(context.idea)
     else:
         document["failing"] = _need(context.failing, "failing").source_digest
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -227,7 +234,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
     return {
         **_common(context),
         **_measured(context),
-        "idea": _need(context.idea, "idea"),
+        "idea": context.idea,
         "parent": _node(context.parent, context),
         "example": prompts.example(context.language),
         "variant": context.variant,
@@ -272,13 +279,19 @@ def _ended(entry: LedgerEntry) -> str:
 
 
 def ledger_entry(
-    *, seq: int, idea: Mapping[str, Any], verdict: str | None, gate: str | None, score: float | None, reason: str | None
+    *,
+    seq: int,
+    idea: Mapping[str, Any] | None,
+    verdict: str | None,
+    gate: str | None,
+    score: float | None,
+    reason: str | None,
 ) -> LedgerEntry:
     """The entry of a node, from the columns of its row."""
     return LedgerEntry(
         seq=seq,
-        technique=str(idea["technique"]),
-        title=str(idea["title"]),
+        technique=str(idea["technique"]) if idea else "no idea",
+        title=str(idea["title"]) if idea else f"code #{seq}",
         outcome=outcome(verdict, gate, score),
         cause=one_line(reason or "", 140),
     )

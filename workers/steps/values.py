@@ -110,10 +110,10 @@ class NodeRecord:
 
 
 class Tried(NamedTuple):
-    """One idea that was tried and what became of it, for the ledger."""
+    """One candidate that was tried and what became of it, for the ledger; `idea` is None where nobody had one."""
 
     seq: int
-    idea: Mapping[str, Any]
+    idea: Mapping[str, Any] | None
     verdict: str | None
     gate: str | None
     score: float | None
