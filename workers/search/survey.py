@@ -20,7 +20,7 @@ from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 class Survey:
     """Parameters of the survey.
 
-    root_ideas: ideas asked for on the reference. parents: candidates that a later round builds on, half of them the
+    root_ideas, root_codes: ideas asked for on the reference, codes for each. parents: candidates that a later round builds on, half of them the
     best, the others spread over the rest by rank. ideas, codes: ideas per parent, codes per idea. repairs: times a
     rejected candidate is given back. rounds: rounds played.
     """
@@ -28,9 +28,10 @@ class Survey:
     name: ClassVar[str] = "survey"
 
     root_ideas: int = whole(10, most=32)
-    parents: int = whole(4, most=64)
-    ideas: int = whole(3, most=32)
-    codes: int = whole(2, most=16)
+    root_codes: int = whole(2, most=16)
+    parents: int = whole(12, most=64)
+    ideas: int = whole(2, most=32)
+    codes: int = whole(1, most=16)
     repairs: int = whole(1, least=0, most=10)
     rounds: int = whole(3, most=100)
 
@@ -71,13 +72,13 @@ class Survey:
     def _open_round(self, tree: Tree, number: int, allowed: Allowance) -> list[Step]:
         """The requests for ideas of round `number`, as far as the budget goes."""
         parents = [tree.nodes[0]] if number == 1 else self.select(tree)
-        ideas = self.root_ideas if number == 1 else self.ideas
+        ideas, codes = (self.root_ideas, self.root_codes) if number == 1 else (self.ideas, self.codes)
         steps = []
         for parent in parents:
             calls = allowed.calls_for_step(candidates=0)
             if calls is None:
                 break
-            params: dict[str, int | str | None] = {"ideas": ideas, "codes": self.codes, "round": number, "calls": calls}
+            params: dict[str, int | str | None] = {"ideas": ideas, "codes": codes, "round": number, "calls": calls}
             steps.append(Step("ideate", parent.id, ordinal=number, params=params))
         return steps
 
