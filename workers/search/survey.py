@@ -20,9 +20,9 @@ from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 class Survey:
     """Parameters of the survey.
 
-    root_ideas, root_codes: ideas asked for on the reference, codes for each. parents: candidates that a later round builds on, half of them the
-    best, the others spread over the rest by rank. ideas, codes: ideas per parent, codes per idea. repairs: times a
-    rejected candidate is given back. rounds: rounds played.
+    root_ideas, root_codes: ideas asked for on the reference, codes for each. parents: candidates that a later round
+    builds on, half of them the best, the others spread over the rest by rank. ideas, codes: ideas per parent, codes per
+    idea. repairs: times a rejected candidate is given back. rounds: rounds played.
     """
 
     name: ClassVar[str] = "survey"
