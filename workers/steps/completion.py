@@ -17,9 +17,9 @@ from kernels_db.job import Verdict
 from kernels_db.models import AskRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from workers.candidate.normalise import normalised_digest
 from workers.model.text import storable
-from workers.search.dedup import idea_digest
 from workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
-from workers.steps.rows import Held, add_event, close_attempt, held, plain, put_back, record_calls
+from workers.steps.planting import digest_of, ideas_so_far, plan
+from workers.steps.rows import add_event, close_attempt, held, plain, put_back, record_calls
 from workers.steps.values import ModelCall
 from workers.steps.work import level_of
 
@@ -45,65 +45,20 @@ def complete_ideate(
             return False
         record_calls(session, work, calls, now)
         search, params = work.search, work.attempt.params
-        seen = _ideas_so_far(session, search.id)
+        seen = ideas_so_far(session, search.id)
         for found in list(ideas)[: int(params["ideas"])]:
             idea = plain(found)
-            digest = _idea_digest(idea)
+            digest = digest_of(idea)
             first = seen.setdefault(digest, search.next_seq)
             tried = first != search.next_seq
             for variant in range(1 if tried else int(params["codes"])):
-                node = _plan(session, work, idea, variant, now)
+                node = plan(session, search, work.node.id, idea, now, round_=work.attempt.ordinal, variant=variant)
                 if tried:
                     close_node(session, search, node, f"the same idea as node #{first}", now)
         work.node.ideation = "done"
         work.node.updated_at = now
         close_attempt(work.attempt, "succeeded", now)
         return True
-
-
-def _ideas_so_far(session: Session, search_id: str) -> dict[str, int]:
-    """The first node of every idea in the search, by the idea's digest."""
-    seen: dict[str, int] = {}
-    query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > 0)
-    for seq, idea in session.execute(query.order_by(NodeRow.seq)):
-        seen.setdefault(_idea_digest(idea), seq)
-    return seen
-
-
-def _idea_digest(idea: Mapping[str, Any]) -> str:
-    return idea_digest(str(idea["technique"]), f"{idea['title']}\n{idea['mechanism']}")
-
-
-def _plan(session: Session, work: Held, idea: dict[str, Any], variant: int, now: float) -> NodeRow:
-    search = work.search
-    node = NodeRow(
-        id=new_id("nd"),
-        search_id=search.id,
-        seq=search.next_seq,
-        parent_id=work.node.id,
-        round=work.attempt.ordinal,
-        technique=str(idea["technique"])[:64],
-        idea=idea,
-        variant=variant,
-        state="planned",
-        created_at=now,
-        updated_at=now,
-    )
-    search.next_seq += 1
-    session.add(node)
-    add_event(
-        session,
-        search,
-        "node.created",
-        now,
-        node,
-        parent_id=node.parent_id,
-        round=node.round,
-        technique=node.technique,
-        title=idea["title"],
-        variant=variant,
-    )
-    return node
 
 
 def complete_code(
@@ -246,8 +201,8 @@ def _limit_fraction(document: Mapping[str, Any]) -> float | None:
 
 
 def _challenge(session: Session, search: SearchRow, node: NodeRow) -> None:
-    """Make `node` the champion where it is accepted and faster than the one so far."""
-    if node.verdict != "accepted" or node.score is None:
+    """Make `node` the champion where it is accepted, not banned, and faster than the one so far."""
+    if node.verdict != "accepted" or node.score is None or node.mark == "banned":
         return
     champion = None if search.best_node_id is None else session.get_one(NodeRow, search.best_node_id)
     if champion is None or champion.score is None or node.score > champion.score:

@@ -93,7 +93,7 @@ def close_node(session: Session, search: SearchRow, node: NodeRow, reason: str, 
 
 
 def renew_best(session: Session, search: SearchRow) -> None:
-    """Find the champion anew, after a verification changed what is known of one."""
+    """Find the champion anew, after a verification or a ban changed what is known of one."""
     session.flush()
     search.best_node_id = session.scalar(
         select(NodeRow.id)
@@ -104,6 +104,7 @@ def renew_best(session: Session, search: SearchRow) -> None:
             NodeRow.verdict == "accepted",
             NodeRow.score.is_not(None),
             NodeRow.verification != "failed",
+            NodeRow.mark.is_distinct_from("banned"),
         )
         .order_by(NodeRow.score.desc(), NodeRow.seq)
         .limit(1)

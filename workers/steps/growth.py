@@ -39,7 +39,7 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
     if search.state != "running":
         return []
     session.flush()
-    nodes = read_nodes(session, search.id)
+    nodes = [_hidden(node) if node.mark == "banned" else node for node in read_nodes(session, search.id)]
     policy, budget = parse_policy(search.policy), parse_budget(search.budget)
     try:
         steps = decide(Tree(nodes), policy, budget, spend(search, now))
@@ -71,6 +71,11 @@ def read_nodes(session: Session, search_id: str) -> list[NodeView]:
     rows = result.cursor.fetchall()
     result.close()
     return list(map(NodeView._make, rows))
+
+
+def _hidden(node: NodeView) -> NodeView:
+    """A banned node as policies see it: it has ended without a verdict, once what runs for it is done."""
+    return node if node.state in ("coding", "judging") else node._replace(state="closed")
 
 
 def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: list[Step], now: float) -> list[Message]:

@@ -21,6 +21,7 @@ class WrongState(Exception):  # noqa: N818 - named for what it is
 
     def __init__(self, what: str, found: str, expected: str) -> None:
         super().__init__(f"{what}: found {found}, expected {expected}")
+        self.what = what
         self.found = found
         self.expected = expected
 

@@ -20,7 +20,8 @@ from workers.steps.rows import add_event
 
 
 def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
-    """Store the best verified candidate as a kernel; None where none is surely faster than any baseline.
+    """Store the best verified candidate as a kernel; None where none is surely faster than any baseline. A banned one
+    is never kept.
 
     A kernel with the same code for the same op and target is not stored again: it gets the newer evidence.
     """
@@ -31,6 +32,7 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
             NodeRow.verification == "passed",
             NodeRow.verdict == "accepted",
             NodeRow.score.is_not(None),
+            NodeRow.mark.is_distinct_from("banned"),
         )
         .order_by(NodeRow.score.desc(), NodeRow.seq)
         .limit(1)

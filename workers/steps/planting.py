@@ -1,0 +1,72 @@
+"""New nodes: ideas that a model or a person had, and whether the search had them before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kernels_db.db import new_id
+from kernels_db.models import NodeRow, SearchRow
+from workers.search.dedup import idea_digest
+from workers.steps.rows import add_event
+
+
+def ideas_so_far(session: Session, search_id: str) -> dict[str, int]:
+    """The first node of every idea in the search, by the idea's digest."""
+    seen: dict[str, int] = {}
+    query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > 0)
+    for seq, idea in session.execute(query.order_by(NodeRow.seq)):
+        seen.setdefault(digest_of(idea), seq)
+    return seen
+
+
+def digest_of(idea: Mapping[str, Any]) -> str:
+    """What makes two ideas the same: their technique, and the words of title and mechanism."""
+    return idea_digest(str(idea["technique"]), f"{idea['title']}\n{idea['mechanism']}")
+
+
+def plan(
+    session: Session,
+    search: SearchRow,
+    parent_id: str,
+    idea: dict[str, Any],
+    now: float,
+    *,
+    round_: int,
+    variant: int,
+    origin: str = "model",
+) -> NodeRow:
+    """A planned node for `idea`, the next in the search."""
+    node = NodeRow(
+        id=new_id("nd"),
+        search_id=search.id,
+        seq=search.next_seq,
+        parent_id=parent_id,
+        round=round_,
+        technique=str(idea["technique"])[:64],
+        idea=idea,
+        variant=variant,
+        state="planned",
+        origin=origin,
+        created_at=now,
+        updated_at=now,
+    )
+    search.next_seq += 1
+    session.add(node)
+    add_event(
+        session,
+        search,
+        "node.created",
+        now,
+        node,
+        parent_id=node.parent_id,
+        round=node.round,
+        technique=node.technique,
+        title=idea["title"],
+        variant=variant,
+        origin=origin,
+    )
+    return node
