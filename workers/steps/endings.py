@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
 from workers.model.text import storable
-from workers.steps.rows import OPEN, Held, add_event, close_attempt, spend
+from workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
 from workers.steps.winners import keep_winner
 
 
@@ -20,9 +20,15 @@ def stop_clock(search: SearchRow, now: float) -> None:
 
 
 def end(
-    session: Session, search: SearchRow, state: str, reason: str, now: float, problem: dict[str, Any] | None = None
+    session: Session,
+    search: SearchRow,
+    state: str,
+    reason: str,
+    now: float,
+    problem: dict[str, Any] | None = None,
+    by: str | None = None,
 ) -> None:
-    """End the search: nothing of it stays open, and a finished one keeps its winner."""
+    """End the search: nothing of it stays open, and a finished one keeps its winner. `by`: who asked for it."""
     _end_open_steps(session, search, now)
     if state == "finished":
         kernel_id = keep_winner(session, search, now)
@@ -32,7 +38,8 @@ def end(
     search.state = state
     search.reason = storable(reason)
     search.problem = problem
-    add_event(session, search, f"search.{state}", now, reason=reason, problem=problem, best_node_id=search.best_node_id)
+    told = {"reason": reason, "problem": problem, "best_node_id": search.best_node_id, **signed(by)}
+    add_event(session, search, f"search.{state}", now, **told)
 
 
 def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
@@ -55,12 +62,12 @@ def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
     session.execute(update(NodeRow).where(of_search, NodeRow.verification == "open").values(verification="none"))
 
 
-def pause_search(session: Session, search: SearchRow, reason: str, now: float) -> None:
-    """Pause a search that has not ended; what runs may still commit."""
+def pause_search(session: Session, search: SearchRow, reason: str, now: float, by: str | None = None) -> None:
+    """Pause a search that has not ended; what runs may still commit. `by`: who asked for it."""
     stop_clock(search, now)
     search.state = "paused"
     search.reason = storable(reason)
-    add_event(session, search, "search.paused", now, reason=reason)
+    add_event(session, search, "search.paused", now, reason=reason, **signed(by))
 
 
 def fail_step(session: Session, work: Held, reason: str, now: float) -> None:

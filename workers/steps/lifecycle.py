@@ -17,7 +17,7 @@ from workers.search.budget import parse_budget
 from workers.search.policy import next_steps, parse_policy
 from workers.steps.endings import end, pause_search
 from workers.steps.growth import Decide, grow
-from workers.steps.rows import ENDED, add_event, lock_search, message, spend
+from workers.steps.rows import ENDED, add_event, lock_search, message, signed, spend
 from workers.steps.values import Message, WrongState
 
 
@@ -78,17 +78,22 @@ def advance(db: Database, search_id: str, now: float, decide: Decide = next_step
         return grow(session, lock_search(session, search_id), now, decide)
 
 
-def pause(db: Database, search_id: str, reason: str, now: float) -> None:
-    """Open no new steps until `resume`; what runs may still commit. Raises WrongState once the search has ended."""
+def pause(db: Database, search_id: str, reason: str, now: float, by: str | None = None) -> None:
+    """Open no new steps until `resume`; what runs may still commit. Raises WrongState once the search has ended.
+
+    `by`, here and below: the name of the API key that asked for it; it stands in the event.
+    """
     with db.writing() as session:
         search = lock_search(session, search_id)
         if search.state in ENDED:
             raise WrongState(f"search {search_id}", search.state, "queued or running")
         if search.state != "paused":
-            pause_search(session, search, reason, now)
+            pause_search(session, search, reason, now, by)
 
 
-def resume(db: Database, search_id: str, now: float, decide: Decide = next_steps) -> list[Message]:
+def resume(
+    db: Database, search_id: str, now: float, decide: Decide = next_steps, by: str | None = None
+) -> list[Message]:
     """Let a paused search run on: pending steps are sent again at once, and the policy is asked.
 
     Raises WrongState where the search is not paused.
@@ -100,7 +105,7 @@ def resume(db: Database, search_id: str, now: float, decide: Decide = next_steps
         search.state = "running"
         search.reason = None
         search.running_since = now
-        add_event(session, search, "search.resumed", now, spend=asdict(spend(search, now)))
+        add_event(session, search, "search.resumed", now, spend=asdict(spend(search, now)), **signed(by))
         pending = session.execute(
             select(AttemptRow.id, AttemptRow.kind).where(
                 AttemptRow.search_id == search.id, AttemptRow.state == "pending"
@@ -120,7 +125,7 @@ def resume(db: Database, search_id: str, now: float, decide: Decide = next_steps
         return messages + grow(session, search, now, decide)
 
 
-def cancel(db: Database, search_id: str, now: float) -> None:
+def cancel(db: Database, search_id: str, now: float, by: str | None = None) -> None:
     """End the search now; results that come later are discarded. Raises WrongState where it ended otherwise."""
     with db.writing() as session:
         search = lock_search(session, search_id)
@@ -128,4 +133,4 @@ def cancel(db: Database, search_id: str, now: float) -> None:
             return
         if search.state in ENDED:
             raise WrongState(f"search {search_id}", search.state, "queued, running or paused")
-        end(session, search, "cancelled", "on request", now)
+        end(session, search, "cancelled", "on request", now, by=by)

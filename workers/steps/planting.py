@@ -1,4 +1,4 @@
-"""New nodes: ideas that a model or a person had, and whether the search had them before."""
+"""New nodes: ideas that a model or a person had, whether the search had them before, and candidates from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.db import new_id
 from kernels_db.models import NodeRow, SearchRow
+from workers.candidate.normalise import normalised_digest
 from workers.search.dedup import idea_digest
 from workers.steps.rows import add_event
 
@@ -67,6 +68,55 @@ def plan(
         technique=node.technique,
         title=idea["title"],
         variant=variant,
+        origin=origin,
+    )
+    return node
+
+
+def adopt(
+    session: Session,
+    search: SearchRow,
+    parent_id: str,
+    now: float,
+    *,
+    origin: str,
+    source: str,
+    language: str,
+    technique: str | None,
+    idea: dict[str, Any] | None,
+) -> NodeRow:
+    """A node of round 0 for a candidate that was written elsewhere: it has its code, and is to be judged here."""
+    node = NodeRow(
+        id=new_id("nd"),
+        search_id=search.id,
+        seq=search.next_seq,
+        parent_id=parent_id,
+        round=0,
+        technique=technique,
+        idea=idea,
+        variant=0,
+        state="coded",
+        origin=origin,
+        language=language,
+        source=source,
+        source_digest=normalised_digest(source),
+        created_at=now,
+        updated_at=now,
+    )
+    search.next_seq += 1
+    session.add(node)
+    title = None if idea is None else idea.get("title")
+    add_event(
+        session,
+        search,
+        "node.created",
+        now,
+        node,
+        parent_id=parent_id,
+        round=0,
+        technique=technique,
+        title=title,
+        variant=0,
         origin=origin,
     )
     return node

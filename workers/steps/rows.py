@@ -92,6 +92,11 @@ def add_event(
     )
 
 
+def signed(by: str | None) -> dict[str, str]:
+    """Who did it, for an event; nothing where no API keys are in force."""
+    return {} if by is None else {"by": by}
+
+
 def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: float) -> None:
     """Store model calls, failed ones too, and count what they spent."""
     search = work.search
