@@ -158,6 +158,14 @@ class AdmissionCheck(TypedDict):
     limit: float | None
 
 
+class Generated(TypedDict):
+    """The code that torch.compile generated for the reference, as its runner told it: text for a reader, of bounded
+    size, which decides nothing."""
+
+    language: Literal["triton", "cpp"]
+    source: str
+
+
 class Verdict(TypedDict):
     """One line out of `python -m workers.judge`. `score`: geometric mean over bench workloads of the speed-up over the
     fastest baseline."""
@@ -181,4 +189,5 @@ class Verdict(TypedDict):
     versions: dict[str, str]
     fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
     admission: NotRequired[list[AdmissionCheck]]  # at level baseline
+    generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held

@@ -16,7 +16,7 @@ from typing import cast
 
 import torch
 
-from kernels_db.job import JobOp, ResolvedWorkload
+from kernels_db.job import Generated, JobOp, ResolvedWorkload
 from workers.judge import compare
 from workers.judge.baseline_store import OpStandings
 from workers.judge.buffers import TensorSpec, contiguous_strides, layout_bytes
@@ -125,6 +125,7 @@ class OpRunners:
     finite: dict[str, bool] = field(default_factory=dict)  # by workload: whether no declared input led beyond
     unsuited: dict[tuple[str, str], str] = field(default_factory=dict)  # by workload and input family: why
     unavailable: dict[tuple[Mode, str], str] = field(default_factory=dict)
+    generated: dict[str, Generated] = field(default_factory=dict)  # by workload: the code of the `compile` baseline
     used_at: float = field(default_factory=time.monotonic)
 
     def on(self, mode: Mode, workload: ResolvedWorkload) -> Contender:
@@ -226,6 +227,8 @@ class OpRunners:
             self.drop(mode)
             raise
         self.compiled.add(key)
+        if compiles and mode == "compile" and (code := self.runners[mode].generated()) is not None:
+            self.generated[key[1]] = code
         return spent
 
     def expected(self, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor]:

@@ -21,7 +21,8 @@ from typing import Any, Literal
 
 import torch
 
-from workers.judge import buffers, channel, process_control, sandbox
+from kernels_db.job import Generated
+from workers.judge import buffers, channel, generated, process_control, sandbox
 from workers.judge.buffers import Slot, TensorSpec
 from workers.judge.processes import ForkServer, Spawned
 from workers.judge.runner import ARM, BURST, DELIVER, DONE, FAILED, GO, LONGEST_TEXT, NOTHING
@@ -279,6 +280,12 @@ class Contender:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ContenderFault(self.name, "protocol", "the runner gave no names of kernels")
         return names
+
+    def generated(self) -> Generated | None:
+        """The code that the runner's compiler generated since this was last asked, as it tells it. Raises
+        ContenderFault.
+        """
+        return generated.checked(self.command({"command": "generated"}, _SETUP_S).get("generated"))
 
     def ping(self) -> None:
         """Have the runner wait for its device. Raises ContenderFault where its context is broken."""

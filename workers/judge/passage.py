@@ -91,6 +91,7 @@ class Passage:
         with self.case.report.gate("time"):
             scored = [measure(self.case, workload, candidate) for workload in self.case.bench()]
         if candidate is None:
+            self._keep_generated()
             return "accepted", "time", "the reference is sound and the baselines are measured", None
         believe(self.case)
         checked = "every workload" if self.case.job["level"] == "verify" else "the bench workloads"
@@ -103,6 +104,16 @@ class Passage:
         spread = f"{interval[0]:.3g} to {interval[1]:.3g}"
         reason = f"right on {checked}; {self.case.report.score:.3g} times as fast as the fastest baseline ({spread})"
         return "accepted", "time", reason, None
+
+    def _keep_generated(self) -> None:
+        """Put what torch.compile generated for the largest timed workload on the verdict."""
+        if "compile" not in self.case.job["op"]["baselines"]:
+            return
+        for workload in sorted(self.case.bench(), key=families.elements, reverse=True):
+            found = self.case.runners.generated.get(workload_key(workload))
+            if found is not None:
+                self.case.report.generated = found
+                return
 
     def _admit(self) -> None:
         """Whether the spec tells wrong answers from right ones, and lets PyTorch's own pass. Raises Stopped."""

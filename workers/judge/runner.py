@@ -4,9 +4,10 @@ It maps buffers that the referee allocated, calls `run` on the slot it is told a
 it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
 what it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, times, kernels, ping. Bytes: `A<slot>`
-arm a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the only timed
-one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E` to bytes.
+Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, ping. Bytes:
+`A<slot>` arm a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the
+only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E`
+to bytes.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import os
 import socket
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from workers.judge import channel, gpu
+from workers.judge import channel, generated, gpu
 from workers.judge.burst import Burst
 from workers.judge.sandbox import Confinement
 
@@ -40,6 +42,8 @@ wake-up to the time.
 """
 LONGEST_TEXT = 4000
 LONGEST_NAME, MOST_NAMES = 500, 100
+MOST_GRAPHS = 8
+"""Graphs of one reference whose generated code is kept."""
 
 
 class ContractError(Exception):
@@ -69,6 +73,7 @@ class Runner:
         self.device = "cpu"
         self.opened: dict[str, tuple[int, Any]] = {}  # the referee's device memory, by its handle
         self.burst: Burst | None = None  # armed: the next go runs it
+        self.codes: deque[str] = deque(maxlen=MOST_GRAPHS)  # what Inductor generated since it was last asked
 
     def serve(self) -> None:
         """Answer commands until the referee hangs up."""
@@ -160,6 +165,7 @@ class Runner:
                 "error": self.last_error,
                 "generate": self.generate,
                 "times": self.times,
+                "generated": self.generated,
                 "ping": self.ping,
                 "kernels": self.kernels,
             }[message["command"]]
@@ -209,6 +215,8 @@ class Runner:
 
             self.interpreter.enter_context(interpreted_launches(limit=0))
         self.run = wrap(run, self.mode)
+        if self.mode == "compile":
+            generated.watch(self.codes)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -259,6 +267,12 @@ class Runner:
         assert run is not None
         ran = kernel_names.record(lambda: run(*arguments))
         return {"names": [found.name[:LONGEST_NAME] for found in ran[:MOST_NAMES]]}
+
+    def generated(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The kernels that Inductor generated since this was last asked."""
+        found = generated.kernels_of(list(self.codes))
+        self.codes.clear()
+        return {"generated": found}
 
     def ping(self, message: dict[str, Any]) -> dict[str, Any]:
         self.settle()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from kernels_db.job import AdmissionCheck, Failure, Gate, Job, Verdict, VerdictWord, WorkloadVerdict
+from kernels_db.job import AdmissionCheck, Failure, Gate, Generated, Job, Verdict, VerdictWord, WorkloadVerdict
 from workers.judge.compare import Comparison
 from workers.judge.host import BUSY
 from workers.judge.sandbox import NOTHING_RAN
@@ -40,6 +40,7 @@ class Report:
         self.score: float | None = None
         self.score_ci95: list[float] | None = None
         self.admission: list[AdmissionCheck] | None = None
+        self.generated: Generated | None = None
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
         self.exchange_us: float | None = None  # what the clock reads where nothing is run: part of every time
@@ -93,6 +94,8 @@ class Report:
         }
         if self.admission is not None:
             document["admission"] = self.admission
+        if self.generated is not None:
+            document["generated"] = self.generated
         finished: Verdict = json_safe(document)
         return finished
 
