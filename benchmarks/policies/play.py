@@ -1,0 +1,262 @@
+"""One search under a policy, played in memory against a world that answers for the model and the judge.
+
+The tree changes as `workers.steps` changes it: ideas that were tried are closed, a source that was seen closes its
+node, a rejected candidate may be repaired. Steps are done one at a time in the order in which they were opened, and the
+policy is asked after each, as a single worker would. The play ends at its model cost to the call, so that two policies
+are compared for the same money.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from benchmarks.policies.outcomes import Outcome
+from benchmarks.policies.recording import price
+from workers.search.dedup import idea_digest
+from workers.search.policy import Policy, next_steps
+from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+
+MOST_STEPS = 20_000
+Z95 = 1.96
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An idea as a policy sees it; `key` is the world's own."""
+
+    technique: str
+    digest: str
+    key: Any
+
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Answer(Generic[C]):
+    """What a world answers: the tokens that it cost, and what came of it (None: could not be read)."""
+
+    prompt_tokens: int
+    reply_tokens: int
+    content: C | None
+
+
+class World(Protocol):
+    """Answers for the model and the judge. None means that nobody recorded an answer."""
+
+    def ideas(self, parent: Any, count: int, avoid: Sequence[str]) -> Answer[list[Proposal]] | None:
+        """Up to `count` ideas on `parent` (None: the reference) that were not given before."""
+
+    def code(self, parent: Any, proposal: Proposal | None, variant: int) -> Answer[Any] | None:
+        """A candidate for a proposal, or for none at all."""
+
+    def repair(self, candidate: Any) -> Answer[Any] | None:
+        """A candidate in place of a rejected one."""
+
+    def digest(self, candidate: Any) -> str:
+        """What tells one source from another."""
+
+    def outcome(self, candidate: Any) -> Outcome:
+        """What the candidate is worth in truth."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A point of the best-so-far curve: after `cost_usd` the champion's true speed-up was `best`."""
+
+    cost_usd: float
+    calls: int
+    candidates: int
+    best: float
+
+
+@dataclass
+class Played:
+    """A finished play."""
+
+    curve: list[Found]
+    reason: str
+    asked: int = 0
+    unanswered: int = 0
+
+    def best_at(self, cost_usd: float) -> float:
+        """The true speed-up of the champion when so much was spent; 1 where there was none better than a baseline."""
+        best = 1.0
+        for found in self.curve:
+            if found.cost_usd > cost_usd + 1e-12:
+                break
+            best = found.best
+        return max(best, 1.0)
+
+
+@dataclass
+class Play:
+    """See the module. `most_usd`: what the model may cost."""
+
+    policy: Policy
+    world: World
+    most_usd: float
+    luck: random.Random
+    nodes: list[NodeView] = field(default_factory=list)
+    spend: Spend = field(default_factory=Spend)
+    proposals: dict[str, Proposal | None] = field(default_factory=dict)
+    variants: dict[str, int] = field(default_factory=dict)
+    candidates: dict[str, Any] = field(default_factory=dict)
+    played: Played = field(default_factory=lambda: Played([], ""))
+    _digests: set[str] = field(default_factory=set)
+    _ideas: set[str] = field(default_factory=set)
+
+    def run(self) -> Played:
+        """Play to the policy's stop or the end of the money."""
+        self.nodes = [_node(0, None, 0, None, state="judged", verdict="accepted", gate="time")]
+        waiting: deque[Step] = deque()
+        budget = Budget(cost_usd=self.most_usd)
+        for _ in range(MOST_STEPS):
+            for step in next_steps(Tree(list(self.nodes)), self.policy, budget, self.spend):
+                if step.kind == "stop":
+                    self.played.reason = step.reason or "stop"
+                    return self.played
+                self._open(step)
+                waiting.append(step)
+            if not waiting:
+                self.played.reason = "the policy asked for nothing more"
+                return self.played
+            self._end(waiting.popleft())
+            if self.spend.cost_usd >= self.most_usd:
+                self.played.reason = "the money is spent"
+                return self.played
+        self.played.reason = f"{MOST_STEPS} steps were done"
+        return self.played
+
+    def _at(self, step: Step) -> NodeView:
+        return self.nodes[int(str(step.node_id)[1:])]
+
+    def _change(self, node: NodeView, **changes: Any) -> None:
+        self.nodes[node.seq] = self.nodes[node.seq]._replace(**changes)
+
+    def _open(self, step: Step) -> None:
+        node = self._at(step)
+        match step.kind:
+            case "ideate":
+                self._change(node, ideation="open", ideated=step.ordinal)
+            case "code":
+                self._change(node, state="coding", repairs=step.ordinal, verification="none")
+            case "judge":
+                self._change(node, state="judging")
+            case "verify":
+                self._change(node, verification="open")
+            case "plant":
+                self._change(node, ideated=step.ordinal)
+
+    def _end(self, step: Step) -> None:
+        node = self._at(step)
+        match step.kind:
+            case "ideate":
+                self._propose(node, step)
+            case "plant":
+                for _ in range(int(step.params["codes"] or 1)):
+                    self._plan(node, step.ordinal, None)
+            case "code":
+                self._write(node, step)
+            case "judge":
+                self._judge(node)
+            case "verify":
+                score, low, high = self._measured(self.world.outcome(self.candidates[node.id]))
+                self._change(node, verification="passed", score=score, ci_low=low, ci_high=high)
+
+    def _pay(self, answer: Answer[Any] | None) -> None:
+        self.played.asked += 1
+        if answer is None:
+            self.played.unanswered += 1
+            return
+        cost = price(answer.prompt_tokens, answer.reply_tokens)
+        self.spend = replace(
+            self.spend,
+            model_calls=self.spend.model_calls + 1,
+            tokens=self.spend.tokens + answer.prompt_tokens + answer.reply_tokens,
+            cost_usd=self.spend.cost_usd + cost,
+        )
+
+    def _propose(self, node: NodeView, step: Step) -> None:
+        avoid = [name for name in str(step.params.get("technique_not_in") or "").split(",") if name]
+        answer = self.world.ideas(self.candidates.get(node.id), int(step.params["ideas"] or 1), avoid)
+        self._pay(answer)
+        self._change(node, ideation="done")
+        for proposal in (answer.content if answer else None) or []:
+            tried = proposal.digest in self._ideas
+            self._ideas.add(proposal.digest)
+            for _ in range(1 if tried else int(step.params["codes"] or 1)):
+                planned = self._plan(node, step.ordinal, proposal)
+                if tried:
+                    self._change(planned, state="closed")
+
+    def _plan(self, parent: NodeView, number: int, proposal: Proposal | None) -> NodeView:
+        technique = None if proposal is None else proposal.technique
+        node = _node(len(self.nodes), parent.id, number, technique, state="planned")
+        siblings = [other for other in self.nodes if other.parent_id == parent.id]
+        self.nodes.append(node)
+        self.proposals[node.id] = proposal
+        self.variants[node.id] = sum(self.proposals.get(other.id) == proposal for other in siblings)
+        return node
+
+    def _write(self, node: NodeView, step: Step) -> None:
+        if step.ordinal > 0:
+            answer = self.world.repair(self.candidates[node.id])
+        else:
+            parent = self.candidates.get(node.parent_id or "")
+            answer = self.world.code(parent, self.proposals[node.id], self.variants[node.id])
+        self._pay(answer)
+        digest = None if answer is None or answer.content is None else self.world.digest(answer.content)
+        if answer is None or digest is None or digest in self._digests:
+            self._change(node, state="closed")
+            return
+        self._digests.add(digest)
+        self.candidates[node.id] = answer.content
+        self._change(node, state="coded", verdict=None, gate=None, score=None, ci_low=None, ci_high=None)
+
+    def _judge(self, node: NodeView) -> None:
+        outcome = self.world.outcome(self.candidates[node.id])
+        score, low, high = self._measured(outcome)
+        share = outcome.limit_fraction
+        self._change(
+            node,
+            state="judged",
+            verdict=outcome.verdict,
+            gate=outcome.gate,
+            score=score,
+            ci_low=low,
+            ci_high=high,
+            limit_fraction=share,
+        )
+        self.spend = replace(self.spend, candidates=self.spend.candidates + 1)
+        believed = [other for other in self.nodes[1:] if other.verdict == "accepted" and other.score is not None]
+        if believed:
+            champion = max(believed, key=lambda other: (other.score or 0.0, -other.seq))
+            truth = self.world.outcome(self.candidates[champion.id]).score or 1.0
+            spend = self.spend
+            self.played.curve.append(Found(spend.cost_usd, spend.model_calls, spend.candidates, truth))
+
+    def _measured(self, outcome: Outcome) -> tuple[float | None, float | None, float | None]:
+        """The outcome as another screening would have it: drawn anew within its interval, which moves along."""
+        if outcome.score is None or outcome.low is None or outcome.high is None:
+            return outcome.score, outcome.low, outcome.high
+        spread = max(math.log(outcome.high / outcome.low), 0.0) / (2 * Z95)
+        factor = math.exp(self.luck.gauss(0.0, spread))
+        return outcome.score * factor, outcome.low * factor, outcome.high * factor
+
+
+def proposal_digest(technique: str, title: str, mechanism: str) -> str:
+    """The digest by which a search refuses an idea that was tried."""
+    return idea_digest(technique, f"{title}\n{mechanism}")
+
+
+def _node(seq: int, parent: str | None, number: int, technique: str | None, **changes: Any) -> NodeView:
+    node = NodeView(
+        f"n{seq}", seq, parent, number, technique, "planned", 0, None, None, None, None, None, None, "none", "none"
+    )
+    return node._replace(**changes)
