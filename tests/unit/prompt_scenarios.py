@@ -69,6 +69,10 @@ def run(x, residual, weight, eps, y):
 '''
 BEST_SOURCE = PARENT_SOURCE.replace("omp parallel for", "omp parallel for schedule(static)")
 
+GENERATED: dict[str, str] = {
+    "language": "cpp",
+    "source": "// cpp_fused_add_0\nextern \"C\"  void  kernel(float* in_out_ptr0)\n{\n    // ``` ends nothing\n}",
+}
 DEVICE: dict[str, Any] = {
     "name": "Example CPU @ 2.50GHz",
     "type": "cpu",
@@ -138,7 +142,13 @@ def baselines() -> Verdict:
     entries = [timed("decode", None, 64.0, 45.0, 26.2), timed("prefill", None, 21_500.0, 13_400.0, 9_250.0)]
     hidden = timed("secret_shape", None, 12.0, 11.0, 3.0) | {"role": "holdout"}
     return verdict(
-        level="baseline", workloads=[*entries, hidden], score=None, score_ci95=None, compile=None, language=None
+        level="baseline",
+        workloads=[*entries, hidden],
+        score=None,
+        score_ci95=None,
+        compile=None,
+        language=None,
+        generated=GENERATED,
     )
 
 

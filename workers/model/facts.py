@@ -11,6 +11,9 @@ from typing import Any
 
 from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
 from kernels_db.op import Op
+from workers.model.text import middle_cut
+
+MAX_GENERATED_CHARS = 8_000
 
 BASELINE_NAMES = {
     "eager": "PyTorch eager",
@@ -209,6 +212,14 @@ def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verd
             of_eager = f" (PyTorch eager's own: {significant(eager)})" if eager is not None else ""
             lines.append(f"`{entry['id']}`: relative L2 error at most {significant(limit)}{of_eager}")
     return lines
+
+
+def generated_code(baselines: Verdict | None) -> dict[str, str] | None:
+    """What torch.compile generated for the reference, its middle cut out where it is long: language and source."""
+    found = None if baselines is None else baselines.get("generated")
+    if found is None:
+        return None
+    return {"language": found["language"], "source": middle_cut(found["source"], MAX_GENERATED_CHARS)}
 
 
 def derives_tolerance(workloads: Sequence[ResolvedWorkload]) -> bool:

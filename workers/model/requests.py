@@ -219,6 +219,7 @@ def _ideate(context: RequestContext) -> dict[str, Any]:
     return {
         **_common(context),
         **_measured(context),
+        "generated": facts.generated_code(context.baselines) if parent is None else None,
         "parent": _node(parent, context),
         "best": None if best is None or (parent and best.seq == parent.seq) else _node(best, context),
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
@@ -235,6 +236,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         **_common(context),
         **_measured(context),
         "idea": context.idea,
+        "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": _node(context.parent, context),
         "example": prompts.example(context.language),
         "variant": context.variant,
