@@ -7,12 +7,14 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import prompts
 from workers.model import parsing
 from workers.model.base import ModelReply
-from workers.model.parsing import TECHNIQUES, Unreadable
+from workers.model.parsing import Unreadable
+from workers.model.techniques import TECHNIQUES, technique
 
 RUN = "from kernels_db.runtime import cpp\n\n\ndef run(x, y):\n    pass\n"
 IDEA = {
@@ -78,6 +80,54 @@ def test_more_than_asked_for_are_left_out_and_repeated_titles_too() -> None:
     assert len(ideas(listed({"title": "Same"}, {"title": "same"}))) == 1
 
 
+def test_thoughts_before_the_answer_are_no_answer() -> None:
+    draft = listed({"title": "A draft"})
+    for thoughts in (f"<think>{draft}</think>", f"<Thinking>\n{draft}\n</THINKING>", f"{draft}</think>"):
+        assert [idea["title"] for idea in ideas(f"{thoughts}\n{listed({})}")] == ["Idea 0"]
+    assert ideas(f"<think>a</think>\n<think>b</think>{listed({})}")
+    assert ideas(listed({"mechanism": "ends in </think>"}))
+    assert ideas(f"<think>{'x' * 1_000_000}</think>{listed({})}")
+
+
+def test_ideas_in_another_language_are_ideas() -> None:
+    (idea,) = ideas(listed({"technique": "FUSION", "title": "一次遍历", "mechanism": "Каждый байт читается один раз"}))
+    assert (idea["technique"], idea["title"], idea["mechanism"]) == (
+        "fusion",
+        "一次遍历",
+        "Каждый байт читается один раз",
+    )
+
+
+def test_an_answer_after_code_with_many_braces_is_found() -> None:
+    snippet = "for (;;) { if (a) { b(); } else { c(); } }\n" * 300
+    assert ideas(f"```cpp\n{snippet}```\n{listed({})}")
+
+
+def lessons(text: str, finish_reason: str = "stop") -> list[parsing.Lesson]:
+    return parsing.lessons(reply(text, finish_reason))
+
+
+def test_lessons_are_read_as_ideas_are() -> None:
+    found = lessons(
+        'Here:\n```json\n[{"lesson": "Stores bind", "evidence": "#3 and #7: 1.2x"}, {"lesson": "no evidence"},'
+        ' {"lesson": "a\nb", "evidence": ["#1", "#2"],}, // last\n]\n```'
+    )
+    assert found == [
+        {"lesson": "Stores bind", "evidence": "#3 and #7: 1.2x"},
+        {"lesson": "a b", "evidence": "#1 #2"},
+    ]
+    many = json.dumps([{"lesson": f"{n} " + "x" * 5000, "evidence": "y"} for n in range(9)])
+    assert len(lessons(many)) == parsing.MAX_LESSONS
+    assert all(len(entry["lesson"]) <= parsing.MAX_LESSON_CHARS for entry in lessons(many))
+
+
+@pytest.mark.parametrize("text", ["[]", "Nothing was learned.", '[{"lesson": "a"}]', "", '[{"lesson": "a", "evi'])
+def test_unreadable_lessons_say_what_is_wrong(text: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        lessons(text)
+    assert "no JSON list of lessons" in caught.value.problem or caught.value.problem == "The reply is empty."
+
+
 def test_readable_ideas_count_even_where_others_are_not() -> None:
     found = ideas(listed({"technique": "magic"}, {}, {"mechanism": ""}))
     assert [idea["title"] for idea in found] == ["Idea 1"]
@@ -92,8 +142,12 @@ def test_a_list_that_was_cut_off_gives_its_complete_ideas() -> None:
     ("text", "finish_reason", "problem"),
     [
         ("", "stop", "The reply is empty"),
-        ("", "length", "token limit was reached before the answer began"),
-        ("I am sorry, I cannot help.", "stop", "no JSON list of ideas in the reply, which begins: 'I am sorry"),
+        ("", "length", "token limit was reached before it began"),
+        ("I am sorry, I cannot help.", "stop", "The reply declines the task; it begins: 'I am sorry, I"),
+        ("Tut mir leid.", "stop", "no JSON list of ideas in the reply, which begins: 'Tut mir leid.'"),
+        ("", "content_filter", "the provider's filter withheld it"),
+        ("<think>What now?", "stop", "ended within its thoughts"),
+        ("<think>What now?</think>\n", "stop", "The reply holds thoughts and no answer"),
         ('[{"technique": "fusion", "ti', "length", "cut off at the token limit before the first complete idea"),
         (listed({"technique": "magic"}), "stop", "'Idea 0' has technique 'magic', expected one of memory_access, "),
         (listed({"technique": 3}), "stop", "'Idea 0' has technique '3', expected one of"),
@@ -111,7 +165,28 @@ def test_unreadable_ideas_say_what_is_wrong(text: str, finish_reason: str, probl
 @pytest.mark.parametrize("name", TECHNIQUES)
 def test_techniques_are_known_in_any_spelling(name: str) -> None:
     for spelled in (name, name.upper(), name.replace("_", " "), name.replace("_", "-").title(), f" {name}. "):
-        assert parsing.technique(spelled) == name
+        assert technique(spelled) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("fusion, memory access", "fusion"),
+        ("Memory Access / Data Layout", "memory_access"),
+        ("something new (tiling)", "memory_access"),
+        ("fusion" + " " * 300, None),
+        ("融合", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_technique_by_another_name(name: object, known: str | None) -> None:
+    assert technique(name) == known
+
+
+def test_techniques_are_known_by_their_titles() -> None:
+    for play in prompts.playbook():
+        assert technique(play.title) == technique(play.title.upper()) == play.technique
 
 
 def test_long_fields_are_cut_and_odd_characters_replaced() -> None:
@@ -135,6 +210,10 @@ def test_long_fields_are_cut_and_odd_characters_replaced() -> None:
         RUN,
         f"\n\n{RUN}\n",
         f"```python\n{RUN}```\n```python\ndef run(x, y):  # cut",
+        f"```python\n{RUN}```\nIn short:\n```python\ndef run(x, y): ...as above...\n```",
+        f"```text\ndef run(x, y) is the entry point\n```\n```python\n{RUN}```",
+        f"<think>\n```python\ndef run(x, y):\n    no\n```\n</think>\n\n```python\n{RUN}```",
+        f"first I thought\n```python\ndef run(x, y):\n    no\n```\n</think>\n```python\n{RUN}```",
     ],
 )
 def test_code_in_many_frames(text: str) -> None:
@@ -150,6 +229,7 @@ def test_a_fence_inside_a_longer_one_is_text() -> None:
     ("text", "finish_reason", "problem"),
     [
         ("", "stop", "The reply is empty"),
+        ("I can't help with that.", "stop", 'The reply declines the task; it begins: "I can\'t help with that."'),
         ("I refuse.", "stop", "no fenced code block in the reply, which begins: 'I refuse.'"),
         (f"```python\n{RUN}", "length", "cut off before its end"),
         (f"```python\n{RUN}", "stop", "cut off before its end"),
@@ -183,6 +263,9 @@ FRAGMENTS = st.sampled_from(
         "```",
         "~~~",
         "def run(",
+        "<think>",
+        "</think>",
+        '"lesson"',
         '"title"',
         '"technique"',
         "fusion",
@@ -209,6 +292,8 @@ def test_no_text_surprises_the_parsers(text: str, finish_reason: str | None) -> 
             assert all(isinstance(value, str) for value in idea.values())
             json.dumps(idea, ensure_ascii=False).encode()
     with suppress(Unreadable):
+        assert 1 <= len(parsing.lessons(answer)) <= parsing.MAX_LESSONS
+    with suppress(Unreadable):
         parsing.code(answer).encode()
 
 
@@ -223,29 +308,52 @@ def test_any_well_formed_list_is_read_whole(entries: list[dict[str, str]]) -> No
         assert [idea["title"] for idea in found] == [idea["title"] for idea in given_ideas]
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        '"\\',
-        "/*",
-        '{"a":',
-        '{"title":',
-        ",//",
-        "{",
-        '{"//":',
-        "{/*",
-        '{"x":[',
-        "```\n",
-        "\n```",
-        "~~~ ",
-        '{"title": "',
-        "def run(\n",
-    ],
-)
-def test_hostile_replies_are_read_in_bounded_time(piece: str) -> None:
-    text = (piece * (parsing.MAX_REPLY_CHARS // len(piece)))[: parsing.MAX_REPLY_CHARS]
+HOSTILE = [
+    '"\\',
+    "/*",
+    '{"a":',
+    '{"title":',
+    ",//",
+    "{",
+    '{"//":',
+    "{/*",
+    '{"x":[',
+    '{"x":[1,1,1,1,',
+    "{ \n\t",
+    "```\n",
+    "\n```",
+    "```python\ndef run(x):\n```\n",
+    "~~~ ",
+    '{"title": "',
+    '[{"title": "a", "technique": "no", "mechanism": "m"},',
+    "def run(\n",
+    "def run ",
+    "<think>",
+    "</think>",
+    "<think></think>",
+    "I'm sorry ",
+    " ",
+]
+
+
+@pytest.mark.parametrize("size", [parsing.MAX_REPLY_CHARS, 1_000_000])
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_replies_are_read_in_bounded_time(piece: str, size: int) -> None:
+    """A megabyte takes well under a second on an idle machine; a quadratic step would take minutes."""
+    text = (piece * (size // len(piece) + 1))[:size]
     started = time.monotonic()
-    for read in (lambda: ideas(text), lambda: code(text)):
-        with pytest.raises(Unreadable):
+    for read in (lambda: ideas(text), lambda: lessons(text), lambda: code(text)):
+        with suppress(Unreadable):
             read()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 10
+
+
+@given(st.lists(st.sampled_from(HOSTILE) | FRAGMENTS, min_size=1, max_size=4).map("".join))
+@settings(max_examples=40, deadline=None)
+def test_the_time_to_read_grows_as_the_reply(piece: str) -> None:
+    text = (piece * (100_000 // len(piece) + 1))[:100_000]
+    started = time.monotonic()
+    for read in (lambda: ideas(text), lambda: lessons(text), lambda: code(text)):
+        with suppress(Unreadable):
+            read()
+    assert time.monotonic() - started < 5

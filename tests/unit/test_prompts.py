@@ -15,8 +15,8 @@ from tests.golden import DIRECTORY, shown
 from tests.unit.prompt_scenarios import IDEA, PARENT_SOURCE, context, op, scenarios, workloads
 from workers.candidate import allowed
 from workers.model import facts
-from workers.model.parsing import TECHNIQUES
 from workers.model.requests import build
+from workers.model.techniques import TECHNIQUES
 
 NAMES = sorted(scenarios())
 

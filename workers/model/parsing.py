@@ -1,94 +1,28 @@
-"""From a model's reply to ideas or to one candidate's source: pure, bounded, and never surprised by arbitrary text.
+"""From a model's reply to ideas, lessons or one candidate's source: pure, bounded, never surprised by arbitrary text.
 
 What cannot be read raises `Unreadable`, whose `problem` is written for the model: it goes into the re-ask.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, TypedDict
 
 from workers.model.base import ModelReply
+from workers.model.extract import blocks, defines_run, is_python, objects, without_thoughts
+from workers.model.techniques import TECHNIQUES, technique
 from workers.model.text import middle_cut, one_line, storable
 
 MAX_REASKS = 2
 """Re-asks of one attempt after an unreadable reply; then the branch closes."""
 
 MAX_REPLY_CHARS = 400_000
+"""The longest answer that is read; thoughts before it do not count."""
 MAX_SOURCE_CHARS = 200_000
 MAX_FIELD_CHARS = 4_000
-_MAX_OBJECT_TRIES = 200
-_MAX_OBJECT_CHARS = 40_000
-_KNOWN_ESCAPE = re.compile(r'["\\/bfnrt]|u[0-9a-fA-F]{4}')
-
-Technique = Literal[
-    "memory_access", "asynchrony", "precision", "compute", "parallelism", "control_flow", "fusion", "algorithm"
-]
-TECHNIQUES: tuple[str, ...] = get_args(Technique)
-
-# What models write instead of the names that they were given.
-_ALIASES = {
-    "memory": "memory_access",
-    "memory_layout": "memory_access",
-    "memory_coalescing": "memory_access",
-    "coalescing": "memory_access",
-    "data_layout": "memory_access",
-    "locality": "memory_access",
-    "cache": "memory_access",
-    "cache_blocking": "memory_access",
-    "tiling": "memory_access",
-    "blocking": "memory_access",
-    "bandwidth": "memory_access",
-    "streaming_stores": "memory_access",
-    "async": "asynchrony",
-    "asynchronous": "asynchrony",
-    "latency": "asynchrony",
-    "latency_hiding": "asynchrony",
-    "asynchrony_and_latency_hiding": "asynchrony",
-    "prefetch": "asynchrony",
-    "prefetching": "asynchrony",
-    "pipelining": "asynchrony",
-    "overlap": "asynchrony",
-    "data_type": "precision",
-    "dtype": "precision",
-    "data_type_and_precision": "precision",
-    "mixed_precision": "precision",
-    "numerics": "precision",
-    "instruction": "compute",
-    "instructions": "compute",
-    "instruction_level": "compute",
-    "compute_and_instruction": "compute",
-    "vectorization": "compute",
-    "vectorisation": "compute",
-    "simd": "compute",
-    "tensor_cores": "compute",
-    "math": "compute",
-    "threading": "parallelism",
-    "multithreading": "parallelism",
-    "occupancy": "parallelism",
-    "parallelism_and_occupancy": "parallelism",
-    "scheduling": "parallelism",
-    "load_balancing": "parallelism",
-    "control": "control_flow",
-    "loops": "control_flow",
-    "loop": "control_flow",
-    "loop_unrolling": "control_flow",
-    "unrolling": "control_flow",
-    "control_flow_and_loops": "control_flow",
-    "branching": "control_flow",
-    "specialization": "control_flow",
-    "specialisation": "control_flow",
-    "kernel_fusion": "fusion",
-    "operator_fusion": "fusion",
-    "algorithmic": "algorithm",
-    "algorithms": "algorithm",
-}
+MAX_LESSONS = 6
+MAX_LESSON_CHARS = 600
 
 
 class Idea(TypedDict):
@@ -103,7 +37,16 @@ class Idea(TypedDict):
     sketch: str
 
 
+class Lesson(TypedDict):
+    """What a reflection drew from the rounds so far. Plain text, one line each."""
+
+    lesson: str
+    evidence: str
+
+
 _REQUIRED = ("technique", "title", "mechanism")
+_IDEA_KEYS = frozenset({"technique", "title"})
+_LESSON_KEYS = frozenset({"lesson"})
 
 
 class Unreadable(ValueError):  # noqa: N818 - named for what the reply is
@@ -114,23 +57,15 @@ class Unreadable(ValueError):  # noqa: N818 - named for what the reply is
         self.problem = problem
 
 
-def technique(name: object) -> str | None:
-    """The technique that `name` means, or None."""
-    if not isinstance(name, str) or len(name) > 200:
-        return None
-    key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    return key if key in TECHNIQUES else _ALIASES.get(key)
-
-
 def ideas(reply: ModelReply, expected: int) -> list[Idea]:
     """The ideas of `reply`, at most `expected`, in order.
 
     Readable ones count even when others are not, or the end was cut off.
     """
-    text = _bounded(reply)
+    text = _answer(reply)
     found: list[Idea] = []
     problems: list[str] = []
-    for entry in _objects(text):
+    for entry in objects(text, _IDEA_KEYS):
         if len(found) == expected:
             break
         try:
@@ -144,58 +79,100 @@ def ideas(reply: ModelReply, expected: int) -> list[Idea]:
         return found
     if problems:
         raise Unreadable(f"No usable idea among {len(problems)}: {'; '.join(problems[:3])}.")
-    if reply.finish_reason == "length":
-        raise Unreadable(
-            "The reply was cut off at the token limit before the first complete idea. Answer with the JSON list alone."
-        )
-    raise Unreadable(f"There is no JSON list of ideas in the reply, which begins: {_beginning(text)}")
+    raise _no_list(reply, text, "idea")
+
+
+def lessons(reply: ModelReply) -> list[Lesson]:
+    """The lessons of `reply`, at most `MAX_LESSONS`, in order; what lacks its evidence is left out."""
+    text = _answer(reply)
+    found: list[Lesson] = []
+    for entry in objects(text, _LESSON_KEYS):
+        if len(found) == MAX_LESSONS:
+            break
+        said, evidence = (one_line(_text(entry.get(key)), MAX_LESSON_CHARS) for key in ("lesson", "evidence"))
+        if said and evidence:
+            found.append(Lesson(lesson=said, evidence=evidence))
+    if not found:
+        raise _no_list(reply, text, "lesson")
+    return found
 
 
 def code(reply: ModelReply) -> str:
     """The candidate's source.
 
-    The last complete code block that defines `run`, or the whole reply where it is nothing but code.
+    The last complete code block that defines `run` and is Python, or the whole reply where it is nothing but code.
     """
-    source = _source(_bounded(reply), cut=reply.finish_reason == "length")
+    source = _source(_answer(reply), cut=reply.finish_reason == "length")
     if len(source) > MAX_SOURCE_CHARS:
         raise Unreadable(f"The file has {len(source)} characters; at most {MAX_SOURCE_CHARS} are taken.")
     return source
 
 
 def _source(text: str, *, cut: bool) -> str:
-    blocks = list(_blocks(text))
-    whole = [block for block in blocks if block.closed and _defines_run(block.text)]
+    found = list(blocks(text))
+    whole = [block.text for block in found if block.closed and defines_run(block.text)]
     if whole:
-        return whole[-1].text
-    if cut or any(not block.closed and _defines_run(block.text) for block in blocks):
+        # Where none parses, the gate names the error in the last: better than to ask without saying what is wrong.
+        return next((block for block in reversed(whole) if is_python(block)), whole[-1])
+    if cut or any(not block.closed and defines_run(block.text) for block in found):
         raise Unreadable("The code was cut off before its end. Answer with one complete code block and no text around.")
-    if blocks:
+    if found:
         raise Unreadable(
             "No code block defines the entry point `def run(...)` in Python. One block must hold the whole file."
         )
-    if _is_python_with_run(text):
+    if defines_run(text) and is_python(text):
         return text.strip("\n") + "\n"
-    raise Unreadable(f"There is no fenced code block in the reply, which begins: {_beginning(text)}")
+    raise _refused(text) or Unreadable(f"There is no fenced code block in the reply, which begins: {_beginning(text)}")
 
 
-def _bounded(reply: ModelReply) -> str:
-    text = storable(reply.text).replace("\r\n", "\n")
+def _answer(reply: ModelReply) -> str:
+    """What the reply says after the author's thoughts; Unreadable where that is nothing, or too much to read."""
+    whole = storable(reply.text).replace("\r\n", "\n")
+    text = without_thoughts(whole)
+    if text is None:
+        raise Unreadable("The reply ended within its thoughts, before an answer. Think less and answer.")
     if len(text) > MAX_REPLY_CHARS:
         raise Unreadable(f"The reply has {len(text)} characters; at most {MAX_REPLY_CHARS} are read.")
-    if not text.strip() and reply.finish_reason == "length":
-        raise Unreadable(
-            "The reply holds no text: the token limit was reached before the answer began. Answer at once."
+    if text.strip():
+        return text
+    if reply.finish_reason == "length":
+        raise Unreadable("The reply holds no answer: the token limit was reached before it began. Answer at once.")
+    if reply.finish_reason == "content_filter":
+        raise Unreadable("The reply is empty: the provider's filter withheld it. Answer with the requested text alone.")
+    raise Unreadable("The reply holds thoughts and no answer." if whole.strip() else "The reply is empty.")
+
+
+def _no_list(reply: ModelReply, text: str, what: str) -> Unreadable:
+    if reply.finish_reason == "length":
+        return Unreadable(
+            f"The reply was cut off at the token limit before the first complete {what}. "
+            "Answer with the JSON list alone."
         )
-    if not text.strip():
-        raise Unreadable("The reply is empty.")
-    return text
+    return _refused(text) or Unreadable(
+        f"There is no JSON list of {what}s in the reply, which begins: {_beginning(text)}"
+    )
+
+
+_REFUSAL = re.compile(
+    r"\bI(?:['\u2019]m| am) (?:very |so |really )?(?:sorry|unable|not able)\b|\bI can(?:not|['\u2019]t) \w"
+    r"|\bI (?:won['\u2019]t|will not|must decline|apologi[sz]e)\b|\bas an ai\b",
+    re.IGNORECASE,
+)
+_REFUSAL_WITHIN = 300
+
+
+def _refused(text: str) -> Unreadable | None:
+    """What to say to a reply that declines the task; None where it does not look like one."""
+    if not _REFUSAL.search(text[:_REFUSAL_WITHIN]):
+        return None
+    return Unreadable(
+        f"The reply declines the task; it begins: {_beginning(text)}. The task is ordinary numerical code for a "
+        "benchmark, and your best attempt is enough: a judge checks it. Answer in the form that was asked for."
+    )
 
 
 def _beginning(text: str) -> str:
-    return repr(one_line(text, 120))
-
-
-# Ideas
+    return repr(one_line(text[:1_000], 120))
 
 
 def _idea(entry: dict[str, Any]) -> Idea:
@@ -231,137 +208,3 @@ def _text(value: object) -> str:
     else:
         text = json.dumps(value, ensure_ascii=False)
     return middle_cut(storable(text).strip(), MAX_FIELD_CHARS)
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of `text` that look like ideas.
-
-    In a list, in a wrapper, in or out of a fence; the complete ones of a list that was cut short.
-    """
-    decoder = json.JSONDecoder(strict=False)
-    position = 0
-    for _ in range(_MAX_OBJECT_TRIES):
-        position = text.find("{", position)
-        if position < 0:
-            return
-        value, end = _decode(decoder, text, position)
-        if isinstance(value, dict) and ("title" in value or "technique" in value):
-            yield value
-            position = end
-        else:
-            position += 1  # a wrapper, or something else: look inside
-
-
-def _decode(decoder: json.JSONDecoder, text: str, start: int) -> tuple[Any, int]:
-    """The value that begins at `start` and the index after it; (None, start) where there is none."""
-    with suppress(ValueError, RecursionError):
-        return decoder.raw_decode(text, start)
-    cleaned, end = _lenient(text, start)
-    with suppress(ValueError, RecursionError):
-        return decoder.decode(cleaned), end
-    return None, start
-
-
-def _lenient(text: str, start: int) -> tuple[str, int]:
-    """The object at `start` without what models add to JSON.
-
-    Comments, trailing commas, escapes that JSON does not know.
-
-    Returns its text and the index after it. One pass by hand: a regular expression for this can be made to run for
-    ever.
-    """
-    out: list[str] = []
-    depth, i = 0, start
-    end = min(len(text), start + _MAX_OBJECT_CHARS)
-    while i < end:
-        char = text[i]
-        step = 1
-        if char == '"':
-            piece, step = _string(text, i, end)
-        elif text.startswith("//", i):
-            piece, step = " ", _length_to(text, "\n", i, end)
-        elif text.startswith("/*", i):
-            piece, step = " ", _length_to(text, "*/", i, end)
-        else:
-            piece = char
-        if char in "]}":
-            while out and out[-1].isspace():
-                out.pop()
-            if out and out[-1] == ",":
-                out.pop()
-        depth += (char in "[{") - (char in "]}")
-        out.append(piece)
-        i += step
-        if depth == 0:
-            break
-    return "".join(out), i
-
-
-def _string(text: str, start: int, end: int) -> tuple[str, int]:
-    """The JSON string at `start` with unknown escapes doubled, and the number of characters it took."""
-    out = ['"']
-    i = start + 1
-    while i < end and text[i] != '"':
-        if text[i] == "\\":
-            known = _KNOWN_ESCAPE.match(text, i + 1, i + 6)
-            out.append(text[i : i + 2] if known else "\\" + text[i : i + 2])
-            i += 2
-        else:
-            out.append(text[i])
-            i += 1
-    out.append('"')
-    return "".join(out), i + 1 - start
-
-
-def _length_to(text: str, mark: str, start: int, end: int) -> int:
-    found = text.find(mark, start, end)
-    return (end if found < 0 else found + len(mark)) - start
-
-
-# Code
-
-
-@dataclass(frozen=True)
-class _Block:
-    text: str
-    closed: bool
-
-
-_FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)$")
-
-
-def _blocks(text: str) -> Iterator[_Block]:
-    """Fenced blocks as CommonMark has them.
-
-    A fence closes with at least as many of the same character; the last may stay open.
-    """
-    fence: str | None = None
-    lines: list[str] = []
-    for line in text.split("\n"):
-        match = _FENCE.match(line)
-        if fence is None:
-            if match and not (match["fence"][0] == "`" and "`" in match["info"]):
-                fence, lines = match["fence"], []
-        elif match and match["fence"].startswith(fence) and not match["info"].strip():
-            yield _Block("\n".join([*lines, ""]), closed=True)
-            fence = None
-        else:
-            lines.append(line)
-    if fence is not None:
-        yield _Block("\n".join([*lines, ""]), closed=False)
-
-
-def _defines_run(source: str) -> bool:
-    return re.search(r"^def run\s*\(", source, re.MULTILINE) is not None
-
-
-def _is_python_with_run(text: str) -> bool:
-    if not _defines_run(text):
-        return False
-    try:
-        with warnings.catch_warnings():  # an invalid escape in somebody's string is not this process's warning
-            warnings.simplefilter("ignore")
-            ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True

@@ -17,7 +17,7 @@ from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from workers.model import facts
 from workers.model.base import ModelRequest, RequestKind
 from workers.model.feedback import cause, feedback, outcome
-from workers.model.parsing import TECHNIQUES
+from workers.model.techniques import TECHNIQUES
 from workers.model.text import middle_cut, one_line
 
 MAX_LEDGER_LINES = 80
