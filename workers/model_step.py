@@ -44,7 +44,8 @@ class ModelStep:
             try:
                 reply = model.complete(request)
             except AskPending:
-                return steps.wait_for_answer(self.db, self.work.attempt_id, self.owner, request, self.now())
+                life_s = self.settings.ask_expires_s
+                return steps.wait_for_answer(self.db, self.work.attempt_id, self.owner, request, self.now(), life_s)
             except PoolMiss as miss:
                 return self._close(str(miss), calls)
             except ModelUnavailable as unavailable:

@@ -45,6 +45,12 @@ class Settings(BaseSettings):
         ge=1,
         description="Claims of one step before it is given up: a step that kills its worker must not do so for ever",
     )
+    ask_expires_s: float = Field(
+        3600.0,
+        ge=0,
+        description="Seconds after which an unanswered ask expires and is issued anew, each issue living twice as long "
+        "as the one before, up to a day; 0: never",
+    )
 
     openai_base_url: str | None = Field(None, description="Any OpenAI-compatible endpoint")
     openai_api_key: SecretStr | None = Field(None, description="Key of that endpoint; only model workers need it")

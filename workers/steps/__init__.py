@@ -6,13 +6,15 @@ whoever calls owns the clock. Everything may be called twice, from several proce
 died.
 """
 
-from workers.steps.claims import claim, defer, give_up, renew, tell, wait_for_answer
+from workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
+from workers.steps.claims import claim, defer, give_up, renew
 from workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
 from workers.steps.lifecycle import advance, cancel, create_search, pause, resume
 from workers.steps.reconciling import reconcile
 from workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
 
 __all__ = [
+    "AskClosed",
     "Message",
     "ModelCall",
     "NodeRecord",
@@ -32,6 +34,7 @@ __all__ = [
     "pause",
     "reconcile",
     "renew",
+    "replacement",
     "resume",
     "tell",
     "wait_for_answer",

@@ -1,4 +1,4 @@
-"""Bringing back what crashes lost: expired leases, lost messages, searches that stand still.
+"""Bringing back what was lost: expired leases, lost messages, asks that nobody answered, searches that stand still.
 
 A round looks for what needs it without locks, then sees to each search in a transaction of its own; the work of a round
 is bounded, and what is left over comes with the next.
@@ -13,6 +13,7 @@ from kernels_db.db import Database
 from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
 from workers.search.policy import next_steps
 from workers.settings import Settings
+from workers.steps.asks import issue_again, overdue
 from workers.steps.endings import fail_step
 from workers.steps.growth import Decide, grow
 from workers.steps.rows import ENDED, OPEN, Held, add_event, lock_search, message, put_back
@@ -47,7 +48,8 @@ def _searches(session: Session, now: float, settings: Settings) -> list[str]:
         .where(alive, or_(_unsent(now, settings), _answered()))
     )
     found: dict[str, None] = {}
-    for query in (expired, others, select(SearchRow.id).where(alive, ~any_open)):
+    unanswered = select(AskRow.search_id).join(SearchRow, SearchRow.id == AskRow.search_id).where(alive, overdue(now))
+    for query in (expired, others, unanswered, select(SearchRow.id).where(alive, ~any_open)):
         found.update(dict.fromkeys(session.scalars(query.distinct().limit(LARGEST_ROUND))))
     return list(found)
 
@@ -85,7 +87,8 @@ def _see_to(session: Session, search: SearchRow, now: float, settings: Settings,
         put_back(attempt)
     session.flush()
     if search.state == "paused":
-        return []
+        return []  # its asks stay open, and can be answered
+    issue_again(session, search, now, settings.ask_expires_s, LARGEST_ROUND)
     unsent = select(AttemptRow).where(of_search, _unsent(now, settings)).order_by(AttemptRow.created_at, AttemptRow.id)
     messages = []
     for attempt in session.scalars(unsent.limit(LARGEST_ROUND)).all():
