@@ -471,24 +471,6 @@ def test_an_ask_waits_for_its_answer(driver: Driver) -> None:
     assert driver.complete(driver.claim(work.attempt_id))
 
 
-def test_an_unreadable_answer_is_asked_for_again(driver: Driver) -> None:
-    work = driver.until("code")
-    assert steps.wait_for_answer(driver.db, work.attempt_id, "me", request(1), driver.now)
-    with driver.db.reading() as session:
-        [ask] = store.list_asks(session, limit=10).items
-    steps.tell(driver.db, ask.id, "nonsense", None, driver.now)
-    driver.claim(work.attempt_id)
-    unreadable = [call(1, error="nonsense") for _ in range(3)]
-    assert steps.close_branch(driver.db, work.attempt_id, "me", "nonsense", unreadable, driver.now)
-    assert driver.search().state == "paused"
-    steps.resume(driver.db, driver.search_id, driver.now, driver.decide)
-    driver.claim(work.attempt_id)
-    assert steps.wait_for_answer(driver.db, work.attempt_id, "me", request(1), driver.now)
-    with driver.db.reading() as session:
-        [again] = store.list_asks(session, limit=10).items
-    assert (again.id, again.state, again.reply) == (ask.id, "open", None)
-
-
 def test_an_answer_to_a_paused_search_is_kept_for_later(driver: Driver) -> None:
     work = driver.until("code")
     assert steps.wait_for_answer(driver.db, work.attempt_id, "me", request(1), driver.now)
@@ -498,17 +480,6 @@ def test_an_answer_to_a_paused_search_is_kept_for_later(driver: Driver) -> None:
     assert steps.tell(driver.db, ask.id, "the answer", None, driver.now) == []
     messages = steps.resume(driver.db, driver.search_id, driver.now, driver.decide)
     assert work.attempt_id in [message.attempt_id for message in messages]
-
-
-def test_an_end_withdraws_open_asks(driver: Driver) -> None:
-    work = driver.until("code")
-    assert steps.wait_for_answer(driver.db, work.attempt_id, "me", request(1), driver.now)
-    steps.cancel(driver.db, driver.search_id, driver.now)
-    with driver.db.reading() as session:
-        ask = session.scalars(select(AskRow)).one()
-    assert ask.state == "withdrawn"
-    with pytest.raises(steps.WrongState, match="found withdrawn"):
-        steps.tell(driver.db, ask.id, "late", None, driver.now)
 
 
 def test_an_answer_that_lost_its_wake_up_is_found(driver: Driver) -> None:
