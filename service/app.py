@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 
 from kernels_db.db import Database
 from service import openapi, status_page
-from service.api import asks, health, kernels, nodes, ops, pools, searches, workers
+from service.api import asks, health, kernels, nodes, ops, pools, searches, steering, workers
 from service.context import ALIVE_AFTER_S, Service
 from service.handlers import install
 from service.metrics import Metrics
@@ -23,6 +23,7 @@ ROUTERS = (
     health.router,
     ops.router,
     searches.router,
+    steering.router,
     nodes.router,
     pools.router,
     asks.router,

@@ -17,6 +17,9 @@ from kernels_db.db import Database
 from kernels_db.models import ApiKeyRow
 
 SCHEME = "wsk"
+SCOPE_NAME = "warpsmith.key_name"
+"""Where a request's ASGI scope holds the name of the key that it came with."""
+
 _ABSENT = hashlib.sha256(b"").hexdigest()
 
 

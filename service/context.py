@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from celery import Celery
 from fastapi import Depends, Request
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database
+from kernels_db.db import StorageFull as StorageFullError
 from kernels_db.models import Base
+from service import auth
 from service.metrics import Metrics
 from service.problems import NotFound, brief
 from service.settings import ServiceSettings
 from service.streams import Streams
-from workers import heartbeat
+from workers import dispatch, heartbeat, log, steps
 
 ALIVE_AFTER_S = 3 * heartbeat.INTERVAL_S
 """A worker that missed three beats counts as gone."""
+
+logger = log.get(__name__)
 
 _ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,29}")
 
@@ -51,10 +57,26 @@ class Service:
             raise NotFound(f"{noun}: found {brief(row_id)!r}, expected the id of one that is stored")
         return found
 
+    def advance(self, search_id: str) -> None:
+        """Open a search's next steps now, after something of it was stored. Where this fails, the reconciler or the
+        next step that ends opens them."""
+        try:
+            dispatch.send(self.celery, steps.advance(self.db, search_id, time.time()))
+        except (OperationalError, StorageFullError) as error:
+            logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
+
 
 def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
+
+def _asker(request: Request) -> str | None:
+    name: str | None = request.scope.get(auth.SCOPE_NAME)
+    return name
+
+
+Asker = Annotated[str | None, Depends(_asker)]
+"""The name of the API key that the request came with; None where no keys are in force."""
 
 ServiceDependency = Annotated[Service, Depends(_service)]

@@ -155,6 +155,7 @@ class RequireKey:
                 problem.headers = {"WWW-Authenticate": 'Basic realm="warpsmith: the API key is the password"'}
             await problem.response()(scope, receive, send)
             return
+        scope[auth.SCOPE_NAME] = name
         with structlog.contextvars.bound_contextvars(api_key=name):
             await self.app(scope, receive, send)
 

@@ -23,7 +23,7 @@ from service.problems import (
 
 VERSION = version("warpsmith")
 TAGS = [
-    {"name": "searches", "description": "Submit, watch, pause, resume, cancel"},
+    {"name": "searches", "description": "Submit, watch, steer, pause, resume, cancel"},
     {"name": "ops", "description": "What can be searched for"},
     {"name": "nodes", "description": "Steps of a search's tree"},
     {"name": "kernels", "description": "Verified winners and their packages"},
@@ -41,6 +41,9 @@ ITEM_LINKS = {
         "search_id",
         ("get_search", "get_tree", "get_events", "export_pool", "pause_search", "resume_search", "cancel_search"),
     ),
+    "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
+    "pin_node": ("node_id", ("get_node", "unpin_node")),
+    "ban_node": ("node_id", ("get_node", "unban_node")),
     "create_pool": ("pool_id", ("get_pool",)),
     "get_ask": ("ask_id", ("answer_ask",)),
     "get_kernel": ("kernel_id", ("export_kernel",)),

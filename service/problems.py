@@ -147,6 +147,12 @@ class MethodNotAllowed(Problem):
 class WrongState(Problem):
     code, slug, title = 409, "wrong-state", "The state does not allow this"
 
+    @classmethod
+    def one(cls, field: str, found: object, expected: str) -> WrongState:
+        """The problem with what is at fault named, as InvalidInput names a field."""
+        error = FieldError(field=field, found=brief(found), expected=expected)
+        return cls(f"{field}: found {error.found}, expected {expected}", errors=[error])
+
 
 class BodyTooLarge(Problem):
     code, slug, title = 413, "body-too-large", "The body is too large"

@@ -114,6 +114,7 @@ class SearchSummary(BaseModel):
 class SearchDocument(SearchSummary):
     """A search with its progress."""
 
+    branched_from: str | None = Field(None, description="The node of an older search whose candidate it starts from")
     problem: BadField | None = Field(description="Of a failed search: the field of the op or request at fault")
     policy: dict[str, Any]
     budget: dict[str, Any] = Field(description="The limits; null or absent means none")
@@ -139,6 +140,10 @@ class NodeSummary(BaseModel):
     title: str | None = Field(description="The idea in one line; null on the root")
     state: str
     reason: str | None
+    origin: str = Field(
+        "model", description="Whose idea: model, person, stored (a kept kernel), branch (a node of an older search)"
+    )
+    mark: Literal["pinned", "banned"] | None = Field(None, description="Set by a person")
     language: str | None
     variant: int
     repairs: int
@@ -219,6 +224,13 @@ class NodeDocument(NodeSummary):
     verdicts: list[VerdictRecord]
     attempts: list[AttemptDocument]
     model_calls: list[ModelCallDocument]
+
+
+class IdeaDocument(BaseModel):
+    """A person's idea in the tree: one planned node for each candidate that is to realise it."""
+
+    search_id: str
+    nodes: list[NodeSummary]
 
 
 class EventDocument(BaseModel):

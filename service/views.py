@@ -99,6 +99,7 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> s
     )
     return schemas.SearchDocument(
         **summary.model_dump(),
+        branched_from=row.branched_from,
         problem=_bad_field(row.problem),
         policy=row.policy,
         budget=row.budget,
@@ -137,6 +138,8 @@ def node_summary(row: NodeRow, best_id: str | None) -> schemas.NodeSummary:
         title=idea_title(row.idea),
         state=row.state,
         reason=row.reason,
+        origin=row.origin,
+        mark=row.mark,
         language=row.language,
         variant=row.variant,
         repairs=row.repairs,

@@ -10,18 +10,16 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from kernels_db import store
-from kernels_db.db import StorageFull as StorageFullError
 from kernels_db.formats.pool import dump_pool
 from kernels_db.models import NodeRow, SearchRow
 from service import views
 from service.api.paging import After, Limit, Word, page
 from service.bodies import StrictRoute
-from service.context import Service, ServiceDependency
+from service.context import Asker, Service, ServiceDependency
 from service.idempotency import Answer, OnceDependency
 from service.problems import (
     BodyTooLarge,
@@ -41,12 +39,10 @@ from service.problems import (
 from service.schemas import EventDocument, EventPage, Page, SearchDocument, SearchState, SearchSummary, TreePage
 from service.streams import BATCH, read_batch
 from service.submit import SearchRequest, check_submission, parse_target
-from workers import dispatch, log, steps
+from workers import dispatch, steps
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1
-
-logger = log.get(__name__)
 STREAM_ITEM: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -105,18 +101,10 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             now=time.time(),
             also=answer,
         )
-        _begin(service, search_id)
+        service.advance(search_id)
         return answers[0]
 
     return once.guard(service.db, create).response()
-
-
-def _begin(service: Service, search_id: str) -> None:
-    """Open the first steps now. The search is stored: where this fails, the reconciler begins it."""
-    try:
-        dispatch.send(service.celery, steps.advance(service.db, search_id, time.time()))
-    except (OperationalError, StorageFullError) as error:
-        logger.warning("search.begins_later", search_id=search_id, error=str(error).partition("\n")[0])
 
 
 @router.get("", summary="List searches", responses=documented(InvalidInput))
@@ -236,21 +224,21 @@ def export_pool(search_id: str, service: ServiceDependency) -> Response:
 
 
 @router.post("/{search_id}/pause", summary="Pause", responses=documented(NotFound, WrongState, StorageFull))
-def pause_search(search_id: str, service: ServiceDependency) -> SearchDocument:
+def pause_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """Opens no further step; running ones are finished. 409 where the search has ended."""
-    return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now))
+    return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now, by=asker))
 
 
 @router.post("/{search_id}/resume", summary="Resume", responses=documented(NotFound, WrongState, StorageFull))
-def resume_search(search_id: str, service: ServiceDependency) -> SearchDocument:
+def resume_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """Goes on where the search was paused. 409 unless it is paused."""
-    return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now))
+    return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now, by=asker))
 
 
 @router.post("/{search_id}/cancel", summary="Cancel", responses=documented(NotFound, WrongState, StorageFull))
-def cancel_search(search_id: str, service: ServiceDependency) -> SearchDocument:
+def cancel_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """Ends the search; what it found stays. 409 where it ended otherwise."""
-    return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now))
+    return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now, by=asker))
 
 
 def _change(service: Service, search_id: str, change: Callable[[float], list[steps.Message] | None]) -> SearchDocument:

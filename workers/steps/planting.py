@@ -20,7 +20,8 @@ def ideas_so_far(session: Session, search_id: str) -> dict[str, int]:
     seen: dict[str, int] = {}
     query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > 0)
     for seq, idea in session.execute(query.order_by(NodeRow.seq)):
-        seen.setdefault(digest_of(idea), seq)
+        if idea is not None:
+            seen.setdefault(digest_of(idea), seq)
     return seen
 
 

@@ -91,7 +91,7 @@ def mark_node(
 
     A pinned node is a parent of every round to come, once it is accepted. A banned one is never again a parent, nor
     repaired, judged, verified, the best or the winner; what runs for it is finished, and what builds on it stays.
-    Raises WrongState on the root and where the search has ended; LookupError for an unknown node.
+    Raises WrongState for a ban of the root and where the search has ended; LookupError for an unknown node.
     """
     with db.writing() as session:
         search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))
@@ -99,8 +99,10 @@ def mark_node(
             raise LookupError(f"node: found {node_id!r}, expected the id of a node")
         search = _open_search(session, search_id)
         node = session.get_one(NodeRow, node_id)
-        if node.seq == 0:
-            raise WrongState(f"node {node_id}", "the root", f"a node with an idea: the root cannot be {mark}")
+        if node.seq == 0 and wanted and mark == "banned":
+            raise WrongState(
+                f"node {node_id}", "the root", "a node with an idea: a search may always go back to its root"
+            )
         if (node.mark == mark) != wanted:
             before = node.mark
             node.mark = mark if wanted else None
