@@ -181,7 +181,7 @@ class ModelCallRow(Base):
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"), index=True)
     node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
     attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"))
-    kind: Mapped[str] = mapped_column(String(16))  # ideate code repair
+    kind: Mapped[str] = mapped_column(String(16))  # reflect ideate code repair
     request: Mapped[str] = mapped_column(String(64))
     ordinal: Mapped[int] = mapped_column(default=0)  # re-asks of the same request count up
     provider: Mapped[str] = mapped_column(String(16))

@@ -15,7 +15,7 @@ from typing import Any
 
 FORMAT = "warpsmith-pool"
 VERSION = 1
-KINDS = ("ideate", "code", "repair")
+KINDS = ("reflect", "ideate", "code", "repair")
 MAX_REPLIES = 100_000
 MAX_REPLY_CHARS = 2_000_000
 
@@ -95,6 +95,8 @@ def summary(kind: str, idea: Mapping[str, Any] | None, variant: int) -> str:
     """What was asked, in one line for people."""
     if kind == "ideate":
         return "ideas on the reference" if idea is None else f"ideas on '{idea['title']}' ({idea['technique']})"
+    if kind == "reflect":
+        return "lessons of the rounds so far"
     if idea is None:
         return f"{kind} without an idea, variant {variant}"
     return f"{kind} '{idea['title']}' ({idea['technique']}), variant {variant}"

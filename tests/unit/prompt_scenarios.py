@@ -7,6 +7,7 @@ from typing import Any
 from kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
 from kernels_db.op import Op, Target, load_op
 from kernels_db.resolve import resolve_workload
+from workers.model.parsing import Lesson
 from workers.model.requests import LedgerEntry, NodeFacts, RequestContext
 
 SPEC = """
@@ -71,7 +72,7 @@ BEST_SOURCE = PARENT_SOURCE.replace("omp parallel for", "omp parallel for schedu
 
 GENERATED: dict[str, str] = {
     "language": "cpp",
-    "source": "// cpp_fused_add_0\nextern \"C\"  void  kernel(float* in_out_ptr0)\n{\n    // ``` ends nothing\n}",
+    "source": '// cpp_fused_add_0\nextern "C"  void  kernel(float* in_out_ptr0)\n{\n    // ``` ends nothing\n}',
 }
 DEVICE: dict[str, Any] = {
     "name": "Example CPU @ 2.50GHz",
@@ -203,6 +204,11 @@ LEDGER = (
     LedgerEntry(7, "memory_access", OTHER_IDEA["title"], "1.41x", "78 % of the bytes limit on prefill"),
 )
 
+LESSONS: tuple[Lesson, ...] = (
+    {"lesson": "Traffic binds: fewer instructions did not help.", "evidence": "Eight accumulators: 1.12x of 1.28x"},
+    {"lesson": "Stores that skip the cache pay on prefill.", "evidence": "#7 over #3: 1.41x of 1.28x"},
+)
+
 
 def context(kind: str, **changes: Any) -> RequestContext:
     """A full context of `kind`, with `changes`."""
@@ -220,6 +226,8 @@ def context(kind: str, **changes: Any) -> RequestContext:
         "ledger": LEDGER,
         "ideas": 4,
     }
+    if kind == "reflect":
+        values |= {"asked": 1, "round": 2}
     if kind == "code":
         values |= {"idea": OTHER_IDEA, "variant": 1, "variants": 2}
     if kind == "repair":
@@ -234,6 +242,8 @@ def scenarios() -> dict[str, RequestContext]:
     return {
         "ideate_root": first,
         "ideate_parent": context("ideate"),
+        "ideate_lessons": context("ideate", asked=1, lessons=LESSONS),
+        "reflect": context("reflect"),
         "ideate_restart": context("ideate", parent=None, asked=1, avoid=("fusion", "compute"), ideas=1),
         "code_cpp": context("code"),
         "code_cpp_root": context("code", parent=None, variant=0, variants=1),

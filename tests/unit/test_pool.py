@@ -92,7 +92,7 @@ BROKEN = [
     (text(HEADER | {"colour": 1}), 1, "colour", "no such field"),
     (text(HEADER).replace("1700000000.0", "NaN"), 1, "line", "one JSON object"),
     (text(HEADER).replace("1700000000.0", "1e999"), 1, "line", "one JSON object"),
-    (text(HEADER, REPLY | {"kind": "chat"}), 2, "kind", "one of ideate, code, repair"),
+    (text(HEADER, REPLY | {"kind": "chat"}), 2, "kind", "one of reflect, ideate, code, repair"),
     (text(HEADER, REPLY | {"request": "b"}), 2, "request", "64 lower-case hexadecimal digits"),
     (text(HEADER, REPLY | {"ordinal": -1}), 2, "ordinal", "a whole number, 0 or more"),
     (text(HEADER, REPLY | {"ordinal": 1.0}), 2, "ordinal", "a whole number, 0 or more"),
@@ -116,6 +116,7 @@ def test_a_broken_pool_names_line_field_found_and_expected(broken: str, line: in
 
 def test_summaries() -> None:
     idea = {"title": "One pass", "technique": "fusion"}
+    assert summary("reflect", None, 0) == "lessons of the rounds so far"
     assert summary("ideate", None, 0) == "ideas on the reference"
     assert summary("ideate", idea, 0) == "ideas on 'One pass' (fusion)"
     assert summary("code", idea, 1) == "code 'One pass' (fusion), variant 1"

@@ -45,6 +45,18 @@ def test_no_prompt_shows_a_hold_out_shape_a_path_or_a_hole(name: str) -> None:
     assert "\n\n\n\n" not in text
 
 
+def test_a_reflection_asks_for_lessons_from_what_was_tried() -> None:
+    text = prompt("reflect")
+    for part in (
+        "def run(x, residual, weight, eps, y):",
+        "rejected at compile (line 4",
+        "1 to 6 objects",
+        "best so far (#7",
+    ):
+        assert part in text
+    assert "## Techniques" not in text
+
+
 @pytest.mark.parametrize("kind", ["ideate", "code", "repair"])
 def test_every_kind_says_what_a_kernel_needs(kind: str) -> None:
     text = prompt({"ideate": "ideate_parent", "code": "code_cpp", "repair": "repair"}[kind])

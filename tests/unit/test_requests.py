@@ -17,7 +17,7 @@ from workers.model.parsing import MAX_REASKS
 from workers.model.providers import check_model
 from workers.model.requests import RequestContext, build, idea_text, identity, ledger_entry, ledger_lines, reask
 
-KINDS = ["ideate", "code", "repair"]
+KINDS = ["reflect", "ideate", "code", "repair"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -48,6 +48,9 @@ def test_nothing_measured_enters_the_identity(kind: str) -> None:
         ("ideate", {"language": "triton"}),
         ("ideate", {"target": Target.parse("cuda:sm_90")}),
         ("ideate", {"op": op(SPEC.replace("rms_norm(residual", "rms_norm(residual * 2"))}),
+        ("reflect", {"parent": None}),
+        ("reflect", {"asked": 2}),
+        ("reflect", {"round": 3}),
         ("code", {"idea": IDEA}),
         ("code", {"variant": 0}),
         ("code", {"parent": BEST}),
@@ -59,7 +62,7 @@ def test_what_is_asked_enters_the_identity(kind: str, changes: dict[str, Any]) -
 
 
 def test_the_kinds_have_different_identities() -> None:
-    assert len({identity(context(kind)) for kind in KINDS}) == 3
+    assert len({identity(context(kind)) for kind in KINDS}) == len(KINDS)
 
 
 def test_blanks_do_not_make_another_idea() -> None:
@@ -73,7 +76,12 @@ def test_the_identity_is_pinned() -> None:
     assert pinned == PINNED
 
 
-PINNED = {"ideate": "898542a7c8bc243d", "code": "2d799fa15a0c13b0", "repair": "b8db8f2e1ad2bf0c"}
+PINNED = {
+    "reflect": "8f1da378aab78795",
+    "ideate": "898542a7c8bc243d",
+    "code": "2d799fa15a0c13b0",
+    "repair": "b8db8f2e1ad2bf0c",
+}
 
 
 def test_a_re_ask_shares_the_identity_and_counts_up() -> None:
@@ -86,6 +94,13 @@ def test_a_re_ask_shares_the_identity_and_counts_up() -> None:
     assert "no code here" in request.messages[2]["content"]
     assert "> There is no fenced code block." in request.messages[3]["content"]
     assert build(reask(again, "", "The reply is empty.")).ordinal == 2 == MAX_REASKS
+
+
+def test_lessons_are_told_and_do_not_make_another_request() -> None:
+    told = context("ideate", lessons=({"lesson": "Stores\nbind", "evidence": "#7"},), round=2)
+    assert identity(told) == identity(context("ideate"))
+    assert "> - Stores\n> bind (#7)" in build(told).messages[1]["content"]
+    assert "rounds so far taught" not in build(context("ideate")).messages[1]["content"]
 
 
 def test_an_empty_reply_is_not_repeated_and_a_long_one_is_cut() -> None:
@@ -122,6 +137,7 @@ def test_a_candidate_without_an_idea_has_its_line_in_the_ledger() -> None:
 def test_summaries_name_the_request() -> None:
     assert build(context("ideate")).summary == "ideas on 'One pass per row, row kept in L1' (fusion)"
     assert build(context("ideate", parent=None)).summary == "ideas on the reference"
+    assert build(context("reflect")).summary == "lessons of the rounds so far"
     assert build(context("code")).summary == "code 'Streaming stores for y' (memory_access), variant 1"
     assert build(context("repair")).summary == "repair 'One pass per row, row kept in L1' (fusion), variant 0"
 

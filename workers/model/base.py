@@ -2,6 +2,7 @@
 
 ModelError
 ├── ModelUnavailable   the endpoint is down, slow, over its rate, refuses the key, answers nonsense: wait, retry, pause
+├── ModelBusy          this host has as many calls under way there as it may: come back shortly
 ├── PoolMiss           the recorded pool has no reply to this request: the branch closes and says so
 └── AskPending         agent mode: the request now waits for somebody's answer
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-RequestKind = Literal["ideate", "code", "repair"]
+RequestKind = Literal["reflect", "ideate", "code", "repair"]
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,22 @@ class ModelError(Exception):
 
 
 class ModelUnavailable(ModelError):  # noqa: N818 - named for what happened
-    """The endpoint cannot be used now. `final` means that waiting will not help (a refused key): pause at once."""
+    """The endpoint cannot be used now. `final` means that waiting will not help (a refused key): pause at once.
+
+    `model` is the one that was asked, None where none was.
+    """
+
+    model: str | None = None
 
     def __init__(self, reason: str, *, retry_after_s: float | None = None, final: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.final = final
+
+
+class ModelBusy(ModelError):  # noqa: N818 - named for what happened
+    """No call was made: every slot of the endpoint is taken."""
 
 
 class PoolMiss(ModelError):  # noqa: N818 - named for what happened

@@ -17,6 +17,7 @@ from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from workers.model import facts
 from workers.model.base import ModelRequest, RequestKind
 from workers.model.feedback import cause, feedback, outcome
+from workers.model.parsing import MAX_LESSONS, Lesson
 from workers.model.techniques import TECHNIQUES
 from workers.model.text import middle_cut, one_line
 
@@ -61,6 +62,7 @@ class RequestContext:
     `ideas` to ask for, `asked`, the number of times that ideas were asked for on this parent before, and `avoid`,
     techniques that may not be used. code: `idea` (None where the policy has no ideas), and the `variant` (from 0) of
     `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
+    reflect: what ideate has, and the `round` that the ideas are for; `lessons` that came of it go to ideate.
     Re-asks: `ordinal` from 1, the reply that could not be read and its problem.
     """
 
@@ -77,6 +79,8 @@ class RequestContext:
     ideas: int = 1
     asked: int = 0
     avoid: tuple[str, ...] = ()
+    round: int = 0
+    lessons: tuple[Lesson, ...] = ()
     idea: Mapping[str, Any] | None = None
     variant: int = 0
     variants: int = 1
@@ -127,6 +131,8 @@ def identity(context: RequestContext) -> str:
     }
     if context.kind == "ideate":
         document["asked"] = context.asked
+    elif context.kind == "reflect":
+        document |= {"asked": context.asked, "round": context.round}
     elif context.kind == "code":
         document["variant"] = context.variant
         if context.idea is not None:
@@ -214,16 +220,28 @@ def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | N
     }
 
 
-def _ideate(context: RequestContext) -> dict[str, Any]:
+def _history(context: RequestContext) -> dict[str, Any]:
+    """What the search has found so far, for those who decide how it goes on."""
     parent, best = context.parent, context.best
     return {
         **_common(context),
         **_measured(context),
-        "generated": facts.generated_code(context.baselines) if parent is None else None,
         "parent": _node(parent, context),
         "best": None if best is None or (parent and best.seq == parent.seq) else _node(best, context),
         "parent_is_best": bool(best and parent and best.seq == parent.seq),
         "ledger": ledger_lines(context.ledger),
+    }
+
+
+def _reflect(context: RequestContext) -> dict[str, Any]:
+    return {**_history(context), "lessons": MAX_LESSONS}
+
+
+def _ideate(context: RequestContext) -> dict[str, Any]:
+    return {
+        **_history(context),
+        "generated": facts.generated_code(context.baselines) if context.parent is None else None,
+        "lessons": list(context.lessons),
         "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
         "avoid": list(context.avoid),
         "ideas": context.ideas,
@@ -257,7 +275,7 @@ def _repair(context: RequestContext) -> dict[str, Any]:
     }
 
 
-_KINDS = {"ideate": _ideate, "code": _code, "repair": _repair}
+_KINDS = {"reflect": _reflect, "ideate": _ideate, "code": _code, "repair": _repair}
 
 
 def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
