@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kernels_db.db import Database
@@ -11,62 +11,112 @@ from kernels_db.resolve import resolve_workload
 from workers import log, steps
 from workers.clock import Clock
 from workers.model import parsing, requests
-from workers.model.base import AskPending, Model, ModelReply, ModelRequest, ModelUnavailable, PoolMiss
-from workers.model.parsing import Idea, Unreadable
+from workers.model.base import (
+    AskPending,
+    Model,
+    ModelBusy,
+    ModelError,
+    ModelReply,
+    ModelRequest,
+    ModelUnavailable,
+    PoolMiss,
+)
+from workers.model.parsing import Idea, Lesson, Unreadable
 from workers.settings import Settings
 from workers.steps import ModelCall, NodeRecord, Work
 
 LONGEST_BACKOFF_S = 300.0
+BUSY_DELAY_S = 1.0
+"""A step that finds every slot of its endpoint taken is put back for so long; the reconciler sends it again then."""
 
 logger = log.get(__name__)
 
 
 @dataclass
 class ModelStep:
-    """One ideate or code step (a repair is a code step), held by `owner`."""
+    """One ideate or code step (a repair is a code step), held by `owner`. `salvaged`: the ideas of a reply that was cut
+    off."""
 
     db: Database
     settings: Settings
     work: Work
     owner: str
     now: Clock
+    salvaged: list[Idea] = field(default_factory=list, init=False)
 
     def run(self, model: Model) -> bool:
         """Ask `model` and commit what comes of it; False where the lease was lost meanwhile.
 
-        An unreadable reply is asked again with what was wrong about it, as often as the step's budget allows.
+        An unreadable reply is asked again with what was wrong about it, as often as the step's budget allows. A
+        reflection comes first where the step has one; what comes of it is told with the request for ideas.
         """
-        context = request_context(self.work)
+        own = request_context(self.work)
         calls: list[ModelCall] = []
         allowed = int(self.work.params.get("calls", 1 + parsing.MAX_REASKS))
+        context = replace(own, kind="reflect") if reflects(self.work, allowed) else own
         while True:
             request = requests.build(context)
+            capped = steps.refusal(self.db, self.work, self.now(), calls)
+            if capped is not None:
+                return self._close(capped, calls)
             try:
                 reply = model.complete(request)
-            except AskPending:
-                life_s = self.settings.ask_expires_s
-                return steps.wait_for_answer(self.db, self.work.attempt_id, self.owner, request, self.now(), life_s)
-            except PoolMiss as miss:
-                return self._close(str(miss), calls)
-            except ModelUnavailable as unavailable:
-                calls.append(ModelCall.failed(request, model.provider, unavailable.reason))
-                return self._defer(unavailable, calls)
+            except ModelError as error:
+                if request.kind == "reflect" and isinstance(error, PoolMiss):
+                    logger.info("no reflection", reason=str(error))
+                    context = own
+                    continue
+                return self._unanswered(error, request, model, calls)
+            if request.kind == "reflect":
+                context = replace(own, lessons=self._lessons(request, model, reply, calls))
+                continue
             try:
-                committed = self._commit(request, model, reply, calls)
+                committed = self._commit(request, model, reply, calls, last=len(calls) + 1 >= allowed)
             except Unreadable as unreadable:
                 problem = unreadable.problem
             else:
                 return committed
             calls.append(ModelCall.answered(request, model.provider, reply, problem))
             if len(calls) >= allowed:
-                return self._close(f"no readable reply in {len(calls)} calls: {problem}", calls)
+                return self._give_in(f"no readable reply in {len(calls)} calls: {problem}", calls)
             logger.info("the reply could not be read; asking again", problem=problem)
             context = requests.reask(context, reply.text, problem)
 
-    def _commit(self, request: ModelRequest, model: Model, reply: ModelReply, calls: list[ModelCall]) -> bool:
-        """Commit what `reply` holds; raises Unreadable."""
+    def _lessons(
+        self, request: ModelRequest, model: Model, reply: ModelReply, calls: list[ModelCall]
+    ) -> tuple[Lesson, ...]:
+        """What the reflection taught: nothing where it cannot be read, for ideas can do without."""
+        lessons, problem = list[Lesson](), None
+        try:
+            lessons = parsing.lessons(reply)
+        except Unreadable as unreadable:
+            problem = unreadable.problem
+        logger.info("lessons", lessons=len(lessons), problem=problem)
+        calls.append(ModelCall.answered(request, model.provider, reply, problem))
+        return tuple(lessons)
+
+    def _unanswered(self, error: ModelError, request: ModelRequest, model: Model, calls: list[ModelCall]) -> bool:
+        """Commit that `request` brought no reply."""
+        match error:
+            case AskPending():
+                life_s = self.settings.ask_expires_s
+                return steps.wait_for_answer(self.db, self.work.attempt_id, self.owner, request, self.now(), life_s)
+            case PoolMiss():
+                return self._close(str(error), calls)
+            case ModelBusy():
+                attempt_id, now = self.work.attempt_id, self.now()
+                return steps.put_off(self.db, attempt_id, self.owner, str(error), BUSY_DELAY_S, calls, now)
+            case ModelUnavailable():
+                calls.append(ModelCall.failed(request, model.provider, error.reason, model=error.model))
+                return self._defer(error, calls)
+        raise error
+
+    def _commit(
+        self, request: ModelRequest, model: Model, reply: ModelReply, calls: list[ModelCall], *, last: bool
+    ) -> bool:
+        """Commit what `reply` holds; raises Unreadable. `last`: the step may make no further call."""
         if self.work.kind == "ideate":
-            ideas = self._allowed(parsing.ideas(reply, int(self.work.params["ideas"])))
+            ideas = self._whole(reply, self._allowed(parsing.ideas(reply, int(self.work.params["ideas"]))), last=last)
             calls.append(ModelCall.answered(request, model.provider, reply))
             logger.info("ideas", ideas=len(ideas))
             return steps.complete_ideate(self.db, self.work.attempt_id, self.owner, ideas, calls, self.now())
@@ -75,6 +125,24 @@ class ModelStep:
         logger.info("code", characters=len(source))
         language = self.work.language
         return steps.complete_code(self.db, self.work.attempt_id, self.owner, source, language, calls, self.now())
+
+    def _whole(self, reply: ModelReply, ideas: list[Idea], *, last: bool) -> list[Idea]:
+        """The ideas to go on with. A list that was cut off at the token limit is asked for once more, and the longer of
+        the two counts; raises Unreadable for that."""
+        wanted = int(self.work.params["ideas"])
+        if len(ideas) < wanted and reply.finish_reason == "length" and not self.salvaged and not last:
+            self.salvaged = ideas
+            raise Unreadable(
+                f"The reply was cut off at the token limit after {len(ideas)} of {wanted} ideas. "
+                f"Give all {wanted} again, each in fewer words."
+            )
+        return max(ideas, self.salvaged, key=len)
+
+    def _give_in(self, reason: str, calls: list[ModelCall]) -> bool:
+        """No call is left: go on with what a cut reply held, or close the branch."""
+        if not self.salvaged:
+            return self._close(reason, calls)
+        return steps.complete_ideate(self.db, self.work.attempt_id, self.owner, self.salvaged, calls, self.now())
 
     def _allowed(self, ideas: list[Idea]) -> list[Idea]:
         """The ideas whose technique the step may use: a restart rules some out."""
@@ -101,6 +169,8 @@ class ModelStep:
             calls,
             self.now(),
             max_deferrals=self.settings.model_max_deferrals,
+            probe_s=self.settings.model_probe_s,
+            longest_probe_s=self.settings.model_probe_longest_s,
             final=unavailable.final,
         )
 
@@ -125,11 +195,18 @@ def request_context(work: Work) -> requests.RequestContext:
         ideas=int(work.params.get("ideas", 1)),
         asked=work.asked,
         avoid=avoid(work),
+        round=int(work.params.get("round", 0)),
         idea=work.node.idea if kind != "ideate" else None,
         variant=work.node.variant,
         variants=work.variants,
         failing=_facts(work.node) if kind == "repair" else None,
     )
+
+
+def reflects(work: Work, calls: int) -> bool:
+    """Whether the step begins with a reflection: it is to, there is something to reflect on, and a call is left for the
+    ideas."""
+    return work.kind == "ideate" and bool(work.params.get("reflect")) and bool(work.ledger) and calls > 1
 
 
 def avoid(work: Work) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ The layers import one way, so the settings that workers need stand here and `ser
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kernels_db.job import SandboxLevel
@@ -55,6 +56,11 @@ class Settings(BaseSettings):
     openai_base_url: str | None = Field(None, description="Any OpenAI-compatible endpoint")
     openai_api_key: SecretStr | None = Field(None, description="Key of that endpoint; only model workers need it")
     openai_model: str = Field("gpt-5", description="Model asked where a search names none")
+    model_keys: dict[str, str] = Field(
+        default_factory=dict,
+        description='Keys of further endpoints, as JSON: {"https://host/v1": "NAME"}, where the environment variable '
+        "NAME holds the key; never the key itself",
+    )
     model_timeout_s: float = Field(180.0, gt=0, description="Seconds for one model call")
     model_retries: int = Field(2, ge=0, description="Retries inside one call, by the client (429, 5xx, connection)")
     model_max_deferrals: int = Field(
@@ -65,6 +71,19 @@ class Settings(BaseSettings):
         None, description="TOML file of prices (US dollars per million tokens) over the shipped ones"
     )
     model_max_tokens: int = Field(16384, ge=256, description="Longest reply asked for, tokens")
+    model_concurrency: int = Field(
+        8, ge=1, le=1024, description="Calls that one host has under way at one endpoint at most"
+    )
+    model_concurrency_by_endpoint: dict[str, Annotated[int, Field(ge=1, le=1024)]] = Field(
+        default_factory=dict, description='Other limits for some endpoints, as JSON: {"http://host:8000/v1": 2}'
+    )
+    model_probe_s: float = Field(
+        30.0,
+        gt=0,
+        description="Seconds after which a search that paused for an unavailable model tries again by itself; they "
+        "double with each try that fails",
+    )
+    model_probe_longest_s: float = Field(600.0, gt=0, description="Longest such delay, seconds")
 
     judge_job_timeout_s: float = Field(
         600.0, gt=0, description="Seconds for one judge job, compile and baselines included"
@@ -73,6 +92,20 @@ class Settings(BaseSettings):
         None, description="Least confinement of the judge's runners; where a machine reaches less, nothing is judged"
     )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
+
+    @field_validator("model_keys", "model_concurrency_by_endpoint", mode="after")
+    @classmethod
+    def _by_address(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {url.strip().rstrip("/"): entry for url, entry in value.items()}
+
+    @field_validator("model_keys", mode="after")
+    @classmethod
+    def _names(cls, value: dict[str, str]) -> dict[str, str]:
+        for url, name in value.items():
+            # What stands there is not repeated: somebody may have put the key itself.
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"the entry of {url} is not the name of an environment variable")
+        return value
 
     @property
     def database(self) -> str:

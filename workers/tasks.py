@@ -72,6 +72,9 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     """A judge or verify step."""
     from workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
+    capped = steps.refusal(here.db, work, time.time())
+    if capped is not None:
+        return steps.give_up(here.db, work.attempt_id, owner, capped, time.time())
     try:
         with _lease(here, work, owner) as lease:
             verdict = here.judge().judge(

@@ -128,9 +128,10 @@ def small_policy(codes: int = 2, ideas: int = 2, repairs: int = 1, rounds: int =
 
     def decide(tree: Tree, _policy: Policy, _budget: Budget, _spend: Spend) -> list[Step]:
         root, found = tree.nodes[0], []
+        nodes = [node for node in tree.nodes[1:] if node.mark != "banned"]
         if root.state == "coded":
             return [Step("judge", root.id)]
-        for node in tree.nodes[1:]:
+        for node in nodes:
             if node.state == "planned":
                 found.append(Step("code", node.id))
             elif node.state == "coded":
@@ -141,7 +142,7 @@ def small_policy(codes: int = 2, ideas: int = 2, repairs: int = 1, rounds: int =
             return found
         if root.ideated < rounds:
             return [Step("ideate", root.id, root.ideated + 1, {"ideas": ideas, "codes": codes, "calls": 3})]
-        good = [node for node in tree.nodes[1:] if node.verdict == "accepted" and node.verification != "failed"]
+        good = [node for node in nodes if node.verdict == "accepted" and node.verification != "failed"]
         best = max(good, key=lambda node: node.score or 0.0, default=None)
         if best is not None and best.verification == "none":
             return [Step("verify", best.id, ordinal=best.repairs)]
@@ -267,7 +268,7 @@ class Driver:
             of_search = ModelCallRow.search_id == self.search_id
             calls, prompts, replies, cost = session.execute(
                 select(
-                    func.count(),
+                    func.count(ModelCallRow.reply),
                     func.coalesce(func.sum(ModelCallRow.prompt_tokens), 0),
                     func.coalesce(func.sum(ModelCallRow.completion_tokens), 0),
                     func.coalesce(func.sum(ModelCallRow.cost_usd), 0.0),

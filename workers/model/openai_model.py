@@ -18,43 +18,52 @@ import openai
 
 from workers.model.base import ModelReply, ModelRequest, ModelUnavailable
 from workers.model.cost import PriceError, Prices
+from workers.model.endpoints import OPENAI_BASE_URL, address, concurrency_of, key_of
+from workers.model.slots import Slots
 from workers.model.text import one_line, storable
 from workers.settings import Settings
 
-OPENAI_BASE_URL = "https://api.openai.com/v1"
 MAX_BODY_BYTES = 16 * 2**20
 MAX_RETRY_AFTER_S = 3600.0
 CONNECT_TIMEOUT_S = 10.0
 
 
 class OpenAIModel:
-    """A chat model behind `base_url`.
+    """A chat model behind `base_url`, with the key that settings name for that endpoint (`workers.model.endpoints`).
 
-    The configured key is sent to the configured endpoint alone: a search may name another `base_url`, and whoever may
-    create searches could otherwise have the key sent to a host of theirs. Such an endpoint gets no key (as local model
-    servers want it).
+    No more calls are under way from this host than settings allow for the endpoint.
     """
 
     provider = "openai"
 
     def __init__(self, settings: Settings, *, model: str | None, base_url: str | None) -> None:
-        configured = settings.openai_base_url or OPENAI_BASE_URL
-        self._url = _origin(base_url or configured)
+        self._settings = settings
+        self._url = address(base_url, settings)
         self._model = model or settings.openai_model
+        self._key = ""
+        self._slots = Slots(settings.home, self._url, concurrency_of(self._url, settings))
         self._price_file = settings.model_prices
         self._retries = settings.model_retries
         self._timeout_s = settings.model_timeout_s
         self._max_tokens = settings.model_max_tokens
         # OpenAI's newer models refuse the old name of this limit, and some other servers know only the old one.
         self._limit_name = "max_completion_tokens" if self._url == OPENAI_BASE_URL else "max_tokens"
-        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
-        self._key = key if self._url == _origin(configured) else ""
 
     def complete(self, request: ModelRequest) -> ModelReply:
-        """The endpoint's reply to `request`, or `ModelUnavailable`.
+        """The endpoint's reply to `request`; raises `ModelUnavailable`, or `ModelBusy` where no slot is free.
 
-        A reply cut at the token limit is a reply (`finish_reason` "length").
+        A reply cut at the token limit is a reply (`finish_reason` "length"). A re-ask waits for a slot: its step has
+        paid for calls already, which would have to be made again.
         """
+        try:
+            with self._slots.one(wait=request.ordinal > 0):
+                return self._complete(request)
+        except ModelUnavailable as unavailable:
+            unavailable.model = self._model
+            raise
+
+    def _complete(self, request: ModelRequest) -> ModelReply:
+        self._key = key_of(self._url, self._settings)
         if self._url == OPENAI_BASE_URL and not self._key:
             raise ModelUnavailable("no key for OpenAI: set WARPSMITH_OPENAI_API_KEY", final=True)
         try:
@@ -94,6 +103,8 @@ class OpenAIModel:
             model=self._model,
             messages=[dict(message) for message in request.messages],  # type: ignore[misc]  # a union of dicts by role
             extra_body={self._limit_name: self._max_tokens},
+            # OpenAI logs this header, as gateways may: with it a call there is found here, in `model_calls`.
+            extra_headers={"X-Client-Request-Id": f"{request.attempt_id}.{request.identity}.{request.ordinal}"},
         ) as response:
             deadline = time.monotonic() + self._timeout_s
             chunks: list[bytes] = []
@@ -192,10 +203,6 @@ class OpenAIModel:
             cost_usd=cost,
             latency_s=latency_s,
         )
-
-
-def _origin(url: str) -> str:
-    return url.strip().rstrip("/")
 
 
 def _count(usage: Any, key: str) -> int | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from kernels_db.db import Database
 from kernels_db.spec_errors import SpecError
 from workers.model.agent_model import AgentModel
 from workers.model.base import Model
 from workers.model.replay_model import ReplayModel
+from workers.model.shares import parse_choices
 from workers.settings import Settings
 
-PROVIDERS = {"openai": {"model", "base_url"}, "replay": {"pool"}, "agent": set[str]()}
+PROVIDERS = {"openai": {"model", "base_url", "models"}, "replay": {"pool"}, "agent": set[str]()}
 
 
 def check_model(document: dict[str, Any]) -> None:
@@ -27,16 +27,13 @@ def check_model(document: dict[str, Any]) -> None:
     for field in sorted(document.keys() - allowed - {"provider"}):
         # The value is not repeated: somebody may have put a key here.
         raise SpecError(f"model.{field}", "a field of this name", f"only {', '.join(sorted({'provider', *allowed}))}")
+    if provider == "openai":
+        parse_choices(document)
+        return
     for field in sorted(allowed):
         value = document.get(field)
-        if value is None and provider == "openai":
-            continue
         if not isinstance(value, str) or not 0 < len(value.strip()) <= 512:
             raise SpecError(f"model.{field}", value, "a non-empty string")
-    base_url = document.get("base_url")
-    if base_url is not None and not _usable(base_url):
-        shown = "a URL with user or password" if "@" in base_url else base_url
-        raise SpecError("model.base_url", shown, "an http:// or https:// URL without user or password")
 
 
 def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Model:
@@ -49,16 +46,6 @@ def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Mo
             return AgentModel(db)
     # Only this provider needs the openai client, whose import takes longer than all the rest of a process that merely
     # checks a document.
-    from workers.model.openai_model import OpenAIModel  # noqa: PLC0415
+    from workers.model.shared_model import SharedModel  # noqa: PLC0415
 
-    return OpenAIModel(settings, model=document.get("model"), base_url=document.get("base_url"))
-
-
-def _usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return (
-            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
-        )
-    except ValueError:
-        return False
+    return SharedModel(settings, parse_choices(document))

@@ -7,9 +7,11 @@ died.
 """
 
 from workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
-from workers.steps.claims import claim, defer, give_up, renew
+from workers.steps.caps import refusal
+from workers.steps.claims import claim, give_up, renew
 from workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
 from workers.steps.lifecycle import advance, cancel, create_search, pause, resume
+from workers.steps.outages import defer, put_off
 from workers.steps.reconciling import reconcile
 from workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
 
@@ -32,7 +34,9 @@ __all__ = [
     "defer",
     "give_up",
     "pause",
+    "put_off",
     "reconcile",
+    "refusal",
     "renew",
     "replacement",
     "resume",

@@ -1,18 +1,16 @@
-"""Holding an attempt: claim, renew, put off, give up."""
+"""Holding an attempt: claim, renew, give up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import cast
 
 from sqlalchemy import CursorResult, select, update
 
 from kernels_db.db import Database
 from kernels_db.models import AttemptRow, NodeRow
-from workers.model.text import storable
-from workers.steps.endings import fail_step, pause_search
-from workers.steps.rows import add_event, held, lock_search, put_back, record_calls
-from workers.steps.values import ModelCall, Work
+from workers.steps.endings import fail_step
+from workers.steps.rows import held, lock_search
+from workers.steps.values import Work
 from workers.steps.work import build_work
 
 
@@ -55,49 +53,6 @@ def renew(db: Database, attempt_id: str, owner: str, lease_s: float, now: float)
             .values(lease_expires_at=now + lease_s)
         )
         return cast("CursorResult[object]", renewed).rowcount == 1
-
-
-def defer(
-    db: Database,
-    attempt_id: str,
-    owner: str,
-    reason: str,
-    delay_s: float,
-    calls: Iterable[ModelCall],
-    now: float,
-    *,
-    max_deferrals: int = 6,
-    final: bool = False,
-) -> bool:
-    """The model is unavailable: the attempt becomes pending again, not before `delay_s` from now.
-
-    More than `max_deferrals` of them in a row, or `final` (waiting will not help), pause the search with the reason.
-    False when the lease was lost.
-    """
-    with db.writing() as session:
-        work = held(session, attempt_id, owner)
-        if work is None:
-            return False
-        record_calls(session, work, calls, now)
-        attempt = work.attempt
-        put_back(attempt)
-        attempt.deferrals += 1
-        attempt.not_before = now + delay_s
-        attempt.error = storable(reason)
-        add_event(
-            session,
-            work.search,
-            "attempt.deferred",
-            now,
-            work.node,
-            kind=attempt.kind,
-            reason=reason,
-            deferrals=attempt.deferrals,
-            until=attempt.not_before,
-        )
-        if work.search.state == "running" and (final or attempt.deferrals > max_deferrals):
-            pause_search(session, work.search, reason, now)
-        return True
 
 
 def give_up(db: Database, attempt_id: str, owner: str, error: str, now: float) -> bool:

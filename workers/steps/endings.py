@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
@@ -33,13 +33,26 @@ def end(
     if state == "finished":
         kernel_id = keep_winner(session, search, now)
         if kernel_id is None:
-            reason = f"{reason}; no candidate beat the baselines"
+            reason = f"{reason}; {_no_winner(session, search)}"
     stop_clock(search, now)
     search.state = state
     search.reason = storable(reason)
     search.problem = problem
     told = {"reason": reason, "problem": problem, "best_node_id": search.best_node_id, **signed(by)}
     add_event(session, search, f"search.{state}", now, **told)
+
+
+def _no_winner(session: Session, search: SearchRow) -> str:
+    """Why nothing is kept: no candidate was right, or none was faster."""
+    query = select(NodeRow.verdict, func.count()).where(
+        NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.verdict.is_not(None)
+    )
+    verdicts = dict(session.execute(query.group_by(NodeRow.verdict)).tuples().all())
+    if not verdicts:
+        return "no candidate was judged"
+    if "accepted" in verdicts:
+        return "no candidate beat the baselines"
+    return "no candidate was right: " + ", ".join(f"{count} {word}" for word, count in sorted(verdicts.items()))
 
 
 def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
@@ -62,12 +75,22 @@ def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
     session.execute(update(NodeRow).where(of_search, NodeRow.verification == "open").values(verification="none"))
 
 
-def pause_search(session: Session, search: SearchRow, reason: str, now: float, by: str | None = None) -> None:
-    """Pause a search that has not ended; what runs may still commit. `by`: who asked for it."""
+def pause_search(
+    session: Session,
+    search: SearchRow,
+    reason: str,
+    now: float,
+    by: str | None = None,
+    *,
+    again_at: float | None = None,
+) -> None:
+    """Pause a search that has not ended; what runs may still commit. `by`: who asked for it. It goes on by itself at
+    `again_at`, where that is given (`workers.steps.outages`)."""
     stop_clock(search, now)
     search.state = "paused"
     search.reason = storable(reason)
-    add_event(session, search, "search.paused", now, reason=reason, **signed(by))
+    alone = {} if again_at is None else {"again_at": again_at}
+    add_event(session, search, "search.paused", now, reason=reason, **signed(by), **alone)
 
 
 def fail_step(session: Session, work: Held, reason: str, now: float) -> None:

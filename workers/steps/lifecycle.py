@@ -17,6 +17,7 @@ from workers.search.budget import parse_budget
 from workers.search.policy import next_steps, parse_policy
 from workers.steps.endings import end, pause_search
 from workers.steps.growth import Decide, grow
+from workers.steps.outages import again_at
 from workers.steps.rows import ENDED, add_event, lock_search, message, signed, spend
 from workers.steps.values import Message, WrongState
 
@@ -87,7 +88,7 @@ def pause(db: Database, search_id: str, reason: str, now: float, by: str | None 
         search = lock_search(session, search_id)
         if search.state in ENDED:
             raise WrongState(f"search {search_id}", search.state, "queued or running")
-        if search.state != "paused":
+        if search.state != "paused" or again_at(session, search) is not None:  # it would go on by itself
             pause_search(session, search, reason, now, by)
 
 

@@ -16,6 +16,7 @@ from workers.settings import Settings
 from workers.steps.asks import issue_again, overdue
 from workers.steps.endings import fail_step
 from workers.steps.growth import Decide, grow
+from workers.steps.outages import resting, take_up
 from workers.steps.rows import ENDED, OPEN, Held, add_event, lock_search, message, put_back
 from workers.steps.values import Message
 
@@ -51,6 +52,7 @@ def _searches(session: Session, now: float, settings: Settings) -> list[str]:
     unanswered = select(AskRow.search_id).join(SearchRow, SearchRow.id == AskRow.search_id).where(alive, overdue(now))
     for query in (expired, others, unanswered, select(SearchRow.id).where(alive, ~any_open)):
         found.update(dict.fromkeys(session.scalars(query.distinct().limit(LARGEST_ROUND))))
+    found.update(dict.fromkeys(resting(session, now, LARGEST_ROUND)))
     return list(found)
 
 
@@ -86,6 +88,7 @@ def _see_to(session: Session, search: SearchRow, now: float, settings: Settings,
     for attempt in session.scalars(select(AttemptRow).where(of_search, _answered())).all():
         put_back(attempt)
     session.flush()
+    take_up(session, search, now, settings)
     if search.state == "paused":
         return []  # its asks stay open, and can be answered
     issue_again(session, search, now, settings.ask_expires_s, LARGEST_ROUND)

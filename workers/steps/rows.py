@@ -98,7 +98,8 @@ def signed(by: str | None) -> dict[str, str]:
 
 
 def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: float) -> None:
-    """Store model calls, failed ones too, and count what they spent."""
+    """Store model calls, failed ones too, and count what they spent: a call that brought no reply spends nothing, or an
+    outage would use up the budget."""
     search = work.search
     for call in calls:
         session.add(
@@ -123,7 +124,7 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
                 created_at=now,
             )
         )
-        search.model_calls += 1
+        search.model_calls += int(call.reply is not None)
         search.tokens += (call.prompt_tokens or 0) + (call.completion_tokens or 0)
         search.cost_usd += call.cost_usd or 0.0
     # One by one, so that the calls' ids rise in their order whatever the driver batches.

@@ -7,7 +7,7 @@ LookupError    there is no such search or ask
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from kernels_db.job import Level, Verdict
@@ -78,14 +78,23 @@ class ModelCall:
         )
 
     @classmethod
-    def failed(cls, request: ModelRequest, provider: str, error: str, latency_s: float | None = None) -> ModelCall:
-        """A call that brought no reply."""
+    def failed(
+        cls,
+        request: ModelRequest,
+        provider: str,
+        error: str,
+        latency_s: float | None = None,
+        *,
+        model: str | None = None,
+    ) -> ModelCall:
+        """A call that brought no reply; `model` is the one that was asked."""
         return cls(
             kind=request.kind,
             request=request.identity,
             ordinal=request.ordinal,
             provider=provider,
             messages=request.messages,
+            model=model,
             error=error,
             latency_s=latency_s,
         )
@@ -129,7 +138,8 @@ class Work:
     parent: the node that its idea builds on (for ideate: the node itself), None where that is the root. baselines: the
     root's verdict. best: the champion so far. Model steps alone have `ledger` (ideate: every idea that was tried),
     `asked` (ideate: how often ideas were asked for on this node before) and `variants` (code: of how many candidates
-    for its idea this is one).
+    for its idea this is one). A judge step has `known_binaries`: the first node of every binary that
+    the search judged.
     """
 
     attempt_id: str
@@ -151,3 +161,4 @@ class Work:
     ledger: tuple[Tried, ...] = ()
     asked: int = 0
     variants: int = 1
+    known_binaries: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,53 @@
+"""Hard caps: what a step is refused when a limit of its search is reached.
+
+The policy opens no steps beyond the budget; this is the second look, at the moment when something is to be spent, with
+what others have spent meanwhile. Spending is committed with the step that spent, in the search's own row, so caps hold
+across restarts, pauses and processes.
+
+What overshoot is possible. A call begins only while every cap has something left, by what is committed and by the
+earlier calls of the same step. A reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by
+the calls that were under way when the cap was reached: the last call of each step then running, and whatever re-asks
+(two at most) such a step had not committed yet. `model_calls` and `candidates` are reserved when a step is opened and
+are not exceeded; calls that brought no reply (an outage) are recorded but not counted. `wall_clock_s` and `gpu_seconds`
+are exceeded by no more than the steps under way. The verification of the champion is exempt from the last two: what was
+paid for is not thrown away. A call whose worker is killed before it commits is not counted: at most one step's calls
+for each such death.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kernels_db.db import Database
+from kernels_db.models import SearchRow
+from workers.search.budget import exhausted, parse_budget
+from workers.steps.rows import spend
+from workers.steps.values import ModelCall, Work
+
+
+def refusal(db: Database, work: Work, now: float, calls: Sequence[ModelCall] = ()) -> str | None:
+    """The cap that keeps `work` from spending (more) now, in words; None where it may.
+
+    `calls` are those that the step made and did not commit. For a model step every cap counts but `candidates`, in
+    which the step holds its place; for a screening those of time alone.
+    """
+    if work.level in ("baseline", "verify"):
+        return None
+    with db.reading() as session:
+        search = session.get_one(SearchRow, work.search_id)
+        budget, spent = replace(parse_budget(search.budget), candidates=None), spend(search, now)
+    if work.level == "screen":
+        return exhausted(replace(budget, model_calls=None, tokens=None, cost_usd=None), spent)
+    answered = [call for call in calls if call.reply is not None]
+    tokens = sum((call.prompt_tokens or 0) + (call.completion_tokens or 0) for call in answered)
+    cost = sum(call.cost_usd or 0.0 for call in answered)
+    return exhausted(
+        budget,
+        replace(
+            spent,
+            model_calls=spent.model_calls + len(answered),
+            tokens=spent.tokens + tokens,
+            cost_usd=spent.cost_usd + cost,
+        ),
+    )

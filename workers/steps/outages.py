@@ -1,0 +1,152 @@
+"""A model that is not to be had: putting a step off, pausing its search, and going on without anybody's doing.
+
+A search that paused because a provider was unavailable is taken up again by the reconciler: the step that failed last
+is tried once more, and where it fails again the search pauses for twice as long, up to a limit. Whoever pauses such a
+search keeps it paused; a refusal that waiting does not mend (a key, a quota, an unknown model) waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from sqlalchemy import exists, select, update
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database
+from kernels_db.models import AttemptRow, EventRow, SearchRow
+from workers.model.text import storable
+from workers.settings import Settings
+from workers.steps.endings import pause_search
+from workers.steps.rows import Held, add_event, held, put_back, record_calls, spend
+from workers.steps.values import ModelCall
+
+
+def defer(
+    db: Database,
+    attempt_id: str,
+    owner: str,
+    reason: str,
+    delay_s: float,
+    calls: Iterable[ModelCall],
+    now: float,
+    *,
+    max_deferrals: int = 6,
+    probe_s: float = 30.0,
+    longest_probe_s: float = 600.0,
+    final: bool = False,
+) -> bool:
+    """The model is unavailable: the attempt becomes pending again, not before `delay_s` from now.
+
+    More than `max_deferrals` of them in a row pause the search; it tries again by itself after `probe_s` seconds, twice
+    that after the next failure, at most after `longest_probe_s`. `final` (waiting will not help) pauses it until
+    somebody resumes it. False when the lease was lost.
+    """
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        record_calls(session, work, calls, now)
+        attempt, search = work.attempt, work.search
+        put_back(attempt)
+        attempt.deferrals += 1
+        tries = attempt.deferrals - max_deferrals
+        if tries > 0 and not final:
+            # 2.0 ** 30 times any delay is beyond every limit, and a larger exponent would overflow in the end.
+            delay_s = min(probe_s * 2.0 ** min(tries - 1, 30), longest_probe_s)
+        attempt.not_before = now + delay_s
+        attempt.error = storable(reason)
+        _tell(session, work, reason, now)
+        if search.state == "running" and final:
+            pause_search(session, search, reason, now)
+        elif search.state == "running" and tries > 0:
+            again = f"{reason}; it tries again by itself in {delay_s:g} s"
+            pause_search(session, search, again, now, again_at=attempt.not_before)
+        return True
+
+
+def _tell(session: Session, work: Held, reason: str, now: float) -> None:
+    attempt = work.attempt
+    add_event(
+        session,
+        work.search,
+        "attempt.deferred",
+        now,
+        work.node,
+        kind=attempt.kind,
+        reason=reason,
+        deferrals=attempt.deferrals,
+        until=attempt.not_before,
+    )
+
+
+def put_off(
+    db: Database, attempt_id: str, owner: str, reason: str, delay_s: float, calls: Iterable[ModelCall], now: float
+) -> bool:
+    """No call may be made just now (every slot of the endpoint is taken): the attempt is pending again, not before
+    `delay_s` from now. Nothing failed: neither a try nor a deferral is counted. False when the lease was lost."""
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        record_calls(session, work, calls, now)
+        put_back(work.attempt)
+        work.attempt.not_before = now + delay_s
+        work.attempt.error = storable(reason)
+        return True
+
+
+def again_at(session: Session, search: SearchRow) -> float | None:
+    """When a paused search tries again by itself (epoch seconds); None where it waits for somebody."""
+    if search.state != "paused":
+        return None
+    query = (
+        select(EventRow.payload)
+        .where(EventRow.search_id == search.id, EventRow.type == "search.paused")
+        .order_by(EventRow.id.desc())
+        .limit(1)
+    )
+    payload = session.scalar(query)
+    found = None if payload is None else payload.get("again_at")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def resting(session: Session, now: float, limit: int) -> list[str]:
+    """Paused searches whose time to try again has come, at most `limit`, those that paused last first."""
+    due = exists().where(
+        AttemptRow.search_id == SearchRow.id,
+        AttemptRow.state == "pending",
+        AttemptRow.deferrals > 0,
+        AttemptRow.not_before <= now,
+    )
+    paused = select(SearchRow).where(SearchRow.state == "paused", due).order_by(SearchRow.updated_at.desc())
+    return [search.id for search in session.scalars(paused.limit(limit)) if _is_due(session, search, now)]
+
+
+def _is_due(session: Session, search: SearchRow, now: float) -> bool:
+    when = again_at(session, search)
+    return when is not None and when <= now
+
+
+def take_up(session: Session, search: SearchRow, now: float, settings: Settings) -> None:
+    """Let the locked `search` run on where its time has come.
+
+    Deferrals stay as they are, so that one more failure of the step that is tried pauses the search again; the other
+    steps follow when it has had its chance.
+    """
+    if not _is_due(session, search, now):
+        return
+    search.state = "running"
+    search.reason = None
+    search.running_since = now
+    session.execute(
+        update(AttemptRow)
+        .where(
+            AttemptRow.search_id == search.id,
+            AttemptRow.state == "pending",
+            AttemptRow.not_before > now + settings.model_backoff_s,
+        )
+        .values(not_before=now + settings.model_backoff_s)
+    )
+    reason = "the model was unavailable and is tried again"
+    add_event(session, search, "search.resumed", now, automatic=True, reason=reason, spend=asdict(spend(search, now)))
