@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 SearchState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 TERMINAL_STATES = ("finished", "failed", "cancelled")
-AskState = Literal["open", "answered", "withdrawn"]
+AskState = Literal["open", "answered", "withdrawn", "expired"]
 Item = TypeVar("Item")
 
 
@@ -187,7 +187,7 @@ class ModelCallDocument(BaseModel):
     """One model call with its prompt and its reply, as they were."""
 
     id: str
-    kind: str
+    kind: str = Field(description="reflect, ideate, code or repair")
     request: str = Field(description="SHA-256 that a pool replays by")
     ordinal: int
     provider: str
@@ -269,9 +269,11 @@ class AskSummary(BaseModel):
     id: str
     search_id: str
     node_id: str
-    kind: str
+    kind: str = Field(description="reflect, ideate, code or repair")
     state: AskState
+    issue: int = Field(0, description="How often the request was issued before: it counts up when an ask expires")
     created_at: float
+    expires_at: float | None = Field(None, description="When it expires and is issued again; null: never")
     answered_at: float | None
     answered_by: str | None
 
@@ -281,6 +283,7 @@ class AskDocument(AskSummary):
 
     messages: list[dict[str, Any]]
     reply: str | None
+    replaced_by: str | None = Field(None, description="The open ask of the same request, where this one is not open")
 
 
 class KernelSummary(BaseModel):
