@@ -1,4 +1,4 @@
-"""The state machine under any order of events: messages lost and doubled, workers dying, people pausing and cancelling.
+"""The state machine under any order of events: messages lost and doubled, workers dying, people steering.
 
 Whatever happens, no node is lost or doubled, the counters equal what was recorded, nothing runs without an owner,
 terminal states stay, and a search that is left alone ends.
@@ -18,8 +18,10 @@ from sqlalchemy import select
 
 from kernels_db.db import Database
 from kernels_db.models import AskRow
-from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, request, small_policy
+from kernels_db.op import SpecError
+from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, idea, request, small_policy
 from workers import steps
+from workers.steps import steering
 
 ENDED = ("finished", "failed", "cancelled")
 PICK = st.integers(0, 1_000_000)
@@ -38,6 +40,7 @@ class Machine(RuleBasedStateMachine):
         self.driver = Driver(self.db, create(self.db), decide, luck=luck)  # type: ignore[arg-type] # a Random
         self.queue: list[steps.Message] = []
         self.held: list[tuple[steps.Work, str]] = []
+        self.branches: list[str] = []
         self.ended: tuple[str, str | None] | None = None
 
     def teardown(self) -> None:
@@ -159,11 +162,61 @@ class Machine(RuleBasedStateMachine):
             with suppress(steps.WrongState):
                 steps.cancel(self.db, self.driver.search_id, self.driver.now)
 
+    @rule(number=st.integers(0, 6), codes=st.integers(1, 2), pick=PICK, default=st.booleans())
+    def add_idea(self, number: int, codes: int, pick: int, default: bool) -> None:
+        """Somebody has an idea, perhaps one that the search has had, perhaps on a node that cannot be built on."""
+        driver, nodes = self.driver, self.driver.nodes()
+        parent_id = None if default else nodes[pick % len(nodes)].id
+        with suppress(steps.WrongState):
+            steering.add_idea(
+                self.db, driver.search_id, idea(99 + number), driver.now, parent_id=parent_id, codes=codes
+            )
+            assert len(driver.nodes()) == len(nodes) + codes
+
+    @rule(pick=PICK, mark=st.sampled_from(["pinned", "banned"]), wanted=st.booleans())
+    def mark(self, pick: int, mark: steering.Mark, wanted: bool) -> None:
+        """Somebody pins or bans, or takes it back."""
+        nodes = self.driver.nodes()
+        node = nodes[pick % len(nodes)]
+        with suppress(steps.WrongState):
+            steering.mark_node(self.db, node.id, mark, wanted, self.driver.now)
+            assert (self.driver.nodes()[node.seq].mark == mark) == wanted
+
+    @rule(calls=st.sampled_from([1, 5, 50, None]))
+    def change_budget(self, calls: int | None) -> None:
+        """Somebody changes a limit."""
+        spent = self.driver.search().model_calls
+        try:
+            steering.change_budget(self.db, self.driver.search_id, {"model_calls": calls}, self.driver.now)
+        except SpecError:
+            assert calls is not None
+            assert calls < spent
+        except steps.WrongState:
+            assert self.driver.search().state in ENDED
+        else:
+            assert self.driver.search().budget.get("model_calls") == calls
+
+    @precondition(lambda self: len(self.branches) < 2)
+    @rule(pick=PICK)
+    def branch(self, pick: int) -> None:
+        """Somebody branches off a search of its own; the old one is as it was."""
+        nodes = self.driver.nodes()
+        before = (self.driver.search().updated_at, len(nodes))
+        fields = {"policy": {"name": "idea_beam"}, "budget": {}, "model": {"provider": "agent"}}
+        with suppress(steps.WrongState):
+            node_id = nodes[pick % len(nodes)].id
+            self.branches.append(steering.branch(self.db, node_id, now=self.driver.now, **fields))
+            Driver(self.db, self.branches[-1]).check()
+        assert before == (self.driver.search().updated_at, len(self.driver.nodes()))
+
     @invariant()
     def always(self) -> None:
         """What must hold after every event."""
         self.driver.check()
         search = self.driver.search()
+        banned = {node.id for node in self.driver.nodes() if node.mark == "banned"}
+        assert search.best_node_id not in banned
+        assert not (search.reason or "").startswith("the policy failed"), search.reason
         if self.ended is not None:
             assert (search.state, search.reason) == self.ended
         if search.state in ENDED:
