@@ -7,7 +7,8 @@
     ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
-    ├── WrongState           409  the resource's state does not allow it (cancel a finished search, answer an ask twice)
+    ├── WrongState           409  the resource's state does not allow it (cancel a finished search)
+    │   └── AskClosed        409  an ask that takes no answer any more: names who was first, or the ask that replaced it
     ├── BodyTooLarge         413  refused before the rest of the body is read
     ├── UnsupportedMedia     415  another Content-Type than those listed
     ├── InvalidInput         422  a field is wrong: `errors` lists field, found, expected
@@ -81,6 +82,9 @@ class ProblemDocument(BaseModel):
     detail: str = Field(description="This occurrence, for people")
     errors: list[FieldError] | None = Field(None, description="The bad fields, where fields are at fault")
     error_id: str | None = Field(None, description="Names an internal error in the server's log")
+    replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
+    answered_by: str | None = Field(None, description="Of an ask that was answered before: whose answer stands")
+    answered_at: float | None = Field(None, description="Since when that answer stands")
 
 
 class Problem(HTTPException):
@@ -152,6 +156,25 @@ class WrongState(Problem):
         """The problem with what is at fault named, as InvalidInput names a field."""
         error = FieldError(field=field, found=brief(found), expected=expected)
         return cls(f"{field}: found {error.found}, expected {expected}", errors=[error])
+
+
+class AskClosed(WrongState):
+    slug, title = "ask-closed", "The ask takes no answer any more"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        replaced_by: str | None = None,
+        answered_by: str | None = None,
+        answered_at: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.members = {"replaced_by": replaced_by, "answered_by": answered_by, "answered_at": answered_at}
+
+    def document(self) -> dict[str, Any]:
+        """The problem document, with what a client needs to go on."""
+        return super().document() | {name: value for name, value in self.members.items() if value is not None}
 
 
 class BodyTooLarge(Problem):

@@ -187,9 +187,10 @@ def ask_summary(row: AskRow) -> schemas.AskSummary:
     return document_of(schemas.AskSummary, row)
 
 
-def ask_document(row: AskRow) -> schemas.AskDocument:
+def ask_document(row: AskRow, replaced_by: str | None) -> schemas.AskDocument:
     """An ask with its prompt."""
-    return document_of(schemas.AskDocument, row)
+    summary = ask_summary(row).model_dump()
+    return schemas.AskDocument(**summary, messages=row.messages, reply=row.reply, replaced_by=replaced_by)
 
 
 def kernel_summary(row: KernelRow, op_name: str) -> schemas.KernelSummary:

@@ -15,13 +15,13 @@ from service.api.paging import After, Limit, Word, page
 from service.bodies import StrictRoute
 from service.context import ServiceDependency
 from service.problems import (
+    AskClosed,
     BodyTooLarge,
     InvalidInput,
     MalformedBody,
     NotFound,
     StorageFull,
     UnsupportedMedia,
-    WrongState,
     documented,
 )
 from service.schemas import AskDocument, AskState, AskSummary, Page
@@ -63,25 +63,33 @@ def list_asks(
 
 @router.get("/{ask_id}", summary="One ask", responses=documented(NotFound))
 def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
-    """An ask with the prompt that it waits to have answered."""
+    """An ask with the prompt that it waits to have answered. One that expired names the ask that replaced it."""
     with service.db.reading() as session:
-        return views.ask_document(service.row(session, AskRow, ask_id, "ask"))
+        row = service.row(session, AskRow, ask_id, "ask")
+        return views.ask_document(row, steps.replacement(session, row))
 
 
 @router.post(
     "/{ask_id}/answer",
     summary="Answer an ask",
-    responses=documented(
-        MalformedBody, NotFound, WrongState, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull
-    ),
+    responses=documented(MalformedBody, NotFound, AskClosed, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull),
 )
 def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> AskDocument:
-    """Gives the search the reply that it waits for. 409 where the ask was answered before or its search has ended."""
+    """Gives the search the reply that it waits for. The first answer stands; the same one again changes nothing.
+
+    409 where the ask is not open: `answered_by` and `answered_at` say whose answer stands, `replaced_by` names the open
+    ask that took the place of one that expired; neither is there once nothing waits for an answer.
+    """
     with service.db.reading() as session:
         service.row(session, AskRow, ask_id, "ask")
     try:
         messages = steps.tell(service.db, ask_id, answer.reply, answer.answered_by, time.time())
-    except steps.WrongState as error:
-        raise WrongState(str(error)) from error
+    except steps.AskClosed as closed:
+        raise AskClosed(
+            str(closed),
+            replaced_by=closed.replaced_by,
+            answered_by=closed.answered_by,
+            answered_at=closed.answered_at,
+        ) from closed
     dispatch.send(service.celery, messages)
     return get_ask(ask_id, service)

@@ -2,45 +2,69 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
-from service.cli.output import misuse, print_json, say, tell
+from service.cli.output import CommandError, misuse, print_json, say, tell
+from service.client import Client
+from service.schemas import AskDocument, AskSummary
+
+SEARCH, ASK = "sr_", "ak_"
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def ask(
-    ask_id: Annotated[
-        str | None, typer.Argument(metavar="[ASK]", help="An ask's id; without one, the open asks.")
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SEARCH|ASK]",
+            help="A search, for its open asks with their prompts; an ask, for that one; nothing, for a list of all.",
+        ),
     ] = None,
-    search: Annotated[str | None, typer.Option(help="Only asks of this search.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also those that were answered, withdrawn or have expired.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write each prompt to a file in this directory, named after the ask.")
+    ] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """List the open asks, or print one with its prompt."""
+    """Show the open asks: model requests that wait for an answer."""
+    if which is not None and not which.startswith((SEARCH, ASK)):
+        misuse("SEARCH|ASK", which, "a search's id (sr_...) or an ask's (ak_...)")
+    if which is None and output is not None:
+        misuse("--output", str(output), "a SEARCH or an ASK whose prompts are to be written")
+    state = None if every else "open"
     with connected(url, key) as client:
-        if ask_id is not None:
-            document = client.ask(ask_id)
-            if as_json:
-                print_json(document)
-                return
-            for message in document.messages:
-                tell(f"--- {message['role']} ---\n{message['content']}")
-            say(f"answer it: warpsmith tell {document.id} REPLY.txt (- reads standard input)")
+        if which is None:
+            _list(client.asks(state), as_json)
             return
-        found = client.asks(search_id=search)
+        documents = [client.ask(which)] if which.startswith(ASK) else _of_search(client, which, state)
+    paths = None if output is None else [_write(document, output) for document in documents]
     if as_json:
-        print_json(found)
+        found: list[Any] = [item.model_dump(mode="json") for item in documents]
+        if paths is not None:
+            found = [item | {"file": str(path)} for item, path in zip(found, paths, strict=True)]
+        print_json(found[0] if which.startswith(ASK) else found)
         return
-    for item in found:
-        tell(f"{item.id}  {item.kind:8} search {item.search_id}  node {item.node_id}")
-    if not found:
-        say("no open asks")
+    if paths is None:
+        for document in documents:
+            _show(document)
+    else:
+        for document, path in zip(documents, paths, strict=True):
+            tell(f"{_line(document)}  {path}")
+    if not documents:
+        say(f"no open asks of {which}")
+    elif any(item.state == "open" for item in documents):
+        say("answer one: warpsmith tell ASK REPLY.txt (- reads standard input)")
 
 
 def tell_reply(
@@ -51,12 +75,68 @@ def tell_reply(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Answer an ask."""
-    if reply != "-" and not Path(reply).is_file():
-        misuse("FILE", reply, "a file that exists, or - for standard input")
-    text = sys.stdin.read() if reply == "-" else Path(reply).read_text(encoding="utf-8")
-    if not text.strip():
-        misuse("FILE", reply, "a reply that is not empty")
+    """Answer an ask. The first answer stands; the same one again is no error."""
+    text = _read(reply)
     with connected(url, key) as client:
         document = client.answer(ask_id, text, answered_by)
     print_json(document) if as_json else tell(f"ask {document.id} is {document.state}")
+
+
+def prompt_text(document: AskDocument) -> str:
+    """The prompt as one text, each message under a line with its role."""
+    return "\n".join(f"--- {message['role']} ---\n{message['content']}" for message in document.messages)
+
+
+def _of_search(client: Client, search_id: str, state: str | None) -> list[AskDocument]:
+    client.search(search_id)  # an unknown search is an error, not an empty list
+    return [client.ask(item.id) for item in reversed(client.asks(state, search_id=search_id))]
+
+
+def _list(found: list[AskSummary], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    for item in found:
+        tell(_line(item))
+    if found:
+        say("with their prompts: warpsmith ask SEARCH, or warpsmith ask ASK for one")
+    else:
+        say("no open asks")
+
+
+def _line(item: AskSummary) -> str:
+    return f"{item.id}  {item.kind:8} {item.state:9} search {item.search_id}  node {item.node_id}"
+
+
+def _show(document: AskDocument) -> None:
+    parts = [f"=== {_line(document)} ===", prompt_text(document)]
+    if document.reply is not None:
+        parts += [f"--- reply of {document.answered_by or 'somebody unnamed'} ---", document.reply]
+    if document.replaced_by is not None:
+        parts.append(f"--- {document.replaced_by} asks the same now ---")
+    # A prompt holds what models wrote: on a terminal its control characters are shown, not obeyed.
+    sys.stdout.write(_CONTROLS.sub("\ufffd", "\n".join(parts)) + "\n")
+
+
+def _write(document: AskDocument, directory: Path) -> Path:
+    """The file that holds the prompt. One that is there already with another content is left alone."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path, content = directory / f"{document.id}.md", prompt_text(document).encode() + b"\n"
+    if path.exists() and path.read_bytes() != content:
+        raise CommandError(f"--output: found {path} with another content, expected a new file")
+    path.write_bytes(content)
+    return path
+
+
+def _read(reply: str) -> str:
+    """The reply; ends with misuse where there is none."""
+    if reply != "-" and not Path(reply).is_file():
+        misuse("FILE", reply, "a file that exists, or - for standard input")
+    data = sys.stdin.buffer.read() if reply == "-" else Path(reply).read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        misuse("FILE", reply, f"text in UTF-8 ({error.reason} at byte {error.start})")
+    if not text.strip():
+        misuse("FILE", reply, "a reply that is not empty")
+    return text

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool
-from kernels_db.models import AskRow, NodeRow, SearchRow
+from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
 from kernels_db.op import load_op
 from tests.integration.api_support import (
     ADD_RELU,
@@ -31,6 +31,7 @@ from tests.integration.api_support import (
     settings_for,
 )
 from workers import steps
+from workers.settings import Settings
 
 YAML = {"Content-Type": "application/yaml"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -363,11 +364,38 @@ def test_an_ask_is_answered_once(client: TestClient) -> None:
     answered = client.post("/v1/asks/ak_0/answer", json={"reply": "code", "answered_by": "a test"})
     assert answered.status_code == 200, answered.text
     assert (answered.json()["state"], answered.json()["reply"]) == ("answered", "code")
-    document = problem(client.post("/v1/asks/ak_0/answer", json={"reply": "more"}), 409, "wrong-state")
+    again = client.post("/v1/asks/ak_0/answer", json={"reply": "code", "answered_by": "another"})
+    assert again.status_code == 200, "the same answer again is no error"
+    assert again.json() == answered.json()
+    document = problem(client.post("/v1/asks/ak_0/answer", json={"reply": "more"}), 409, "ask-closed")
     assert "found answered" in document["detail"]
+    assert document["answered_by"] == "a test"
+    assert document["answered_at"] == answered.json()["answered_at"]
+    assert "replaced_by" not in document
     problem(client.post("/v1/asks/ak_1/answer", json={"reply": "x"}), 404, "not-found")
     assert fields(problem(client.post("/v1/asks/ak_0/answer", json={"reply": ""}), 422, "invalid-input")) == ["reply"]
     assert client.get("/v1/asks", params={"state": "open"}).json()["items"] == []
+
+
+def test_an_expired_ask_names_the_one_that_replaced_it(client: TestClient) -> None:
+    seed(database(client))
+    with database(client).writing() as session:
+        session.get_one(NodeRow, "nd_bad").state = "coding"
+        session.get_one(AttemptRow, "at_2").state = "waiting"
+        session.get_one(AskRow, "ak_0").expires_at = 1.0
+    steps.reconcile(database(client), time.time(), Settings(_env_file=None))
+    [opened] = client.get("/v1/asks", params={"state": "open"}).json()["items"]
+    [expired] = client.get("/v1/asks", params={"state": "expired"}).json()["items"]
+    assert (opened["issue"], expired["issue"], expired["id"]) == (1, 0, "ak_0")
+    assert opened["expires_at"] == pytest.approx(time.time() + 7200, abs=60)
+    old, new = (client.get(f"/v1/asks/{item['id']}").json() for item in (expired, opened))
+    assert (old["replaced_by"], new["replaced_by"]) == (new["id"], None)
+    assert old["messages"] == new["messages"]
+    document = problem(client.post("/v1/asks/ak_0/answer", json={"reply": "code"}), 409, "ask-closed")
+    assert document["replaced_by"] == new["id"]
+    assert client.post(f"/v1/asks/{document['replaced_by']}/answer", json={"reply": "code"}).status_code == 200
+    document = problem(client.post("/v1/asks/ak_0/answer", json={"reply": "code"}), 409, "ask-closed")
+    assert (document["answered_by"], "replaced_by" in document) == ("unnamed", False)
 
 
 def test_a_kernel_is_exported_as_a_package(client: TestClient) -> None:
