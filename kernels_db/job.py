@@ -98,6 +98,8 @@ class Job(TypedDict):
     workloads: list[ResolvedWorkload]
     candidate: JobCandidate | None
     limits: JobLimits
+    # At level screen: `compile.digest` of the candidates that this search has judged, with their nodes' numbers
+    known_binaries: NotRequired[dict[str, int]]
     seed: NotRequired[int]  # tests only; otherwise the referee draws a secret one
 
 
@@ -180,7 +182,8 @@ class Verdict(TypedDict):
     language: str | None
     workloads: list[WorkloadVerdict]
     failure: Failure | None
-    # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}]}; for CUDA also "launches"
+    # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}], "binaries"}; for CUDA also
+    # "launches"; "digest": of the binaries and the host code, where anything was compiled
     compile: dict[str, Any] | None
     score: float | None
     score_ci95: list[float] | None

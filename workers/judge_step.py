@@ -20,7 +20,11 @@ def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
     if work.level != "baseline":
         candidate = cast("JobCandidate", {"language": work.node.language, "source": work.node.source})
     limits = limits_with(sandbox_minimum)
-    return build_job(parse_op(work.op), Target.parse(work.target), level=work.level, candidate=candidate, limits=limits)
+    op, target = parse_op(work.op), Target.parse(work.target)
+    job = build_job(op, target, level=work.level, candidate=candidate, limits=limits)
+    if work.level == "screen" and work.known_binaries:
+        job["known_binaries"] = dict(work.known_binaries)
+    return job
 
 
 def summary(verdict: Verdict) -> dict[str, object]:

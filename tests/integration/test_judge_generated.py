@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.jobs import job
 from tests import judging
 from workers.judge.client import JudgeClient
 
@@ -12,12 +13,10 @@ def test_the_baselines_carry_the_generated_code_and_candidates_do_not(tmp_path: 
     places = [judging.layer_norm_workload(f"rows{rows}", "bench", rows, 512) for rows in (7, 256)]
     both = ("eager", "compile")
     with JudgeClient(cache=tmp_path) as judge:
-        root = judge.judge(judging.job(judging.LAYER_NORM, places, baselines=both), timeout_s=280)
-        again = judge.judge(judging.job(judging.LAYER_NORM, places, baselines=both), timeout_s=280)
-        screened = judge.judge(
-            judging.job(judging.LAYER_NORM, places, judging.GOOD_NORM, baselines=both), timeout_s=280
-        )
-        eager = judge.judge(judging.job(judging.LAYER_NORM, places, baselines=("eager",)), timeout_s=280)
+        root = judge.judge(job(judging.LAYER_NORM, places, baselines=both), timeout_s=280)
+        again = judge.judge(job(judging.LAYER_NORM, places, baselines=both), timeout_s=280)
+        screened = judge.judge(job(judging.LAYER_NORM, places, judging.GOOD_NORM, baselines=both), timeout_s=280)
+        eager = judge.judge(job(judging.LAYER_NORM, places, baselines=("eager",)), timeout_s=280)
     assert root["verdict"] == "accepted", root["reason"]
     assert root["generated"]["language"] == "cpp"
     assert "void  kernel(" in root["generated"]["source"]

@@ -377,3 +377,24 @@ def test_kernels_with_tensor_descriptors_are_compiled(tmp_path: Path) -> None:
     prepared = prepare(DESCRIPTORS, "triton", target_arch="sm_90", cache_dir=tmp_path, limits=LIMITS, workloads=[ROWS])
     assert prepared["log"] == ""
     assert [kernel["name"] for kernel in prepared["kernels"]] == ["on_device", "on_host"]
+
+
+CANDIDATES = Path(__file__).parents[1] / "candidates"
+
+
+@pytest.mark.parametrize(("language", "local"), [("triton", "total"), ("cuda", "sum")])
+def test_the_binary_of_a_kernel_does_not_tell_lines_and_names_of_locals(
+    language: str, local: str, tmp_path: Path
+) -> None:
+    source = (CANDIDATES / f"add_relu_{language}.py").read_text()
+    rows = workload([given("x", [64, 128]), given("bias", [128])], [made("y", [64, 128])])
+
+    def binaries(name: str, text: str) -> list[str]:
+        return prepare(text, language, target_arch="sm_90", cache_dir=tmp_path / name, limits=LIMITS, workloads=[rows])[
+            "binaries"
+        ]
+
+    first = binaries("first", source)
+    assert len(first) == 1
+    assert binaries("renamed", "# one line further down\n" + re.sub(rf"\b{local}\b", "renamed", source)) == first
+    assert binaries("other", source.replace("0.0", "1.0")) != first

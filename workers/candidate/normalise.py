@@ -11,6 +11,7 @@ import hashlib
 from kernels_db.runtime.ctext import canonical
 from workers.candidate.allowed import MAX_DEPTH
 from workers.candidate.gate import depth, parse
+from workers.candidate.scope import read_scope
 from workers.candidate.sources import kernel_sources
 
 _Documented = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -24,7 +25,12 @@ def normalised_digest(source: str) -> str:
     return hashlib.sha256(_normal_form(source).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _normal_form(source: str) -> str:
+def host_digest(source: str) -> str:
+    """`normalised_digest` of the host code alone: kernels' sources and the bodies of Triton kernels do not count."""
+    return hashlib.sha256(_normal_form(source, kernels=False).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _normal_form(source: str, *, kernels: bool = True) -> str:
     try:
         tree = parse(source)
     except SyntaxError:
@@ -32,11 +38,14 @@ def _normal_form(source: str) -> str:
     if tree is None or depth(tree) > MAX_DEPTH:
         return "text\n" + "\n".join(line.rstrip() for line in source.strip().splitlines())
     sources = {entry.source for entry in kernel_sources(source)}
+    jitted = {} if kernels else read_scope(tree, "triton").jitted
     for node in ast.walk(tree):
-        if isinstance(node, _Documented):
+        if isinstance(node, ast.FunctionDef) and node.name in jitted:
+            node.body = [ast.Pass()]
+        elif isinstance(node, _Documented):
             node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in sources:
-            node.value = canonical(node.value)
+            node.value = canonical(node.value) if kernels else ""
     return "tree\n" + ast.dump(tree)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from workers.candidate import check
+from workers.candidate.normalise import host_digest
 from workers.judge import languages, upkeep
 from workers.judge.languages import compile_service, triton
 from workers.judge.verdict import Report, Stopped
@@ -102,6 +103,9 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
         raise Stopped("rejected", "compile", error.message, failure) from error
     report.compile = dict(built)
+    if built["binaries"]:
+        report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
+        _refuse_twin(job, report.compile["digest"])
     environment = {CACHE_VARIABLE: str(directory)}
     if device == "cpu":
         return Prepared(environment=environment)
@@ -110,6 +114,19 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
     if language == "cuda":
         raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run")
     return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
+
+
+def _digest(language: str, source: str, binaries: list[str]) -> str:
+    """What a candidate does, as far as its kernels' code and its host code tell: two of one digest run alike."""
+    return hashlib.sha256("\n".join([language, host_digest(source), *binaries]).encode()).hexdigest()
+
+
+def _refuse_twin(job: Job, digest: str) -> None:
+    """Raise Stopped where a screened candidate compiles to what an earlier one of the search compiled to."""
+    twin = job.get("known_binaries", {}).get(digest)
+    if twin is not None and job["level"] == "screen":
+        message = f"duplicate of node #{twin} (same binary)"
+        raise Stopped("rejected", "compile", message, {"kind": "duplicate", "message": message, "found": twin})
 
 
 def _workloads(job: Job, interpreted: bool) -> list[ResolvedWorkload]:

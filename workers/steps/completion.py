@@ -126,6 +126,10 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
         )
         close_attempt(attempt, "succeeded", now)
         search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
+        if level == "screen" and (twin := _twin(document)) is not None:
+            again = "the repair changed nothing: " if twin == node.seq else ""
+            close_node(session, search, node, f"{again}duplicate of node #{twin} (same binary)", now)
+            return True
         _judged(node, document, now)
         accepted = node.verdict == "accepted"
         if level == "verify":
@@ -179,6 +183,12 @@ def _only_unreadable(session: Session, search_id: str) -> bool:
         .limit(UNREADABLE_IN_A_ROW)
     ).all()
     return len(last) == UNREADABLE_IN_A_ROW and all(replied and wrong for replied, wrong in last)
+
+
+def _twin(document: Mapping[str, Any]) -> int | None:
+    """The number of the node whose binary this candidate repeats; None where the judge found none."""
+    failure = document["failure"] or {}
+    return int(failure["found"]) if failure.get("kind") == "duplicate" else None
 
 
 def _judged(node: NodeRow, document: Mapping[str, Any], now: float) -> None:

@@ -11,6 +11,9 @@ from kernels_db.job import Level, Verdict
 from kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
 from workers.steps.values import NodeRecord, StepKind, Tried, Work
 
+MOST_BINARIES = 2000
+"""Of the latest verdicts, whose binaries a candidate is held against."""
+
 
 def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> Work:
     """All that the step of `attempt` needs."""
@@ -39,6 +42,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         ledger=_ledger(session, search.id) if kind == "ideate" else (),
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
+        known_binaries=_known_binaries(session, search.id) if kind == "judge" and node.seq > 0 else {},
     )
 
 
@@ -74,6 +78,27 @@ def _record(session: Session, node: NodeRow) -> NodeRecord:
 def _latest_verdict(session: Session, node_id: str | None) -> Verdict | None:
     query = select(VerdictRow.document).where(VerdictRow.node_id == node_id).order_by(VerdictRow.id.desc()).limit(1)
     return cast("Verdict | None", session.scalar(query))
+
+
+def _known_binaries(session: Session, search_id: str) -> dict[str, int]:
+    """The first node of every binary that was judged in the search, by the digest on its verdict."""
+    digest = VerdictRow.document["compile"]["digest"].as_string()
+    query = (
+        select(digest, NodeRow.seq)
+        .join(NodeRow, NodeRow.id == VerdictRow.node_id)
+        .where(
+            NodeRow.search_id == search_id,
+            VerdictRow.level == "screen",
+            VerdictRow.verdict.in_(("accepted", "rejected", "quarantined")),
+            digest.is_not(None),
+        )
+        .order_by(VerdictRow.id.desc())
+        .limit(MOST_BINARIES)
+    )
+    found: dict[str, int] = {}
+    for binary, seq in session.execute(query).tuples():
+        found[binary] = min(seq, found.get(binary, seq))
+    return found
 
 
 def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:

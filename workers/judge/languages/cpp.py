@@ -8,6 +8,7 @@ from pathlib import Path
 from kernels_db.job import ResolvedWorkload
 from kernels_db.runtime import Build, CompileError, cpp
 from workers.candidate.sources import KernelSource, kernel_sources
+from workers.judge.languages.elf import digests
 from workers.judge.languages.imports import foreign
 from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
@@ -36,6 +37,7 @@ def prepare(
         "log": "\n".join(build.log for build in builds if build.log),
         "cached": all(build.cached for build in builds),
         "kernels": kernels,
+        "binaries": digests(build.path.read_bytes() for build in builds),
     }
 
 

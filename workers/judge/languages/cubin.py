@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from workers.judge.languages.elf import sections
+
 _MAX_THREADS, _CLUSTER = 0x05, 0x3D  # EIATTR_MAX_THREADS, EIATTR_CTA_PER_CLUSTER
 _SIZED = 4  # EIFMT_SVAL: a length and so many bytes; other formats have their value in the length's place
 _PREFIX = ".nv.info."
@@ -23,24 +25,9 @@ class Bounds(NamedTuple):
 def bounds(cubin: bytes) -> dict[str, Bounds]:
     """The bounds of each kernel by its name; empty for what is no 64-bit little-endian ELF file."""
     found: dict[str, Bounds] = {}
-    for name, content in _sections(cubin):
-        if name.startswith(_PREFIX):
-            found[name.removeprefix(_PREFIX)] = _bounds(content)
-    return found
-
-
-def _sections(cubin: bytes) -> list[tuple[str, bytes]]:
-    if cubin[:6] != b"\x7fELF\x02\x01":
-        return []
-    (table,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    heads = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
-    start = heads[names][4]
-    found = []
-    for name, kind, _, _, offset, length in heads:
-        at = start + name
-        content = b"" if kind == 8 else cubin[offset : offset + length]  # 8: SHT_NOBITS takes no room in the file
-        found.append((cubin[at : cubin.index(b"\0", at)].decode("utf-8", "replace"), content))
+    for section in sections(cubin):
+        if section.name.startswith(_PREFIX):
+            found[section.name.removeprefix(_PREFIX)] = _bounds(section.content)
     return found
 
 

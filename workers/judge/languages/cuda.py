@@ -61,6 +61,7 @@ def prepare(
         "log": trim_log("\n".join(log for log in logs if log)),
         "cached": all(build["cached"] for build in builds),
         "kernels": [report for report in reports if report["name"] in names],
+        "binaries": list(answer["binaries"]),
         "launches": answer["launches"][:_LAUNCHES],
     }
     keep_report(cache_dir, key, prepared)

@@ -19,6 +19,7 @@ from kernels_db.runtime.limits import Launch, Usage, of_architecture, problem
 from kernels_db.runtime.tensor_maps import check_tensor_map
 from workers.candidate.sources import KernelSource
 from workers.judge.languages import abstract, cubin
+from workers.judge.languages.elf import digests
 from workers.judge.languages.prepared import KernelReport, ptxas_reports
 
 
@@ -99,7 +100,7 @@ def _usage(report: KernelReport, declared: cubin.Bounds) -> Usage:
 
 
 def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request: {"builds", "launches", "log"} or {"error", "log"}."""
+    """The answer to a request: {"builds", "binaries", "launches", "log"} or {"error", "log"}."""
     builds: list[Build] = []
     for fields in request["sources"]:
         entry = KernelSource(**fields)
@@ -107,6 +108,7 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
             builds.append(cuda.build(entry.source, request["arch"], entry.flags))
         except CompileError as error:
             return {"error": entry.located(error.message, request["arch"]), "log": error.log}
+    binaries = digests(build.path.read_bytes() for build in builds)
     used = {name: found for build in builds for name, found in usage(build).items()}
     capability = int(re.sub(r"\D", "", request["arch"]))
     recorder = Recorder(capability, used)
@@ -124,6 +126,7 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
             return {"error": str(error), "log": error.log}
     return {
         "builds": [{**dataclasses.asdict(build), "path": str(build.path)} for build in builds],
+        "binaries": binaries,
         "launches": recorder.reports(),
         "log": "\n".join(note for note in notes if note),
     }

@@ -35,13 +35,15 @@ class KernelReport(TypedDict):
 
 class Prepared(TypedDict):
     """The compile report of a verdict. seconds: compiler time of this call; cached: nothing had to be compiled;
-    launches: of a CUDA candidate, each different one that `run` makes on the workloads.
+    binaries: digests of what was compiled, each once, sorted; launches: of a CUDA candidate, each different one that
+    `run` makes on the workloads.
     """
 
     seconds: float
     log: str
     cached: bool
     kernels: list[KernelReport]
+    binaries: list[str]
     launches: NotRequired[list[dict[str, Any]]]
 
 

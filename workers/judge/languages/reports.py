@@ -10,7 +10,7 @@ from typing import Any
 from kernels_db.runtime.cache import content_key, find, publish, workspace
 from workers.judge.languages.prepared import Prepared
 
-_ABI = 2
+_ABI = 3
 """Counts up whenever a report of the same candidate would read differently."""
 
 

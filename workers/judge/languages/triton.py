@@ -63,6 +63,7 @@ def prepare(
         "log": trim_log(str(answer["log"])),
         "cached": False,
         "kernels": list(answer["kernels"]),
+        "binaries": list(answer["binaries"]),
     }
     keep_report(directory, key, prepared)
     return prepared

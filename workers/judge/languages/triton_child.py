@@ -27,6 +27,7 @@ from triton.runtime.jit import JITFunction
 
 from kernels_db.runtime.limits import of_architecture
 from workers.judge.languages import abstract
+from workers.judge.languages.elf import digests
 from workers.judge.languages.launches import described
 from workers.judge.languages.prepared import KernelReport, ptxas_reports
 
@@ -73,6 +74,7 @@ class Compiler:
     def __init__(self, capability: int, source: str) -> None:
         self.capability = capability
         self.reports: dict[str, KernelReport] = {}
+        self.binaries: dict[str, bytes] = {}
         self.launches = 0
         self.notes: list[str] = []
         self.lines = {name.group(1): source.count("\n", 0, name.start()) + 1 for name in _DEF.finditer(source)}
@@ -129,6 +131,7 @@ class Compiler:
             raise KernelError(name, self.lines.get(name), message, configuration=True)
         if built.hash not in self.reports:
             self.notes += build_launcher(built)
+            self.binaries[built.hash] = built.asm["cubin"]
             self.reports[built.hash] = {
                 **self.usage(built),
                 "signature": ", ".join(f"{name}: {kind}" for name, kind in said["arguments"].items()),
@@ -210,7 +213,7 @@ def _tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request: {"seconds", "log", "kernels"} or {"error", "log"}."""
+    """The answer to a request: {"seconds", "log", "kernels", "binaries"} or {"error", "log"}."""
     capability = int(request["arch"])
     compiler = Compiler(capability, request["source"])
     compiler.install()
@@ -226,7 +229,12 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error), "log": error.log}
     seconds = time.perf_counter() - start
     log = "\n".join(dict.fromkeys(note for note in (*notes, *compiler.notes) if note))
-    return {"seconds": seconds, "log": log, "kernels": list(compiler.reports.values())}
+    return {
+        "seconds": seconds,
+        "log": log,
+        "kernels": list(compiler.reports.values()),
+        "binaries": digests(compiler.binaries.values()),
+    }
 
 
 def main() -> None:
