@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels_db.spec_errors import SpecError
+from tests.unit.policy_play import accepted, root
 from workers.model.parsing import MAX_REASKS
-from workers.search.budget import CALLS_PER_STEP, budget_document, exhausted, parse_budget
-from workers.search.tree import Budget, Spend
+from workers.search.budget import CALLS_PER_STEP, allowance, budget_document, exhausted, out_of_time, parse_budget
+from workers.search.tree import Budget, Spend, Tree
 
-LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s"]
+LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s", "gpu_seconds"]
 
 
 def test_an_empty_budget_has_no_limits() -> None:
@@ -68,3 +69,43 @@ def test_a_limit_that_is_reached_is_named(limit: str) -> None:
 
 def test_the_calls_of_a_step_are_those_that_the_model_access_makes() -> None:
     assert CALLS_PER_STEP == 1 + MAX_REASKS
+
+
+@pytest.mark.parametrize("limit", ["wall_clock_s", "gpu_seconds"])
+def test_a_limit_of_time_ends_judging_too(limit: str) -> None:
+    assert not out_of_time(Budget(**{limit: 7}), Spend(**{limit: 6.9}))
+    assert out_of_time(Budget(**{limit: 7}), Spend(**{limit: 7.0}))
+    assert not out_of_time(Budget(tokens=7), Spend(tokens=7))
+    allowed = allowance(Tree([root()]), Budget(**{limit: 7}), Spend(**{limit: 8.0}))
+    assert not allowed.screen()
+    assert allowed.calls_for_step(candidates=1) is None
+    assert allowed.reason == f"the budget is used up: {limit} 8 of 7"
+
+
+def screens(budget: Budget, spend: Spend, *states: str) -> int:
+    """Judge steps granted beside nodes in these states."""
+    nodes = [accepted(seq, 1.0, state=state, verdict=None) for seq, state in enumerate(states, start=1)]
+    allowed = allowance(Tree([root(), *nodes]), budget, spend)
+    granted = 0
+    while granted < 100 and allowed.screen():
+        granted += 1
+    return granted
+
+
+def test_gpu_seconds_are_granted_at_the_mean_so_far() -> None:
+    spend = Spend(candidates=10, gpu_seconds=50.0)
+    assert screens(Budget(), spend) == 100
+    assert screens(Budget(gpu_seconds=71.0), spend) == 4
+    assert screens(Budget(gpu_seconds=71.0), spend, "judging", "judging") == 2
+    assert screens(Budget(gpu_seconds=51.0), spend) == 1, "one always, while anything is left"
+    assert screens(Budget(gpu_seconds=51.0), spend, "judging") == 0
+    assert screens(Budget(gpu_seconds=50.0), spend) == 0
+
+
+def test_before_the_first_candidate_the_baselines_are_the_measure() -> None:
+    assert screens(Budget(gpu_seconds=60.0), Spend(gpu_seconds=20.0)) == 2
+    assert screens(Budget(gpu_seconds=60.0), Spend()) == 100
+
+
+def test_candidates_that_are_written_or_judged_hold_their_place() -> None:
+    assert screens(Budget(candidates=5), Spend(candidates=1), "coding", "judging", "planned", "closed") == 2

@@ -1,208 +1,31 @@
-"""The idea beam, played to the end with drawn outcomes, and its documents."""
+"""The idea beam, and the documents of policies. What holds for every policy is in test_policy_conformance.py."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_db.spec_errors import SpecError
-from workers.search.budget import CALLS_PER_STEP
-from workers.search.idea_beam import IdeaBeam, ties
-from workers.search.policy import next_steps, parse_policy, policy_document
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from tests.unit.policy_play import Play, accepted, budgets, policies, root, steps_of
+from workers.search.idea_beam import IdeaBeam
+from workers.search.policy import POLICIES, parse_policy
+from workers.search.tree import Budget, NodeView, Spend, Step
 
-TECHNIQUES = ["fusion", "memory access", "parallelism", "algorithm", "precision"]
-
-
-def root(**changes: object) -> NodeView:
-    """The admitted root."""
-    node = NodeView("n0", 0, None, 0, None, "judged", 0, "accepted", "time", None, None, None, 0.4, "none", "none")
-    return node._replace(**changes)  # type: ignore[arg-type]
+NAMES = ", ".join(sorted(POLICIES))
 
 
-def accepted(seq: int, speed: float, /, *, round: int = 1, technique: str = "fusion", **changes: object) -> NodeView:  # noqa: A002
-    """A screened candidate with a narrow interval."""
-    interval = (speed * 0.995, speed * 1.005)
-    node = NodeView(
-        f"n{seq}", seq, "n0", round, technique, "judged", 0, "accepted", "time", speed, *interval, 0.5, "none", "none"
-    )
-    return node._replace(**changes)  # type: ignore[arg-type]
-
-
-@dataclass
-class Simulation:
-    """Plays a search: opens what the policy asks for, ends open steps in any order with any outcome."""
-
-    policy: IdeaBeam
-    budget: Budget
-    luck: random.Random
-    calls_are_reasked: bool = False
-    nodes: list[NodeView] = field(default_factory=lambda: [root(state="planned", verdict=None)])
-    spend: Spend = field(default_factory=Spend)
-    asked: set[tuple[str, str, int]] = field(default_factory=set)
-    open_steps: list[Step] = field(default_factory=list)
-    parents: dict[int, list[str]] = field(default_factory=dict)
-    restarts: int = 0
-
-    def run(self, limit: int) -> str:
-        """Play to the policy's stop; returns its reason."""
-        for _ in range(limit):
-            steps = next_steps(Tree(list(self.nodes)), self.policy, self.budget, self.spend)
-            assert steps == next_steps(Tree(list(self.nodes)), self.policy, self.budget, self.spend)
-            if any(step.kind == "stop" for step in steps):
-                assert len(steps) == 1
-                assert not self.open_steps
-                assert steps[0].reason
-                return steps[0].reason
-            for step in steps:
-                self.open(step)
-            assert self.open_steps, "nothing is open and nothing was asked for: the search would hang"
-            for _ in range(self.luck.randint(1, len(self.open_steps))):
-                self.end(self.open_steps.pop(self.luck.randrange(len(self.open_steps))))
-        raise AssertionError(f"the search did not end within {limit} turns")
-
-    def node(self, step: Step) -> NodeView:
-        return self.nodes[int(str(step.node_id)[1:])]
-
-    def change(self, node: NodeView, **changes: object) -> None:
-        self.nodes[node.seq] = node._replace(**changes)  # type: ignore[arg-type]
-
-    def open(self, step: Step) -> None:
-        node = self.node(step)
-        key = (node.id, step.kind, step.ordinal)
-        assert key not in self.asked, f"{key} was asked for twice"
-        self.asked.add(key)
-        self.open_steps.append(step)
-        assert node.state not in ("coding", "judging", "closed")
-        match step.kind:
-            case "ideate":
-                assert node.ideation != "open"
-                assert node.seq == 0 or (node.state == "judged" and node.verdict == "accepted")
-                assert all(other.state in ("judged", "closed") for other in self.nodes)
-                assert step.ordinal == step.params["round"]
-                self.parents.setdefault(step.ordinal, []).append(node.id)
-                self.restarts += "technique_not_in" in step.params
-                self.change(node, ideation="open", ideated=step.ordinal)
-            case "code":
-                assert node.state == ("planned" if step.ordinal == 0 else "judged")
-                self.change(node, state="coding", repairs=step.ordinal, verification="none")
-            case "judge":
-                self.change(node, state="judging")
-            case "verify":
-                assert node.verdict == "accepted"
-                self.change(node, verification="open")
-
-    def end(self, step: Step) -> None:
-        node = self.node(step)
-        if step.kind in ("ideate", "code"):
-            granted = int(str(step.params["calls"]))
-            assert 1 <= granted <= CALLS_PER_STEP
-            used = self.luck.randint(1, granted) if self.calls_are_reasked else 1
-            self.spend = replace(self.spend, model_calls=self.spend.model_calls + used, tokens=self.spend.tokens + 100)
-        lucky = self.luck.random()
-        match step.kind:
-            case "ideate":
-                self.change(node, ideation="done")
-                count = 0 if lucky < 0.2 else self.luck.randint(1, int(str(step.params["ideas"])))
-                for _ in range(count):
-                    technique = self.luck.choice(TECHNIQUES)
-                    for _ in range(int(str(step.params["codes"]))):
-                        new = accepted(len(self.nodes), 1.0, round=step.ordinal, technique=technique)
-                        self.nodes.append(new._replace(state="planned", verdict=None, score=None, parent_id=node.id))
-            case "code" if lucky < 0.15:
-                self.change(node, state="closed")
-            case "code":
-                self.change(node, state="coded", verdict=None, verification="none")
-            case "judge" if node.seq == 0:
-                self.change(node, state="judged", verdict="accepted")
-            case "judge":
-                self.spend = replace(self.spend, candidates=self.spend.candidates + 1)
-                verdict = self.luck.choice(["accepted", "accepted", "rejected", "quarantined", "ambiguous"])
-                score = self.luck.uniform(0.2, 5.0) if verdict == "accepted" else None
-                fraction = self.luck.uniform(0.1, 1.0) if score else None
-                interval = {"ci_low": score and score * 0.98, "ci_high": score and score * 1.02}
-                self.change(node, state="judged", verdict=verdict, score=score, limit_fraction=fraction, **interval)
-            case "verify" if lucky < 0.3:
-                self.change(
-                    node, verification="failed", verdict=self.luck.choice(["accepted", "rejected", "ambiguous"])
-                )
-            case "verify":
-                self.change(node, verification="passed", score=(node.score or 1.0) * self.luck.uniform(0.9, 1.05))
-
-
-@st.composite
-def policies(draw: st.DrawFn) -> IdeaBeam:
-    beam = draw(st.integers(1, 4))
-    rounds = draw(st.integers(1, 4))
-    return IdeaBeam(
-        beam=beam,
-        diverse=draw(st.integers(0, beam - 1)),
-        ideas=draw(st.integers(1, 3)),
-        codes=draw(st.integers(1, 2)),
-        repairs=draw(st.integers(0, 2)),
-        rounds=rounds,
-        max_rounds=draw(st.integers(rounds, 6)),
-        flat_rounds=draw(st.integers(1, 3)),
-        stop_fraction=draw(st.sampled_from([0.5, 0.95, 1.0])),
-        restart=draw(st.booleans()),
-    )
-
-
-budgets = st.builds(
-    Budget,
-    candidates=st.none() | st.integers(1, 30),
-    model_calls=st.none() | st.integers(1, 40),
-    tokens=st.none() | st.integers(1, 3000),
-)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(policy=policies(), budget=budgets, seed=st.integers(0, 2**32), reasked=st.booleans())
-def test_every_search_ends_within_its_bounds(policy: IdeaBeam, budget: Budget, seed: int, reasked: bool) -> None:
-    play = Simulation(policy, budget, random.Random(seed), reasked)
-    most_nodes = policy.max_rounds * policy.beam * policy.ideas * policy.codes
-    play.run(limit=10 + 4 * policy.max_rounds * policy.beam + most_nodes * (policy.repairs + 1) * 4)
-    assert budget.candidates is None or play.spend.candidates <= budget.candidates
-    assert budget.model_calls is None or play.spend.model_calls <= budget.model_calls
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(policy=policies("idea_beam"), budget=budgets, seed=st.integers(0, 2**32))
+def test_rounds_parents_and_restarts_stay_within_their_bounds(policy: IdeaBeam, budget: Budget, seed: int) -> None:
+    play = Play(policy, budget, random.Random(seed))
+    play.run(4_000)
     assert max(play.parents, default=0) <= policy.max_rounds
-    assert sorted(play.parents) == list(range(1, len(play.parents) + 1))
-    assert all(len(set(parents)) == len(parents) <= policy.beam for parents in play.parents.values())
+    assert all(len(parents) <= policy.beam for parents in play.parents.values())
     assert play.restarts <= 1
-    assert all(node.repairs <= policy.repairs for node in play.nodes)
-
-
-@settings(max_examples=60, deadline=None)
-@given(policy=policies(), seed=st.integers(0, 2**32))
-def test_the_champion_is_verified_at_the_end(policy: IdeaBeam, seed: int) -> None:
-    play = Simulation(policy, Budget(candidates=12), random.Random(seed))
-    play.run(limit=5000)
-    contenders = [n for n in play.nodes if n.seq and n.verdict == "accepted" and n.verification != "failed"]
-    if contenders:
-        best = max(contenders, key=lambda n: (n.score or 0.0, -n.seq))
-        verified = [n for n in contenders if n.verification == "passed"]
-        assert best.verification == "passed" or any(ties(best, node) for node in verified)
-
-
-def steps_of(
-    *nodes: NodeView, policy: IdeaBeam | None = None, budget: Budget | None = None, spend: Spend | None = None
-) -> list[Step]:
-    return next_steps(Tree(list(nodes)), policy or IdeaBeam(), budget or Budget(), spend or Spend())
-
-
-def test_the_baselines_come_first() -> None:
-    assert steps_of(root(state="planned", verdict=None)) == [Step("judge", "n0")]
-    assert steps_of(root(state="judging", verdict=None)) == []
-
-
-def test_a_refused_reference_ends_the_search() -> None:
-    (step,) = steps_of(root(verdict="rejected", gate="reference"))
-    assert step.kind == "stop"
-    assert step.reason == "the op was not admitted: rejected at reference"
 
 
 def test_the_first_round_asks_on_the_root() -> None:
@@ -332,26 +155,13 @@ def test_an_exhausted_budget_finishes_what_is_written_and_verifies_the_champion(
     assert step == Step("stop", reason="the budget is used up: cost_usd 1.5 of 1")
 
 
-def test_out_of_time_only_the_champion_is_still_verified() -> None:
-    coded = accepted(2, 1.0, state="coded", verdict=None, score=None)
-    late = {"budget": Budget(wall_clock_s=60.0), "spend": Spend(wall_clock_s=61.0)}
-    assert steps_of(root(ideated=1), accepted(1, 2.0), coded, **late) == [Step("verify", "n1")]
-    assert steps_of(root(ideated=1), accepted(1, 2.0, verification="passed"), coded, **late)[0].kind == "stop"
-
-
-def test_the_document_of_a_policy_reads_back() -> None:
-    policy = IdeaBeam(beam=2, diverse=0, improvement=0.05, restart=False)
-    assert parse_policy(policy_document(policy)) == policy
-    assert parse_policy({"name": "idea_beam"}) == IdeaBeam()
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [
         ("idea_beam", "policy: found 'idea_beam', expected an object such as {'name': 'idea_beam'}"),
-        ({}, "policy.name: found nothing, expected one of idea_beam"),
-        ({"name": "beam"}, "policy.name: found 'beam', expected one of idea_beam"),
-        ({"name": ["idea_beam"]}, "policy.name: found '[\"idea_beam\"]', expected one of idea_beam"),
+        ({}, f"policy.name: found nothing, expected one of {NAMES}"),
+        ({"name": "beam"}, f"policy.name: found 'beam', expected one of {NAMES}"),
+        ({"name": ["idea_beam"]}, f"policy.name: found '[\"idea_beam\"]', expected one of {NAMES}"),
         ({"name": "idea_beam", "width": 3}, "policy.width: found 3, expected one of beam, diverse, ideas, codes"),
         ({"name": "idea_beam", "beam": 0}, "policy.beam: found 0, expected a whole number from 1 to 64"),
         ({"name": "idea_beam", "beam": 2.5}, "policy.beam: found 2.5, expected a whole number"),
@@ -363,6 +173,10 @@ def test_the_document_of_a_policy_reads_back() -> None:
         (
             {"name": "idea_beam", "improvement": float("nan")},
             "policy.improvement: found 'nan', expected a number from 0 to 1",
+        ),
+        (
+            {"name": "idea_beam", "round_share": 0.4},
+            "policy.round_share: found 0.4, expected a number from 0.5 to 1",
         ),
         ({"name": "idea_beam", "restart": 1}, "policy.restart: found 1, expected true or false"),
         (
@@ -379,7 +193,110 @@ def test_a_bad_policy_names_field_found_and_expected(document: object, message: 
 
 
 def test_attempt_keys_stay_unique_over_a_long_search() -> None:
-    play = Simulation(IdeaBeam(rounds=8), Budget(), random.Random(7))
+    play = Play(IdeaBeam(rounds=8), Budget(), random.Random(7))
     play.run(limit=20_000)
     assert Counter(play.asked).most_common(1)[0][1] == 1
-    assert len(play.nodes) > 50
+    assert len(play.nodes) > 40
+
+
+def test_every_policy_has_its_own_name_and_the_default_comes_first() -> None:
+    assert next(iter(POLICIES)) == "idea_beam"
+    assert all(kind.name == name for name, kind in POLICIES.items())
+
+
+def round_of(count: int, under_way: int) -> list[NodeView]:
+    """A first round of `count` nodes, of which the last `under_way` are still being judged."""
+    done = [accepted(i, 1.0 + i / 10, verification="passed") for i in range(1, count - under_way + 1)]
+    return done + [accepted(i, 1.0, state="judging", verdict=None) for i in range(count - under_way + 1, count + 1)]
+
+
+def test_a_round_closes_when_nearly_all_have_ended() -> None:
+    assert steps_of(root(ideated=1), *round_of(9, 1)) == []
+    assert steps_of(root(ideated=1), *round_of(10, 2)) == []
+    steps = steps_of(root(ideated=1), *round_of(10, 1))
+    assert [(step.kind, step.ordinal) for step in steps] == [("ideate", 2)] * 4
+    assert steps_of(root(ideated=1), *round_of(10, 1), policy=IdeaBeam(round_share=1.0)) == []
+
+
+def test_a_request_for_ideas_that_is_open_stands_for_all_that_it_may_bring() -> None:
+    nodes = [node._replace(parent_id="n1", round=2) for node in round_of(20, 0)[1:]]
+    first = accepted(1, 1.0, ideated=2, verification="passed")
+    assert steps_of(root(ideated=1), first._replace(ideation="open"), *nodes) == []
+    assert steps_of(root(ideated=1), first._replace(ideation="done"), *nodes)[0].kind == "ideate"
+
+
+def test_the_champion_is_verified_beside_stragglers_and_the_next_round_waits_for_it() -> None:
+    nodes = round_of(10, 1)
+    nodes[8] = nodes[8]._replace(verification="none", score=5.0, ci_low=4.9, ci_high=5.1)
+    assert steps_of(root(ideated=1), *nodes) == [Step("verify", "n9")]
+    nodes[8] = nodes[8]._replace(verification="open")
+    assert steps_of(root(ideated=1), *nodes) == []
+
+
+def test_a_straggler_goes_on_and_holds_up_the_end() -> None:
+    nodes = [node._replace(round=8) for node in round_of(10, 1)]
+    assert steps_of(root(ideated=1), *nodes) == []
+    broken = accepted(10, 1.0, verdict="rejected", score=None, round=8)
+    (step,) = steps_of(root(ideated=1), *nodes[:9], broken)
+    assert (step.kind, step.node_id) == ("code", "n10")
+
+
+def test_a_straggler_does_not_undo_a_restart() -> None:
+    """It improves its own round after the restart was opened: the restart stays the only one."""
+    flat = champions(2, 1, 1)
+    late = accepted(4, 3.0, round=3, verification="passed")
+    after = [accepted(seq, 1.0, round=seq - 1) for seq in (5, 6)]
+    (step,) = steps_of(root(ideated=4), *flat, late, *after)
+    assert step.reason == "no improvement of more than 2% in 2 rounds"
+
+
+def test_at_the_limit_nothing_new_is_opened() -> None:
+    fast = accepted(1, 3.0, limit_fraction=0.96, verification="passed")
+    coded = accepted(2, 1.0, state="coded", verdict=None)
+    assert steps_of(root(ideated=1), fast, coded, accepted(3, 1.0, state="judging", verdict=None)) == []
+    (step,) = steps_of(root(ideated=1), fast, coded)
+    assert step.reason == "the champion reaches 96% of the physical limit"
+    faster = accepted(3, 4.0)
+    assert steps_of(root(ideated=1), fast, coded, faster) == [Step("verify", "n3")]
+
+
+def test_reflection_is_asked_for_from_the_second_round_on() -> None:
+    policy = IdeaBeam(reflect=True)
+    assert "reflect" not in steps_of(root(), policy=policy)[0].params
+    done = accepted(1, 2.0, verification="passed")
+    assert steps_of(root(ideated=1), done, policy=policy)[0].params["reflect"] == 1
+    assert "reflect" not in steps_of(root(ideated=1), done)[0].params
+
+
+def test_seeds_are_parents_of_the_first_round_beside_the_root() -> None:
+    seeds = [
+        accepted(1, 2.0, round=0, origin="stored", verification="passed"),
+        accepted(2, 1.5, round=0, origin="branch"),
+        accepted(3, 1.0, round=0, origin="stored", verdict="rejected", repairs=3),
+    ]
+    assert [(step.node_id, step.ordinal) for step in steps_of(root(), *seeds)] == [("n0", 1), ("n1", 1), ("n2", 1)]
+    assert [step.node_id for step in steps_of(root(ideated=1), *seeds)] == ["n1", "n2"]
+
+
+def test_pinned_nodes_are_parents_beyond_the_beam() -> None:
+    nodes = [accepted(i, 3.0 - i / 10, verification="passed") for i in range(1, 7)]
+    slow = [accepted(i, 1.0 - i / 100, mark="pinned") for i in range(7, 17)]
+    wrong = accepted(17, 1.0, mark="pinned", verdict="rejected", repairs=3)
+    steps = steps_of(root(ideated=1), *nodes, *slow, wrong, policy=IdeaBeam(diverse=0))
+    assert [step.node_id for step in steps] == ["n1", "n2", "n3", "n4", *(f"n{i}" for i in range(7, 15))]
+    nodes[0] = nodes[0]._replace(mark="pinned")
+    assert [step.node_id for step in steps_of(root(ideated=1), *nodes)] == ["n1", "n2", "n3", "n4"]
+
+
+def test_a_restart_asks_pinned_nodes_too_but_for_any_technique() -> None:
+    flat = champions(2, 1, 1)
+    flat[2] = flat[2]._replace(mark="pinned")
+    steps = steps_of(root(ideated=1), *flat)
+    assert [(step.node_id, step.params.get("technique_not_in")) for step in steps] == [("n0", "fusion"), ("n3", None)]
+
+
+def test_a_banned_champion_makes_room() -> None:
+    banned = accepted(1, 9.0, verification="passed", limit_fraction=0.99, mark="banned")
+    assert steps_of(root(ideated=1), banned, accepted(2, 1.0)) == [Step("verify", "n2")]
+    (step,) = steps_of(root(ideated=1), banned, accepted(2, 1.0, verification="passed"))
+    assert (step.kind, step.node_id) == ("ideate", "n2")

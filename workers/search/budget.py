@@ -67,12 +67,16 @@ class Allowance:
     """What may still be opened: each grant takes its share, so that no set of open steps can exceed the budget
     together.
 
-    `candidates` and `calls` are infinite where the budget sets no limit. `reason` says which limit refused a grant.
+    `candidates`, `calls` and `screens` (judge steps for which there are GPU seconds) are infinite where the budget sets
+    no limit. `spent` says which limit is used up: no model step may be opened. `late`: not even a judge step may be.
+    `reason` says which limit refused a grant.
     """
 
     candidates: float
     calls: float
+    screens: float
     spent: str | None
+    late: bool
     reason: str | None = None
 
     def calls_for_step(self, candidates: int) -> int | None:
@@ -92,21 +96,59 @@ class Allowance:
         self.candidates -= candidates
         return granted
 
+    def screen(self) -> bool:
+        """Grant a judge step for a candidate that is written."""
+        if self.late:
+            self.reason = self.spent
+            return False
+        if self.candidates < 1:
+            self.reason = "the budget is used up: candidates"
+            return False
+        if self.screens < 1:
+            self.reason = "the budget is used up: gpu_seconds"
+            return False
+        self.candidates -= 1
+        self.screens -= 1
+        return True
+
 
 def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
     """What `budget` leaves after `spend` and after what the open steps of `tree` may still take.
 
-    A candidate counts as spent when it has been screened; until then its node holds its place.
+    A candidate counts as spent when it has been screened; while it is being written or judged, its node holds its
+    place. What is written and waits has none: it asks for one, before anything new is written.
     """
     coding = sum(node.state == "coding" for node in tree.nodes)
-    unjudged = sum(node.state in ("coding", "coded", "judging") for node in tree.nodes[1:])
+    judging = sum(node.state == "judging" for node in tree.nodes)
     ideating = sum(node.ideation == "open" for node in tree.nodes)
-    candidates = math.inf if budget.candidates is None else budget.candidates - spend.candidates - unjudged
+    candidates = math.inf if budget.candidates is None else budget.candidates - spend.candidates - coding - judging
     calls = math.inf if budget.model_calls is None else budget.model_calls - spend.model_calls
     calls -= CALLS_PER_STEP * (coding + ideating)
-    return Allowance(candidates, calls, exhausted(budget, spend))
+    timed = judging + sum(node.verification == "open" for node in tree.nodes)
+    return Allowance(
+        candidates,
+        calls,
+        screens=_screens(budget, spend, timed),
+        spent=exhausted(budget, spend),
+        late=out_of_time(budget, spend),
+    )
+
+
+def _screens(budget: Budget, spend: Spend, timed: int) -> float:
+    """How many judge steps may be opened beside the `timed` open ones.
+
+    Nobody knows what one will take of the device: those that may be under way together are as many as fit at the mean
+    so far (the baselines' time included, so at first it errs on the safe side), and one always, while anything is left.
+    """
+    if budget.gpu_seconds is None or spend.gpu_seconds <= 0.0:
+        return math.inf
+    mean = spend.gpu_seconds / max(spend.candidates, 1)
+    left = budget.gpu_seconds - spend.gpu_seconds
+    return max(left // mean, 1.0) - timed
 
 
 def out_of_time(budget: Budget, spend: Spend) -> bool:
-    """The wall clock's limit is reached: nothing but the champion's verification may still be opened."""
-    return budget.wall_clock_s is not None and spend.wall_clock_s >= budget.wall_clock_s
+    """The limit of the wall clock or of GPU seconds is reached: nothing but the champion's verification may still be
+    opened. That may take either beyond its limit, as may steps that were open before; a winner must be verified."""
+    limits = ((budget.wall_clock_s, spend.wall_clock_s), (budget.gpu_seconds, spend.gpu_seconds))
+    return any(limit is not None and used >= limit for limit, used in limits)

@@ -1,7 +1,7 @@
 """The seam between a search and its policy: one pure function, and the documents that name a policy.
 
-A policy is a frozen dataclass of its parameters with a `name` and a `steps` method; it joins `POLICIES` and nothing
-else changes.
+A policy is a frozen dataclass of its parameters with a `name` (`turn.TreePolicy` says what it guarantees); it joins
+`POLICIES` and nothing else changes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,28 @@ from kernels_db.spec_errors import SpecError
 from workers.search import fields
 from workers.search.idea_beam import IdeaBeam
 from workers.search.survey import Survey
-from workers.search.tree import Budget, Spend, Step, Tree
+from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from workers.search.turn import TreePolicy
 
-Policy: TypeAlias = IdeaBeam | Survey
-"""Every policy there is."""
+Policy: TypeAlias = TreePolicy
 
-POLICIES: dict[str, type[Policy]] = {IdeaBeam.name: IdeaBeam, Survey.name: Survey}
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (IdeaBeam, Survey)}
+"""Every policy there is; the first is the default."""
 
 
 def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list[Step]:
     """What to open next for `tree`; empty while open steps have to end first.
 
-    Pure: no clock, no I/O, no state, so a call on an unchanged tree gives the same steps. Guarantees of every policy:
-    no step for a node whose attempt is open; no set of open steps may exceed the candidates and model calls of
-    `budget`; whatever the outcomes, a `stop` comes after finitely many steps.
+    Pure: a call on an unchanged tree gives the same steps; `turn.TreePolicy` says what else holds for every policy.
     """
+    if any(node.mark == "banned" for node in tree.nodes):
+        tree = Tree([_hidden(node) if node.mark == "banned" else node for node in tree.nodes])
     return policy.steps(tree, budget, spend)
+
+
+def _hidden(node: NodeView) -> NodeView:
+    """A banned node as policies see it: it has ended without a verdict, once what runs for it is done."""
+    return node if node.state in ("coding", "judging") else node._replace(state="closed")
 
 
 def parse_policy(document: object) -> Policy:

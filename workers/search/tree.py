@@ -71,9 +71,11 @@ class Step:
     """Something to be done next.
 
     ideate: ask for `ideas` ideas on `node_id` for round `ordinal`, each to be coded `codes` times (`params`: ideas,
-    codes, round, and
-        `technique_not_in`, comma-separated, on a restart). Opening it sets the node's `ideated` to `ordinal`, whatever
-        comes of it: a round whose requests all came to nothing has been played.
+        codes, round; `technique_not_in`, comma-separated, on a restart; `reflect`, 1 where the model is to say first
+        what the results mean). Opening it sets the node's `ideated` to `ordinal`, whatever comes of it: a round whose
+        requests all came to nothing has been played.
+    plant: make `codes` planned nodes without an idea under `node_id` for round `ordinal` (`params`: codes, round). It
+        takes no attempt: it is done at once, and the policy is asked again.
     code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair
     number, from 1). judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the
     baselines. verify: full verification of `node_id` (`ordinal` = its repairs so far).
@@ -81,7 +83,7 @@ class Step:
     budget. stop: end the search, saying why. When it stands in the list it stands alone.
     """
 
-    kind: Literal["ideate", "code", "judge", "verify", "stop"]
+    kind: Literal["ideate", "code", "judge", "verify", "plant", "stop"]
     node_id: str | None = None
     ordinal: int = 0
     params: dict[str, int | str | None] = field(default_factory=dict)

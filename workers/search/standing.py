@@ -1,0 +1,70 @@
+"""How nodes stand: which are under way, which compete, which of them lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from workers.search.tree import NodeView
+
+CREDIBLE_FRACTION = 1.1
+"""Nothing is faster than the physical limit: a share well above 1 says that the limit was measured wrong, and ends
+nothing."""
+
+
+def is_open(node: NodeView) -> bool:
+    """An attempt is under way for `node`."""
+    return node.state in ("coding", "judging") or node.ideation == "open" or node.verification == "open"
+
+
+def score(node: NodeView) -> float:
+    """The node's speed-up over the fastest baseline; 0 where there is none."""
+    return node.score if node.score is not None else 0.0
+
+
+def is_contender(node: NodeView) -> bool:
+    """Accepted, with a score, and not failed in verification."""
+    accepted = node.state == "judged" and node.verdict == "accepted" and node.score is not None
+    return accepted and node.verification != "failed"
+
+
+def ranked(nodes: Iterable[NodeView]) -> list[NodeView]:
+    """The contenders of `nodes`, best first; of equal scores the older."""
+    return sorted((node for node in nodes if is_contender(node)), key=lambda node: (-score(node), node.seq))
+
+
+def pinned(nodes: Iterable[NodeView]) -> list[NodeView]:
+    """The accepted ones of `nodes` that a person wants built on, best first."""
+    wanted = (node for node in nodes if node.mark == "pinned" and (node.state, node.verdict) == ("judged", "accepted"))
+    return sorted(wanted, key=lambda node: (-score(node), node.seq))
+
+
+def champion(contenders: list[NodeView]) -> NodeView | None:
+    """The best verified one."""
+    return next((node for node in contenders if node.verification == "passed"), None)
+
+
+def is_known(contenders: list[NodeView]) -> bool:
+    """The best contender ties with the champion, which is verified already: a full verification would not tell them
+    apart, and the best of many short timings is flattered by luck."""
+    verified = champion(contenders)
+    return verified is not None and ties(contenders[0], verified)
+
+
+def ties(one: NodeView, other: NodeView) -> bool:
+    """Each one's score lies within the other's noise interval: neither is faster."""
+    return _within(one, other) and _within(other, one)
+
+
+def _within(node: NodeView, interval: NodeView) -> bool:
+    if interval.ci_low is None or interval.ci_high is None:
+        return False
+    return interval.ci_low <= score(node) <= interval.ci_high
+
+
+def at_limit(contenders: list[NodeView], fraction: float) -> str | None:
+    """That the champion reaches `fraction` of the physical limit, in words; None while it does not."""
+    verified = champion(contenders)
+    reached = verified.limit_fraction if verified is not None else None
+    if reached is None or not fraction <= reached <= CREDIBLE_FRACTION:
+        return None
+    return f"the champion reaches {reached:.0%} of the physical limit"
