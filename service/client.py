@@ -16,6 +16,7 @@ from service.schemas import (
     AskDocument,
     AskSummary,
     EventDocument,
+    IdeaDocument,
     KernelDocument,
     KernelSummary,
     NodeDocument,
@@ -109,6 +110,34 @@ class Client:
     def change_search(self, search_id: str, action: str) -> SearchDocument:
         """pause, resume or cancel a search."""
         return SearchDocument.model_validate(self._send("POST", f"/v1/searches/{search_id}/{action}"))
+
+    def change_budget(self, search_id: str, changes: dict[str, float | None]) -> SearchDocument:
+        """Set limits of a search; None lifts one."""
+        body = {"budget": changes}
+        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{search_id}", json=body))
+
+    def add_idea(self, search_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> IdeaDocument:
+        """Add a person's idea to a search."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        path = f"/v1/searches/{search_id}/ideas"
+        return IdeaDocument.model_validate(self._send("POST", path, json=body, headers=headers))
+
+    def mark_node(self, node_id: str, mark: str, *, wanted: bool) -> NodeSummary:
+        """pin or ban a node, or take it back."""
+        method = "POST" if wanted else "DELETE"
+        return NodeSummary.model_validate(self._send(method, f"/v1/nodes/{node_id}/{mark}"))
+
+    def branch(self, node_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
+        """Start a new search from a node's candidate."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        return SearchDocument.model_validate(
+            self._send("POST", f"/v1/nodes/{node_id}/branch", json=body, headers=headers)
+        )
+
+    def node_at(self, search_id: str, seq: int) -> NodeSummary | None:
+        """The node with this number in the search's tree."""
+        page = self._get(f"/v1/searches/{search_id}/tree", TreePage, {"after_seq": seq - 1, "limit": 1})
+        return next((node for node in page.nodes if node.seq == seq), None)
 
     def tree(self, search_id: str) -> list[NodeSummary]:
         """Every node of a search by rising `seq`."""

@@ -78,12 +78,35 @@ def _tell_ask(event: EventDocument, _: str) -> str:
     return f"  #{event.payload.get('seq')} asks for an answer: warpsmith ask {event.payload.get('ask_id')}"
 
 
+def _tell_idea(event: EventDocument, _: str) -> str:
+    payload = event.payload
+    title = _named(str(payload.get("title") or ""), payload.get("technique"))
+    return f"  #{payload.get('seq')} an idea of {_who(event)}: {title}"
+
+
+def _tell_mark(event: EventDocument, title: str) -> str:
+    done = event.type.removeprefix("node.")
+    return f"  #{event.payload.get('seq')} {done} by {_who(event)}: {_named(title, None)}"
+
+
+def _tell_budget(event: EventDocument, _: str) -> str:
+    after = event.payload.get("after") or {}
+    limits = ", ".join(f"{name} {limit:g}" for name, limit in after.items()) or "no limits"
+    return f"budget changed by {_who(event)}: {limits}"
+
+
 _TELLERS: dict[str, Callable[[EventDocument, str], str | None]] = {
     "round.started": _tell_round,
     "node.judged": _tell_verdict,
     "node.verified": _tell_verdict,
     "node.closed": _tell_closed,
     "kernel.kept": _tell_kept,
+    "idea.added": _tell_idea,
+    "node.pinned": _tell_mark,
+    "node.unpinned": _tell_mark,
+    "node.banned": _tell_mark,
+    "node.unbanned": _tell_mark,
+    "budget.changed": _tell_budget,
     "attempt.deferred": _tell_deferred,
     "attempt.expired": _tell_expired,
     "attempt.failed": _tell_failed,
@@ -93,6 +116,10 @@ _TELLERS: dict[str, Callable[[EventDocument, str], str | None]] = {
 
 def _reason(event: EventDocument) -> str:
     return shorten(str(event.payload.get("reason") or event.payload.get("error") or ""), LONGEST_REASON)
+
+
+def _who(event: EventDocument) -> str:
+    return shorten(str(event.payload.get("by") or "a person"), LONGEST_TITLE)
 
 
 def _named(title: str, technique: str | None) -> str:

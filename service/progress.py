@@ -20,6 +20,7 @@ from service.schemas import Best, NodeSummary, SearchDocument, WorkloadTimes
 LONGEST_TITLE = 60
 LONGEST_REASON = 100
 VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta", "ambiguous": "yellow"}
+ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched"}
 BASELINE_NAMES = {"eager": "eager", "compile": "torch.compile", "max_autotune": "max-autotune"}
 
 
@@ -95,6 +96,21 @@ def time_left(search: SearchDocument, now: float) -> str:
     return ", ".join([f"{duration(max(0.0, limit - used))} of {duration(limit)}", *left])
 
 
+def limits(search: SearchDocument) -> str:
+    """A search's budget in words."""
+    words = {
+        "candidates": "{:,} candidates",
+        "model_calls": "{:,} model calls",
+        "tokens": "{:,} tokens",
+        "cost_usd": "${:.2f}",
+        "wall_clock_s": "{} of running time",
+        "gpu_seconds": "{} on the device",
+    }
+    set_ = [(name, search.budget[name]) for name in words if search.budget.get(name) is not None]
+    told = [words[name].format(duration(limit) if name.endswith(("_s", "_seconds")) else limit) for name, limit in set_]
+    return ", ".join(told) or "whatever its policy asks for"
+
+
 def tree_text(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
     """The whole tree; the path to the best node is marked with a star."""
     path = best_path(nodes)
@@ -115,6 +131,10 @@ def tree_text(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
             label.append(f"  {outcome_of(node)}", style=VERDICT_STYLE.get(node.verdict or "", "dim"))
             if node.verification != "none":
                 label.append(f"  verification {node.verification}", style="dim")
+            if node.origin != "model":
+                label.append(f"  {ORIGINS.get(node.origin, node.origin)}", style="dim")
+            if node.mark is not None:
+                label.append(f"  {node.mark}", style="bold")
         parent = branches.get(node.parent_id or "", root)
         branches[node.id] = parent.add(label)
     return root

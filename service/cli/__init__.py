@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from kernels_db.op import SpecError, SpecErrors
-from service.cli import admin, asks, doctor, judge, kernels, ops, pools, search, up
+from service.cli import admin, asks, doctor, judge, kernels, ops, pools, search, steer, up
 from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
 from service.client import ProblemError, ServiceUnreachableError
 
@@ -30,6 +30,13 @@ for command in (
     search.pause,
     search.resume,
     search.cancel,
+    steer.idea,
+    steer.pin,
+    steer.unpin,
+    steer.ban,
+    steer.unban,
+    steer.budget,
+    steer.branch,
     judge.judge,
     kernels.kernels,
     kernels.export,

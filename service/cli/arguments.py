@@ -15,7 +15,10 @@ BUDGET_NAMES = {
     "cost_usd": "cost_usd",
     "time": "wall_clock_s",
     "wall_clock_s": "wall_clock_s",
+    "gpu": "gpu_seconds",
+    "gpu_seconds": "gpu_seconds",
 }
+TIMES = frozenset({"wall_clock_s", "gpu_seconds"})
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL or agent"
 
@@ -27,12 +30,12 @@ def parse_budget(text: str) -> dict[str, float]:
         if name not in BUDGET_NAMES:
             misuse(f"--budget {name}", name, f"one of {', '.join(BUDGET_NAMES)}")
         document_name = BUDGET_NAMES[name]
-        number = _seconds(value) if document_name == "wall_clock_s" else _number(value)
+        number = _seconds(value) if document_name in TIMES else _number(value)
         if number is None or number <= 0:
             misuse(
                 f"--budget {name}",
                 value,
-                "a number above zero" + (", as in 90, 90s, 10m or 1h" if name == "time" else ""),
+                "a number above zero" + (", as in 90, 90s, 10m or 1h" if document_name in TIMES else ""),
             )
         if document_name in {"candidates", "model_calls", "tokens"} and number != int(number):
             misuse(f"--budget {name}", value, "a whole number")
