@@ -1,7 +1,7 @@
 """What a model reads.
 
-Templates (`*.md.j2`), what is true of each language (`languages/`), the playbook of techniques, and one minimal kernel
-per language (`examples/`).
+Templates (`*.md.j2`), what is true of each language (`languages/`), the playbook of techniques, a page for each family
+of architectures, and one minimal kernel per language (`examples/`).
 
 Templates are plain text: nothing is escaped. Text that others wrote (a reference, a reply, a log) goes through the
 filters `fenced` or `quoted`, so that it cannot end its own block and read as part of the request. A name that the
@@ -11,6 +11,7 @@ caller did not give is an error.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,13 +23,25 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Play:
-    """One technique of the playbook. `cpu` and `cuda` hold its advice by device type; `summary` is one line."""
+    """One technique of the playbook, its `summary` in one line.
+
+    By device type: `signs`, what tells in one line that it is worth trying, and `advice`, a list in Markdown.
+    """
 
     technique: str
     title: str
     summary: str
-    cpu: str
-    cuda: str
+    signs: Mapping[str, str]
+    advice: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What to do on one family of architectures: `targets` as `cuda sm_90`, `advice` in Markdown."""
+
+    title: str
+    targets: frozenset[str]
+    advice: str
 
 
 class PromptError(ValueError):
@@ -52,6 +65,18 @@ def example(language: str) -> str:
 def playbook() -> tuple[Play, ...]:
     """The techniques, in the order of their files' names."""
     return tuple(_play(path) for path in sorted((_HERE / "playbook").glob("*.md")))
+
+
+@lru_cache
+def architectures() -> tuple[Page, ...]:
+    """The pages, in the order of their files' names."""
+    return tuple(_page(path) for path in sorted((_HERE / "architectures").glob("*.md")))
+
+
+def architecture(device: str, arch: str) -> Page | None:
+    """The page for a target, such as ("cuda", "sm_90a") or ("cpu", "x86_64"); None where none fits."""
+    family = arch.rstrip("af") if device == "cuda" else arch  # sm_90a is sm_90 with instructions of its own
+    return next((page for page in architectures() if f"{device} {family}" in page.targets), None)
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -102,7 +127,28 @@ def _environment() -> Environment:
 
 def _play(path: Path) -> Play:
     text = path.read_text(encoding="utf-8")
-    match = re.fullmatch(r"# (.+)\n\n(.+)\n\n## CPU\n\n(.+?)\n\n## GPU\n\n(.+)\n", text, re.DOTALL)
+    section = r"\n\n## {}\n\n- Signs: ([^\n]+)\n(.+?)"
+    match = re.fullmatch(rf"# (.+)\n\n(.+){section.format('CPU')}{section.format('GPU')}\n", text, re.DOTALL)
     if match is None or "\n" in match[1] or "\n" in match[2]:
-        raise PromptError(f"{path.name}: expected '# title', one line, '## CPU' and '## GPU', with blank lines between")
-    return Play(technique=path.stem, title=match[1], summary=match[2], cpu=match[3], cuda=match[4])
+        raise PromptError(
+            f"{path.name}: expected '# title', one line, '## CPU' and '## GPU', each with '- Signs: ...' first, and "
+            "blank lines between"
+        )
+    title, summary, *parts = match.groups()
+    return Play(
+        technique=path.stem,
+        title=title,
+        summary=summary,
+        signs={"cpu": parts[0], "cuda": parts[2]},
+        advice={"cpu": parts[1], "cuda": parts[3]},
+    )
+
+
+def _page(path: Path) -> Page:
+    match = re.fullmatch(
+        r"# ([^\n]+)\n\nFor: (cpu|cuda) ([^\n]+)\n\n(.+)\n", path.read_text(encoding="utf-8"), re.DOTALL
+    )
+    if match is None:
+        raise PromptError(f"{path.name}: expected '# title', 'For: cuda sm_90 ...' and text, with blank lines between")
+    title, device, names, advice = match.groups()
+    return Page(title, frozenset(f"{device} {name}" for name in names.split()), advice)

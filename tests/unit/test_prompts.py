@@ -11,6 +11,7 @@ import jinja2
 import pytest
 
 import prompts
+from kernels_db.op import Target
 from tests.golden import DIRECTORY, shown
 from tests.unit.prompt_scenarios import IDEA, PARENT_SOURCE, context, op, scenarios, workloads
 from workers.candidate import allowed
@@ -133,7 +134,43 @@ def test_the_playbook_has_one_play_for_each_technique() -> None:
     assert {play.technique for play in plays} == set(TECHNIQUES)
     for play in plays:
         assert 40 < len(play.summary) < 200
-        assert "Limit by this" in play.cpu + play.cuda or play.technique == "precision"
+        for device in ("cpu", "cuda"):
+            assert 40 < len(play.signs[device]) < 320
+            assert 4 <= len(play.advice[device].splitlines()) <= 7
+            assert all(line.startswith("- ") for line in play.advice[device].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("target", "title"),
+    [
+        ("cuda:sm_80", "Ampere and Ada"),
+        ("cuda:sm_86", "Ampere and Ada"),
+        ("cuda:sm_89", "Ampere and Ada"),
+        ("cuda:sm_90", "Hopper"),
+        ("cuda:sm_90a", "Hopper"),
+        ("cuda:sm_100", "Blackwell"),
+        ("cuda:sm_120a", "Blackwell"),
+        ("cpu:x86_64", "x86 with AVX2 or AVX-512"),
+        ("cuda:sm_70", None),
+        ("cpu:aarch64", None),
+    ],
+)
+def test_the_page_that_fits_the_target_is_shown_and_no_other(target: str, title: str | None) -> None:
+    where = Target.parse(target)
+    page = prompts.architecture(where.device, where.arch)
+    assert (page and page.title) == title
+    for kind in ("ideate", "code"):
+        language = "cpp" if where.device == "cpu" else "cuda"
+        text = build(context(kind, target=where, language=language)).messages[1]["content"]
+        assert re.findall(r"^## What pays on (.+)$", text, re.MULTILINE) == ([title] if title else [])
+
+
+def test_no_target_has_two_pages_and_every_page_is_short() -> None:
+    pages = prompts.architectures()
+    assert len(pages) == 4
+    assert len(frozenset.union(*(page.targets for page in pages))) == sum(len(page.targets) for page in pages)
+    for path in (DIRECTORY.parents[1] / "prompts" / "architectures").glob("*.md"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 25
 
 
 @pytest.mark.parametrize("language", allowed.LANGUAGES)
