@@ -33,13 +33,17 @@ from kernels_db.models import (
     SearchRow,
     WorkloadRow,
 )
-from kernels_db.op import Op, Target, parse_op
+from kernels_db.op import Op, SpecErrors, Target, parse_op
+from kernels_db.similarity import fits, similarity
 
 Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow)
 Row = TypeVar("Row")
 
 DEVICES = (Target("cpu", "x86_64"), Target("cuda", "sm_90"))
 """One target of each device type; an op's workloads depend on the device type alone."""
+
+MOST_OPS, MOST_KERNELS = 200, 200
+"""Ops that are looked at for similar kernels, the newest; and of their kernels, the fastest."""
 
 _ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,28}")
 
@@ -54,6 +58,46 @@ class Page(Generic[Row]):
 
     items: Sequence[Row]
     next: str | None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A stored kernel that is worth trying for an op. `op` names its own; `similarity` says how alike the two are."""
+
+    kernel: KernelRow
+    op: str
+    similarity: float
+
+
+def similar_kernels(session: Session, op: Op, target: Target, language: str, most: int) -> list[Offer]:
+    """Up to `most` kernels in `language` for the target's device type whose op is alike (`kernels_db.similarity`), and
+    whose `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest.
+    """
+    of_device = (KernelRow.language == language, KernelRow.target.startswith(f"{target.device}:"))
+    stored = session.execute(
+        select(OpRow.id, OpRow.name, OpRow.spec)
+        .where(OpRow.id.in_(select(KernelRow.op_id).where(*of_device)))
+        .order_by(OpRow.created_at.desc(), OpRow.id.desc())
+        .limit(MOST_OPS)
+    ).tuples()
+    alike: dict[str, tuple[str, float]] = {}
+    for op_id, name, spec in stored:
+        try:
+            found = similarity(op, parse_op(spec))
+        except SpecErrors:  # an older version took it, this one would not: its kernels stay, and are not offered
+            continue
+        if found > 0:
+            alike[op_id] = name, found
+    kernels = session.scalars(
+        select(KernelRow)
+        .where(KernelRow.op_id.in_(list(alike)), *of_device)
+        .order_by(KernelRow.score.desc(), KernelRow.id)
+        .limit(MOST_KERNELS)
+    )
+    offers = [Offer(kernel, *alike[kernel.op_id]) for kernel in kernels if fits(kernel.source, op)]
+    offers.sort(key=lambda one: (one.similarity < 1, one.kernel.target != str(target), -one.similarity))
+    distinct = {offer.kernel.source_digest: offer for offer in reversed(offers)}
+    return [offer for offer in offers if distinct[offer.kernel.source_digest] is offer][:most]
 
 
 def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, bool]:

@@ -18,6 +18,7 @@ from service.settings import ServiceSettings
 from workers.model.providers import check_model
 from workers.search.budget import budget_document, parse_budget
 from workers.search.policy import parse_policy, policy_document
+from workers.steps.seeding import MOST_SEEDS
 
 LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
 """Languages by device type; the first is the default. Triton's interpreter runs on a CPU but says nothing of speed,
@@ -80,6 +81,13 @@ class SearchRequest(BaseModel):
         description='{"provider": "openai", "model"?, "base_url"?} or {"provider": "replay", "pool"} '
         'or {"provider": "agent"}'
     )
+    seeds: int | None = Field(
+        None,
+        ge=0,
+        le=MOST_SEEDS,
+        description="Stored kernels for similar ops that the tree starts with, at most; they are judged anew and take "
+        "at most a quarter of the budget's candidates. Default 3, for a replay 0",
+    )
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,7 @@ class Submission:
     policy: dict[str, Any]
     budget: dict[str, Any]
     model: dict[str, Any]
+    seeds: int
 
 
 def check_submission(service: Service, session: Session, request: SearchRequest) -> Submission:
@@ -118,7 +127,8 @@ def check_submission(service: Service, session: Session, request: SearchRequest)
         budget = budget_document(parse_budget(_first(request.budget, header.get("budget"), {})))
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
-    return Submission(op, target, language, policy, dict(budget), model)
+    seeds = _first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats what was recorded
+    return Submission(op, target, language, policy, dict(budget), model, seeds)
 
 
 def parse_target(text: str, field: str = "target") -> Target:

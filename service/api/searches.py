@@ -98,6 +98,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             policy=submission.policy,
             budget=submission.budget,
             model=submission.model,
+            seeds=submission.seeds,
             now=time.time(),
             also=answer,
         )

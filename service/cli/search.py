@@ -34,6 +34,9 @@ def search(
     language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
     budget: Annotated[str, typer.Option(help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100")] = "",
     policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
+    seeds: Annotated[
+        int | None, typer.Option(min=0, max=3, help="Stored kernels for similar ops to start from; 0: none.")
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="Endpoint of an openai model, where not the service's own.")
     ] = None,
@@ -50,6 +53,8 @@ def search(
         body["budget"] = arguments.parse_budget(budget)
     if policy:
         body["policy"] = arguments.parse_policy(policy)
+    if seeds is not None:
+        body["seeds"] = seeds
     choice = arguments.parse_model(model, base_url)
     with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
         body["model"] = model_document(client, choice)

@@ -19,6 +19,7 @@ from workers.steps.endings import end, pause_search
 from workers.steps.growth import Decide, grow
 from workers.steps.outages import again_at
 from workers.steps.rows import ENDED, add_event, lock_search, message, signed, spend
+from workers.steps.seeding import choose_seeds, plant_seeds
 from workers.steps.values import Message, WrongState
 
 
@@ -32,15 +33,17 @@ def create_search(
     budget: Mapping[str, Any],
     model: Mapping[str, Any],
     now: float,
+    seeds: int = 0,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
 
-    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError. `also(session, search_id)`
-    runs in the same transaction.
+    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError. `seeds`: stored kernels for
+    similar ops that the tree starts with, at most (`steps.seeding`). `also(session, search_id)` runs in the same
+    transaction.
     """
     parse_policy(policy)
-    parse_budget(budget)
+    offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget))
     with db.writing() as session:
         op_row, _ = add_op(session, op, now)
         search = SearchRow(
@@ -64,6 +67,7 @@ def create_search(
         session.flush()
         add_event(session, search, "search.created", now, op=op.name, target=search.target, language=language)
         add_event(session, search, "node.created", now, root, parent_id=None, round=0)
+        plant_seeds(session, search, root, offers, now)
         if also is not None:
             also(session, search.id)
         return search.id

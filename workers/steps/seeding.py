@@ -1,0 +1,66 @@
+"""Seeds of a search: stored kernels for similar ops, offered as candidates of round 0 beside the root.
+
+A seed brings its code and nothing else: what was once measured of it, elsewhere and on other shapes, counts for
+nothing, and it is judged like any candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database
+from kernels_db.models import KernelRow, NodeRow, SearchRow
+from kernels_db.op import Op, Target
+from kernels_db.store import Offer, similar_kernels
+from workers.search.tree import Budget
+from workers.steps.planting import adopt
+from workers.steps.rows import add_event
+
+MOST_SEEDS = 3
+SHARE_OF_CANDIDATES = 4
+"""At most one candidate in so many of the budget's is a seed: the rest are for what the search is about."""
+
+_NEEDED = ("technique", "title", "mechanism")
+"""Parts of an idea that the search works with."""
+
+
+def choose_seeds(db: Database, op: Op, target: Target, language: str, wanted: int, budget: Budget) -> list[Offer]:
+    """The kernels to start from: at most `wanted` and MOST_SEEDS, and no more than their share of the candidates."""
+    most = min(wanted, MOST_SEEDS)
+    if budget.candidates is not None:
+        most = min(most, budget.candidates // SHARE_OF_CANDIDATES)
+    if most <= 0:
+        return []
+    with db.reading() as session:
+        return similar_kernels(session, op, target, language, most)
+
+
+def plant_seeds(session: Session, search: SearchRow, root: NodeRow, offers: Sequence[Offer], now: float) -> None:
+    """A node for each of `offers`, under the root; an event names the kernel that it came from."""
+    for offer in offers:
+        technique, idea = _last_idea(offer.kernel)
+        node = adopt(
+            session,
+            search,
+            root.id,
+            now,
+            origin="stored",
+            source=offer.kernel.source,
+            language=offer.kernel.language,
+            technique=technique,
+            idea=idea,
+        )
+        told = {"kernel_id": offer.kernel.id, "op": offer.op, "target": offer.kernel.target}
+        add_event(session, search, "node.seeded", now, node, similarity=round(offer.similarity, 3), **told)
+
+
+def _last_idea(kernel: KernelRow) -> tuple[str | None, dict[str, Any] | None]:
+    """Technique and idea of the last node in the kernel's lineage that had one."""
+    for entry in reversed(kernel.lineage):
+        idea = entry.get("idea")
+        if isinstance(idea, Mapping) and all(isinstance(idea.get(key), str) for key in _NEEDED):
+            return idea["technique"][:64], dict(idea)
+    return None, None
