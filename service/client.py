@@ -86,22 +86,36 @@ class Client:
         """Whether the service can work; raises `ProblemError` naming what is not ready."""
         return self._get("/readyz", Ready)
 
+    def admits(self) -> bool:
+        """Whether the service serves a caller with this client's key, or without one where it has none."""
+        try:
+            self._send("GET", "/v1/ops", params={"limit": 1})
+        except ProblemError as error:
+            if error.status == httpx.codes.UNAUTHORIZED:
+                return False
+            raise
+        return True
+
     def create_op(self, spec: dict[str, Any]) -> OpDocument:
         """Store an op; the same spec is stored once."""
         return OpDocument.model_validate(self._send("POST", "/v1/ops", json=spec))
 
-    def ops(self) -> list[OpSummary]:
-        """Every op, newest first."""
-        return self._all("/v1/ops", OpSummary, {})
+    def ops(self, *, most: int | None = None, name: str | None = None) -> list[OpSummary]:
+        """Ops, newest first; at most `most`."""
+        return self._all("/v1/ops", OpSummary, {"name": name}, most)
+
+    def op(self, op_id: str) -> OpDocument:
+        """One op with its spec."""
+        return self._get(f"/v1/ops/{op_id}", OpDocument)
 
     def create_search(self, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
         """Submit a search."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         return SearchDocument.model_validate(self._send("POST", "/v1/searches", json=body, headers=headers))
 
-    def searches(self, **filters: str | None) -> list[SearchSummary]:
-        """Searches, newest first."""
-        return self._all("/v1/searches", SearchSummary, filters)
+    def searches(self, *, most: int | None = None, **filters: str | None) -> list[SearchSummary]:
+        """Searches, newest first; at most `most`."""
+        return self._all("/v1/searches", SearchSummary, filters, most)
 
     def search(self, search_id: str) -> SearchDocument:
         """One search with its progress."""
@@ -181,9 +195,9 @@ class Client:
         body = {"reply": reply} | ({"answered_by": answered_by} if answered_by else {})
         return AskDocument.model_validate(self._send("POST", f"/v1/asks/{ask_id}/answer", json=body))
 
-    def kernels(self, **filters: str | None) -> list[KernelSummary]:
-        """Kept kernels, newest first."""
-        return self._all("/v1/kernels", KernelSummary, filters)
+    def kernels(self, *, most: int | None = None, **filters: str | None) -> list[KernelSummary]:
+        """Kept kernels, newest first; at most `most`."""
+        return self._all("/v1/kernels", KernelSummary, filters, most)
 
     def kernel(self, kernel_id: str) -> KernelDocument:
         """One kernel with its evidence."""
@@ -244,7 +258,9 @@ class Client:
     def _get(self, path: str, kind: type[Document], parameters: dict[str, Any] | None = None) -> Document:
         return kind.model_validate(self._send("GET", path, params=parameters or {}))
 
-    def _all(self, path: str, kind: type[Document], filters: dict[str, str | None]) -> list[Document]:
+    def _all(
+        self, path: str, kind: type[Document], filters: dict[str, str | None], most: int | None = None
+    ) -> list[Document]:
         parameters = {name: value for name, value in filters.items() if value is not None}
         items: list[Document] = []
         after: str | None = None
@@ -253,8 +269,8 @@ class Client:
                 self._send("GET", path, params=parameters | ({"after": after} if after else {}))
             )
             items += [kind.model_validate(item) for item in page.items]
-            if page.next is None or page.next == after:
-                return items
+            if page.next is None or page.next == after or (most is not None and len(items) >= most):
+                return items[:most]
             after = page.next
 
     def _send(self, method: str, path: str, **arguments: Any) -> Any:
