@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.golden import DIRECTORY, shown
-from tests.unit.prompt_scenarios import scenarios
+from tests.unit import prompt_scenarios, prompt_scenarios_gpu
 from workers.model.requests import build
 
 for stale in DIRECTORY.glob("*.md"):
     stale.unlink()
-for name, context in scenarios().items():
+for name, context in (prompt_scenarios.scenarios() | prompt_scenarios_gpu.scenarios()).items():
     (DIRECTORY / f"{name}.md").write_text(shown(build(context)), encoding="utf-8")

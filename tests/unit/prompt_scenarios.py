@@ -248,7 +248,6 @@ def scenarios() -> dict[str, RequestContext]:
         "code_cpp": context("code"),
         "code_cpp_root": context("code", parent=None, variant=0, variants=1),
         "code_triton": context("code", language="triton", variant=0, variants=1, **gpu),
-        "code_cuda": context("code", language="cuda", variant=0, variants=1, **gpu),
         "code_no_idea": context("code", idea=None),
         "code_no_idea_root": context("code", idea=None, parent=None, variant=0, variants=1),
         "repair": context("repair"),

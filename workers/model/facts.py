@@ -241,13 +241,15 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
     peaks: Mapping[str, Any] = {**device, **(device.get("peaks") or {})}
     lines = []
     if isinstance(device.get("name"), str):
-        cores = device.get("cores") or device.get("threads")
-        lines.append(device["name"] + (f", {cores} cores" if cores else ""))
+        count = next((f", {device[key]} {key}" for key in ("cores", "multiprocessors") if device.get(key)), "")
+        lines.append(device["name"] + count)
+    caches = "data caches of a core, the last one shared" if device.get("type") != "cuda" else "cache of the device"
     for key, label in (
         ("isa", "vector extensions"),
-        ("caches", "data caches of a core, the last one shared"),
-        ("registers", "registers"),
-        ("shared_bytes", "shared memory per block"),
+        ("caches", caches),
+        ("memory_bytes", "memory"),
+        ("registers_per_multiprocessor", "32-bit registers per multiprocessor"),
+        ("shared_bytes_per_block", "shared memory for one block, at most"),
     ):
         if (value := device.get(key)) is not None:
             lines.append(f"{label}: {_value(key, value)}")
@@ -287,6 +289,6 @@ def _value(key: str, value: Any) -> str:
         return ", ".join(f"{name} {_value(key, item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(_value(key, item) for item in value)
-    if isinstance(value, int) and (key in {"caches", "shared_bytes"}):
+    if isinstance(value, int) and key in {"caches", "memory_bytes", "shared_bytes_per_block"}:
         return size(value)
     return str(value)
