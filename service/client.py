@@ -15,6 +15,7 @@ from service.schemas import (
     TERMINAL_STATES,
     AskDocument,
     AskSummary,
+    EstimateDocument,
     EventDocument,
     IdeaDocument,
     KernelDocument,
@@ -112,6 +113,10 @@ class Client:
         """Submit a search."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         return SearchDocument.model_validate(self._send("POST", "/v1/searches", json=body, headers=headers))
+
+    def estimate(self, body: dict[str, Any]) -> EstimateDocument:
+        """What a search would cost; `body` as for `create_search`."""
+        return EstimateDocument.model_validate(self._send("POST", "/v1/searches/estimate", json=body))
 
     def searches(self, *, most: int | None = None, **filters: str | None) -> list[SearchSummary]:
         """Searches, newest first; at most `most`."""

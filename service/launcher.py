@@ -149,7 +149,7 @@ class Launcher:
         # Nothing is persisted: the database knows every step, and the reconciler sends lost messages again.
         command = (executable, "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700")
         options = ("--dir", str(self.home), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
-        self._supervisor.start(ChildSpec("redis", command + options, _without(os.environ, SECRETS)))
+        self._supervisor.start(ChildSpec("redis", command + options, _without(os.environ, self._secrets)))
         self._await("redis", lambda: _redis_answers(path), READY_TIMEOUT_S)
 
     def _check_broker(self) -> None:
@@ -184,7 +184,7 @@ class Launcher:
 
     def _environment(self) -> dict[str, str]:
         return {
-            **_without(os.environ, SECRETS),
+            **_without(os.environ, self._secrets),
             "WARPSMITH_HOME": str(self.home),
             "WARPSMITH_HOST": self.settings.host,
             "WARPSMITH_PORT": str(self.settings.port),
@@ -204,7 +204,7 @@ class Launcher:
             ChildSpec(
                 "model",
                 worker_command(MODEL_QUEUE, "model", self._model_concurrency),
-                environment | _only(os.environ, SECRETS) | self._model_key(),
+                environment | _only(os.environ, self._secrets) | self._model_key(),
                 WORKER_STOP,
             ),
         ]
@@ -227,6 +227,11 @@ class Launcher:
                 for gpu in machine.gpus()
             ]
         return specs
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """The variables that hold keys of models: the model workers alone get them."""
+        return (*SECRETS, *self.settings.model_keys.values())
 
     def _key_at_workers(self) -> dict[str, str]:
         return {"WARPSMITH_OPENAI_KEY_AT_WORKERS": "true"} if self._model_key() else {}

@@ -80,8 +80,14 @@ def model_line(search: SearchDocument) -> str:
     calls = _of(f"{spend.model_calls}", budget.get("model_calls")) + " calls"
     tokens = _of(f"{spend.tokens:,}", budget.get("tokens")) + " tokens"
     limit = budget.get("cost_usd")
-    cost = f"${spend.cost_usd:.2f}" + (f" of ${limit:.2f}" if limit is not None else "")
+    cost = dollars(spend.cost_usd)
+    cost += f" of ${limit:.2f}" if limit is not None else ""
     return f"{cost}, {calls}, {tokens}"
+
+
+def dollars(cost: float | None) -> str:
+    """US dollars, or that nobody knows them."""
+    return "cost unknown" if cost is None else f"${cost:,.2f}"
 
 
 def time_left(search: SearchDocument, now: float) -> str:

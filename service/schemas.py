@@ -40,8 +40,35 @@ class Spend(BaseModel):
     candidates: int
     model_calls: int
     tokens: int
-    cost_usd: float
+    cost_usd: float | None = Field(description="null where the price of some call is not known: unknown is not free")
     wall_clock_s: float = Field(description="Running time; pauses left out")
+    gpu_seconds: float = Field(0.0, description="Seconds for which the judge held the device")
+
+
+class ForecastDocument(BaseModel):
+    """One play of a search in figures."""
+
+    model_calls: int
+    calls: dict[str, int] = Field(description="By kind of request: ideate, reflect, code, repair")
+    candidates: int
+    tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None = Field(description="US dollars; null where a price is not known")
+    ends: str = Field(description="Why the search would end")
+    complete: bool = Field(description="false: too large to be played to its end, so it may take more")
+
+
+class EstimateDocument(BaseModel):
+    """What a search will cost. Nothing is stored and no model is asked."""
+
+    expected: ForecastDocument
+    worst: ForecastDocument = Field(description="The worst of each figure by itself")
+    unpriced: list[str] = Field(
+        description="Models without a price: limit tokens, or add prices (WARPSMITH_MODEL_PRICES)"
+    )
+    assumptions: list[str]
+    summary: str = Field(description="The estimate in one line")
 
 
 class BadField(BaseModel):
@@ -88,7 +115,8 @@ class WaitingFor(BaseModel):
 
     what: Literal["model", "judge", "answer", "worker", "retry", "person", "step"] = Field(
         description="model, judge: steps that run now. answer: open asks. worker: queued steps that no live worker "
-        "takes. retry: steps put off until `until`. step: queued steps. person: the search is paused"
+        "takes. retry: steps put off until `until`, or a pause that ends by itself then. step: queued steps. person: "
+        "the search is paused"
     )
     count: int
     detail: str

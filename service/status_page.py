@@ -133,6 +133,7 @@ def spend_rows(search: SearchDocument) -> list[tuple[str, str, str]]:
         ("tokens", "Tokens", str),
         ("cost_usd", "Model cost", dollars),
         ("wall_clock_s", "Running time", duration),
+        ("gpu_seconds", "Device time", duration),
     )
     used = search.spend.model_dump()
     limits = search.budget
@@ -159,8 +160,10 @@ def percent(value: float | None) -> str:
     return EMPTY if value is None else f"{100 * value:.0f} %"
 
 
-def dollars(value: float) -> str:
-    """A cost in dollars."""
+def dollars(value: float | None) -> str:
+    """A cost in dollars, or that nobody knows it."""
+    if value is None:
+        return "unknown"
     return f"${value:.2f}" if value == 0 or value >= 0.01 else f"${value:.4f}"
 
 

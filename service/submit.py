@@ -15,7 +15,11 @@ from service.context import Service
 from service.handlers import spec_problem
 from service.problems import FieldError, InvalidInput, InvalidPool, MissingSetting
 from service.settings import ServiceSettings
+from workers.model.cost import PriceError, Prices
+from workers.model.endpoints import OPENAI_BASE_URL, address, has_key
+from workers.model.estimate import Estimate, estimate, unpriced
 from workers.model.providers import check_model
+from workers.model.shares import parse_choices
 from workers.search.budget import budget_document, parse_budget
 from workers.search.policy import parse_policy, policy_document
 from workers.steps.seeding import MOST_SEEDS
@@ -58,6 +62,18 @@ class SearchRequest(BaseModel):
                     "budget": {"candidates": 40, "cost_usd": 2.5, "wall_clock_s": 3600},
                     "model": {"provider": "openai", "model": "gpt-5"},
                 },
+                {
+                    "op": ADD_RELU,
+                    "target": "cpu",
+                    "budget": {"tokens": 500000},
+                    "model": {
+                        "provider": "openai",
+                        "models": [
+                            {"model": "gpt-5", "for": ["ideate", "reflect"]},
+                            {"model": "coder", "base_url": "http://localhost:8000/v1", "for": ["code", "repair"]},
+                        ],
+                    },
+                },
             ],
         },
     )
@@ -75,11 +91,13 @@ class SearchRequest(BaseModel):
     )
     budget: dict[str, Any] | None = Field(
         None,
-        description="Limits: candidates, model_calls, tokens, cost_usd, wall_clock_s; default is the pool's, or none",
+        description="Limits: candidates, model_calls, tokens, cost_usd, wall_clock_s, gpu_seconds; default is the "
+        "pool's, or none",
     )
     model: dict[str, Any] = Field(
-        description='{"provider": "openai", "model"?, "base_url"?} or {"provider": "replay", "pool"} '
-        'or {"provider": "agent"}'
+        description='{"provider": "openai", "model"?, "base_url"?}, or several models with a share each: '
+        '{"provider": "openai", "models": [{"model", "base_url"?, "share"?, "for"?}]}; '
+        'or {"provider": "replay", "pool"} or {"provider": "agent"}'
     )
     seeds: int | None = Field(
         None,
@@ -103,8 +121,9 @@ class Submission:
     seeds: int
 
 
-def check_submission(service: Service, session: Session, request: SearchRequest) -> Submission:
-    """The search that `request` asks for. Raises InvalidInput and its kinds, naming the bad fields."""
+def check_submission(service: Service, session: Session, request: SearchRequest, *, begin: bool = True) -> Submission:
+    """The search that `request` asks for. Raises InvalidInput and its kinds, naming the bad fields. Where it is not to
+    `begin`, no key is asked for."""
     op = _op(service, session, request)
     target = parse_target(request.target)
     if not op.workloads_for(target):
@@ -117,7 +136,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest)
     header: Mapping[str, Any] = {}
     if model["provider"] == "replay":
         header = _pool_header(service, session, model["pool"])
-    elif model["provider"] == "openai":
+    elif model["provider"] == "openai" and begin:
         _require_key(service.settings, model)
     language = _language(request.language, header.get("language"), target)
     if header:
@@ -127,6 +146,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest)
         budget = budget_document(parse_budget(_first(request.budget, header.get("budget"), {})))
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
+    check_cost_cap(service.settings, model, budget)
     seeds = _first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats what was recorded
     return Submission(op, target, language, policy, dict(budget), model, seeds)
 
@@ -185,14 +205,51 @@ def _check_pool(header: Mapping[str, Any], op: Op, target: Target, language: str
 
 def _require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
     """OpenAI's own endpoint needs a key, here or at the model workers. Other endpoints may need none."""
-    elsewhere = model.get("base_url") or settings.openai_base_url
-    if elsewhere or settings.openai_api_key or settings.openai_key_at_workers:
+    addresses = {address(choice.base_url, settings) for choice in parse_choices(model)}
+    if OPENAI_BASE_URL not in addresses or has_key(OPENAI_BASE_URL, settings) or settings.openai_key_at_workers:
         return
     expected = (
         "a key of OpenAI; or WARPSMITH_OPENAI_KEY_AT_WORKERS=true where the model workers alone hold it; "
         "or an endpoint that needs none (model.base_url, WARPSMITH_OPENAI_BASE_URL)"
     )
     raise MissingSetting([FieldError(field="WARPSMITH_OPENAI_API_KEY", found="not set", expected=expected)])
+
+
+def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
+    """Refuse, with InvalidInput, a limit of money on a model whose price nobody knows: it could not be held."""
+    limit = budget.get("cost_usd")
+    if limit is None or not (unknown := unpriced(model, _prices(settings), settings)):
+        return
+    expected = (
+        f"no limit of money on {', '.join(unknown)}, whose price is not known: limit tokens instead, or add the price "
+        "(WARPSMITH_MODEL_PRICES)"
+    )
+    raise InvalidInput.one("budget.cost_usd", limit, expected)
+
+
+def estimate_of(service: Service, session: Session, request: SearchRequest) -> Estimate:
+    """What the search that `request` asks for would cost; it needs no key."""
+    found = check_submission(service, session, request, begin=False)
+    _prices(service.settings)
+    return estimate(
+        found.op,
+        found.target,
+        language=found.language,
+        policy=found.policy,
+        budget=found.budget,
+        model=found.model,
+        settings=service.settings,
+    )
+
+
+def _prices(settings: ServiceSettings) -> Prices:
+    try:
+        return Prices.load(settings.model_prices)
+    except PriceError as error:
+        expected = "a TOML file of prices in US dollars per million tokens"
+        raise MissingSetting(
+            [FieldError(field="WARPSMITH_MODEL_PRICES", found=str(error), expected=expected)]
+        ) from error
 
 
 def _first(*documents: Any) -> Any:

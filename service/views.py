@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from kernels_db.models import (
@@ -40,8 +40,11 @@ def op_document(row: OpRow) -> schemas.OpDocument:
     return schemas.OpDocument(**op_summary(row).model_dump(), spec=row.spec)
 
 
-def search_summary(row: SearchRow, op_name: str, best_score: float | None, now: float) -> schemas.SearchSummary:
-    """A search as the list shows it; `now` is the time up to which a running search is counted."""
+def search_summary(
+    row: SearchRow, op_name: str, best_score: float | None, now: float, *, priced: bool
+) -> schemas.SearchSummary:
+    """A search as the list shows it; `now` is the time up to which a running search is counted. `priced`: the cost of
+    every call is known."""
     return schemas.SearchSummary(
         id=row.id,
         op_id=row.op_id,
@@ -51,21 +54,25 @@ def search_summary(row: SearchRow, op_name: str, best_score: float | None, now: 
         state=row.state,
         reason=row.reason,
         best_score=best_score,
-        spend=spend(row, now),
+        spend=spend(row, now, priced=priced),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
 
 
 def search_summaries(session: Session, rows: Sequence[SearchRow]) -> list[schemas.SearchSummary]:
-    """The summaries of one page of searches, in two queries."""
+    """The summaries of one page of searches, in three queries."""
     now = time.time()
     names = op_names(session, {row.op_id for row in rows})
     best_ids = [row.best_node_id for row in rows if row.best_node_id]
     scores: dict[str, float | None] = {}
     if best_ids:
         scores = dict(session.execute(select(NodeRow.id, NodeRow.score).where(NodeRow.id.in_(best_ids))).tuples().all())
-    return [search_summary(row, names[row.op_id], scores.get(row.best_node_id or ""), now) for row in rows]
+    unknown = unpriced(session, rows)
+    return [
+        search_summary(row, names[row.op_id], scores.get(row.best_node_id or ""), now, priced=row.id not in unknown)
+        for row in rows
+    ]
 
 
 def op_names(session: Session, ids: set[str]) -> dict[str, str]:
@@ -93,7 +100,8 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> s
         latest_round = max(latest_round, highest)
     root_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == row.id, NodeRow.seq == 0))
     best = _best(session, row)
-    summary = search_summary(row, op_names(session, {row.op_id})[row.op_id], best.score if best else None, now)
+    name, score = op_names(session, {row.op_id})[row.op_id], best.score if best else None
+    summary = search_summary(row, name, score, now, priced=not unpriced(session, [row]))
     kernels = session.scalars(
         select(KernelRow.id).where(KernelRow.search_id == row.id).order_by(KernelRow.created_at, KernelRow.id)
     )
@@ -115,15 +123,27 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> s
     )
 
 
-def spend(row: SearchRow, now: float) -> schemas.Spend:
-    """What a search has used so far; time is counted up to `now` while it runs."""
+def unpriced(session: Session, rows: Sequence[SearchRow]) -> set[str]:
+    """The ids of those searches that made a call whose cost nobody knows."""
+    # Replay and agents cost nothing: only an endpoint's calls need be looked at.
+    asked = [row.id for row in rows if row.model.get("provider") == "openai"]
+    unknown = exists().where(
+        ModelCallRow.search_id == SearchRow.id, ModelCallRow.reply.is_not(None), ModelCallRow.cost_usd.is_(None)
+    )
+    return set(session.scalars(select(SearchRow.id).where(SearchRow.id.in_(asked), unknown))) if asked else set()
+
+
+def spend(row: SearchRow, now: float, *, priced: bool) -> schemas.Spend:
+    """What a search has used so far; time is counted up to `now` while it runs. `priced`: the cost of every call is
+    known."""
     running = max(0.0, now - row.running_since) if row.running_since is not None else 0.0
     return schemas.Spend(
         candidates=row.candidates,
         model_calls=row.model_calls,
         tokens=row.tokens,
-        cost_usd=row.cost_usd,
+        cost_usd=row.cost_usd if priced else None,
         wall_clock_s=round(row.active_s + running, 3),
+        gpu_seconds=round(row.gpu_seconds, 3),
     )
 
 

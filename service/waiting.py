@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.models import AskRow, AttemptRow, SearchRow, WorkerRow
 from service.schemas import TERMINAL_STATES, WaitingFor
+from workers.steps.outages import again_at
 
 MODEL_STEPS = ("ideate", "code")
 
@@ -19,9 +20,7 @@ def waiting_for(session: Session, search: SearchRow, now: float, alive_after_s: 
         return []
     found: list[WaitingFor] = []
     if search.state == "paused":
-        found.append(
-            WaitingFor(what="person", count=1, detail=f"paused: {search.reason or 'on request'}; resume it to go on")
-        )
+        found.append(_paused(session, search))
     asks = session.scalar(select(func.count()).where(AskRow.search_id == search.id, AskRow.state == "open")) or 0
     if asks:
         found.append(WaitingFor(what="answer", count=asks, detail=f"{_count(asks, 'ask')} to be answered"))
@@ -29,6 +28,13 @@ def waiting_for(session: Session, search: SearchRow, now: float, alive_after_s: 
     if search.state != "paused":
         found.extend(_pending(session, search, now, alive_after_s))
     return found
+
+
+def _paused(session: Session, search: SearchRow) -> WaitingFor:
+    until = again_at(session, search)
+    if until is not None:
+        return WaitingFor(what="retry", count=1, detail=f"paused: {search.reason}", until=until)
+    return WaitingFor(what="person", count=1, detail=f"paused: {search.reason or 'on request'}; resume it to go on")
 
 
 def _running(session: Session, search: SearchRow) -> list[WaitingFor]:

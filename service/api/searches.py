@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -36,10 +37,21 @@ from service.problems import (
     WrongState,
     documented,
 )
-from service.schemas import EventDocument, EventPage, Page, SearchDocument, SearchState, SearchSummary, TreePage
+from service.schemas import (
+    EstimateDocument,
+    EventDocument,
+    EventPage,
+    ForecastDocument,
+    Page,
+    SearchDocument,
+    SearchState,
+    SearchSummary,
+    TreePage,
+)
 from service.streams import BATCH, read_batch
-from service.submit import SearchRequest, check_submission, parse_target
+from service.submit import SearchRequest, check_submission, estimate_of, parse_target
 from workers import dispatch, steps
+from workers.model.estimate import Forecast, one_line
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1
@@ -106,6 +118,31 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
         return answers[0]
 
     return once.guard(service.db, create).response()
+
+
+@router.post(
+    "/estimate",
+    summary="Estimate a search",
+    responses=documented(
+        MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput, InvalidSpec, InvalidPool, MissingSetting
+    ),
+)
+def estimate_search(body: SearchRequest, service: ServiceDependency) -> EstimateDocument:
+    """What a search would cost: calls, tokens and US dollars, expected and at worst. The body is that of a submission;
+    nothing is stored, and no key is needed."""
+    with service.db.reading() as session:
+        found = estimate_of(service, session, body)
+    return EstimateDocument(
+        expected=_forecast(found.expected),
+        worst=_forecast(found.worst),
+        unpriced=list(found.unpriced),
+        assumptions=list(found.assumptions),
+        summary=one_line(found),
+    )
+
+
+def _forecast(found: Forecast) -> ForecastDocument:
+    return ForecastDocument(tokens=found.tokens, **asdict(found))
 
 
 @router.get("", summary="List searches", responses=documented(InvalidInput))

@@ -41,6 +41,11 @@ def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> Se
         return watch(client, search, show)
 
 
+def _is_left_to_us(search: SearchDocument) -> bool:
+    """Whether the search is paused until somebody resumes it; after an outage of the model it goes on by itself."""
+    return search.state == "paused" and any(item.what == "person" for item in search.waiting_for)
+
+
 def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]) -> SearchDocument:
     """Call `show` with the search and a line for each event, until it ends or pauses; return it as it is then."""
     narrator = Narrator()
@@ -49,7 +54,7 @@ def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument
         if time.monotonic() - refreshed > REFRESH_S:
             current, refreshed = client.search(search.id), time.monotonic()
         show(current, narrator.line(event))
-        if event.type == "search.paused" and client.search(search.id).state == "paused":
+        if event.type == "search.paused" and _is_left_to_us(client.search(search.id)):
             break
     final = client.search(search.id)
     show(final, None)

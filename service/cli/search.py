@@ -13,24 +13,28 @@ from service.cli import arguments
 from service.cli.connection import connected, connected_or_embedded
 from service.cli.following import follow
 from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import FAILED, CommandError, print_json, print_wide, say, tell
+from service.cli.output import FAILED, CommandError, misuse, print_json, print_wide, say, tell
 from service.client import Client
 from service.progress import (
     best_line,
+    dollars,
     model_line,
     result_rows,
     result_table,
     tree_text,
 )
-from service.schemas import SearchDocument
+from service.schemas import EstimateDocument, SearchDocument
 
 
 def search(
     op: OpFile,
     target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
     model: Annotated[
-        str, typer.Option(help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent.")
+        str, typer.Option(help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent; or a JSON document.")
     ] = "openai",
+    model_file: Annotated[
+        Path | None, typer.Option(help="The model as a JSON document: several models with a share each.")
+    ] = None,
     language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
     budget: Annotated[str, typer.Option(help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100")] = "",
     policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
@@ -40,6 +44,9 @@ def search(
     base_url: Annotated[
         str | None, typer.Option(help="Endpoint of an openai model, where not the service's own.")
     ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say what the search would cost, and do not begin it.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Submit and return; needs a running service.")] = False,
     url: Url = None,
     key: Key = None,
@@ -55,9 +62,14 @@ def search(
         body["policy"] = arguments.parse_policy(policy)
     if seeds is not None:
         body["seeds"] = seeds
-    choice = arguments.parse_model(model, base_url)
+    choice = _choice(model, model_file, base_url)
     with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
         body["model"] = model_document(client, choice)
+        found = client.estimate(body)
+        if estimate:
+            print_json(found) if as_json else tell_estimate(found)
+            return
+        say(found.summary)
         created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
         if detach:
             print_json(created) if as_json else tell(created.id)
@@ -77,7 +89,33 @@ def search(
         raise typer.Exit(FAILED)
 
 
-def model_document(client: Client, choice: dict[str, str]) -> dict[str, str]:
+def _choice(model: str, model_file: Path | None, base_url: str | None) -> dict[str, Any]:
+    """The model document that the options name."""
+    if model_file is None:
+        return arguments.parse_model(model, base_url)
+    for option, value, default in (("--model", model, "openai"), ("--base-url", base_url, None)):
+        if value != default:
+            misuse(option, value, "not both it and --model-file")
+    return arguments.read_model(model_file)
+
+
+def tell_estimate(found: EstimateDocument) -> None:
+    """An estimate as lines."""
+    for name, forecast in (("expected", found.expected), ("at worst", found.worst)):
+        least = "" if forecast.complete else "more than "
+        calls = ", ".join(f"{count:,} {kind}" for kind, count in forecast.calls.items())
+        tell(f"{name}: {least}{forecast.model_calls:,} calls ({calls}), {forecast.candidates:,} candidates")
+        tell(
+            f"  {forecast.tokens:,} tokens ({forecast.prompt_tokens:,} of prompts, {forecast.completion_tokens:,} of "
+            f"replies), {dollars(forecast.cost_usd)}; it ends because {forecast.ends}"
+        )
+    if found.unpriced:
+        tell(f"no price is known for {', '.join(found.unpriced)}: limit tokens, or add it (WARPSMITH_MODEL_PRICES)")
+    for assumption in found.assumptions:
+        tell(f"assumed: {assumption}")
+
+
+def model_document(client: Client, choice: dict[str, Any]) -> dict[str, Any]:
     """The model of a search; a pool that is a file is stored first."""
     if "file" not in choice:
         return choice

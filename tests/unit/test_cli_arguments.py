@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli.arguments import parse_budget, parse_model, parse_policy
+from service.cli.arguments import parse_budget, parse_model, parse_policy, read_model
 from service.cli.output import MISUSE, CommandError
 
 COUNTS = st.integers(min_value=1, max_value=10**9)
@@ -79,3 +80,23 @@ def test_bad_models_say_what_there_is(text: str) -> None:
 def test_only_an_openai_model_has_an_endpoint() -> None:
     with pytest.raises(CommandError, match="--base-url"):
         parse_model("agent", "http://localhost")
+
+
+def test_a_model_may_be_a_document(tmp_path: Path) -> None:
+    document = {"provider": "openai", "models": [{"model": "a", "share": 2}, {"model": "b"}]}
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"models": document["models"]}))
+    assert read_model(path) == document
+    assert parse_model(json.dumps(document), None) == document
+    with pytest.raises(CommandError, match="--base-url"):
+        parse_model(json.dumps(document), "http://localhost")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{} {}", "[" * 100_000])
+def test_a_bad_model_document_names_its_option(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(CommandError, match=r"--model-file: found .* expected"):
+        read_model(path)
+    with pytest.raises(CommandError, match="--model-file"):
+        read_model(tmp_path / "absent.json")

@@ -7,8 +7,9 @@ across restarts, pauses and processes.
 What overshoot is possible. A call begins only while every cap has something left, by what is committed and by the
 earlier calls of the same step. A reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by
 the calls that were under way when the cap was reached: the last call of each step then running, and whatever re-asks
-(two at most) such a step had not committed yet. `model_calls` and `candidates` are reserved when a step is opened and
-are not exceeded; calls that brought no reply (an outage) are recorded but not counted. `wall_clock_s` and `gpu_seconds`
+(two at most) such a step had not committed yet. `model_calls` and `candidates` are reserved when a step is opened:
+`candidates` is not exceeded, and `model_calls` only where a step that was put off amid re-asks makes them again, then
+as `tokens`. Calls that brought no reply (an outage) are recorded but not counted. `wall_clock_s` and `gpu_seconds`
 are exceeded by no more than the steps under way. The verification of the champion is exempt from the last two: what was
 paid for is not thrown away. A call whose worker is killed before it commits is not counted: at most one step's calls
 for each such death.
