@@ -12,14 +12,21 @@ from typing import Any, TypeAlias
 
 from kernels_db.spec_errors import SpecError
 from workers.search import fields
+from workers.search.best_of_n import BestOfN
+from workers.search.greedy import Greedy
 from workers.search.idea_beam import IdeaBeam
+from workers.search.prose_first import ProseFirst
+from workers.search.puct import Puct
+from workers.search.random_parent import RandomParent
 from workers.search.survey import Survey
 from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from workers.search.turn import TreePolicy
 
 Policy: TypeAlias = TreePolicy
 
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (IdeaBeam, Survey)}
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (IdeaBeam, BestOfN, Greedy, RandomParent, Puct, ProseFirst, Survey)
+}
 """Every policy there is; the first is the default."""
 
 
