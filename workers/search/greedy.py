@@ -1,0 +1,39 @@
+"""The greedy chain: always build on the best so far, one idea at a time. A control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workers.search.fields import number, whole
+from workers.search.standing import at_limit
+from workers.search.tree import Step
+from workers.search.turn import TreePolicy, Turn
+
+
+@dataclass(frozen=True)
+class Greedy(TreePolicy):
+    """Parameters of the greedy chain.
+
+    rounds: links of the chain, each one idea and its code on the best candidate so far. repairs: times a rejected
+    candidate is given back with its failure. stop_fraction: share of the physical limit at which a verified champion
+    ends the search.
+    """
+
+    name: ClassVar[str] = "greedy"
+
+    rounds: int = whole(40, most=1000)
+    repairs: int = whole(3, least=0, most=10)
+    stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
+
+    def enough(self, turn: Turn) -> str | None:
+        """The champion is as fast as the hardware allows."""
+        return at_limit(turn.contenders, self.stop_fraction)
+
+    def stop_reason(self, turn: Turn) -> str | None:
+        """The chain is as long as planned."""
+        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
+
+    def grow(self, turn: Turn) -> list[Step]:
+        """One idea on the best."""
+        return turn.ask(turn.parents(turn.contenders[:1]), turn.rounds + 1, ideas=1, codes=1)
