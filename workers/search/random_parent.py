@@ -1,0 +1,51 @@
+"""Random parents: the reference and every accepted candidate are equally likely to be built on. A control."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workers.search.fields import number, whole
+from workers.search.standing import at_limit
+from workers.search.tree import NodeView, Step
+from workers.search.turn import TreePolicy, Turn
+
+
+@dataclass(frozen=True)
+class RandomParent(TreePolicy):
+    """Parameters of the random search.
+
+    seed: what the choices are drawn from; a round's choice depends on the seed, the round's number and how many there
+    are to choose from, so the same tree gives the same choice. rounds: parents drawn, one after another. ideas, codes:
+    ideas per parent, codes per idea. repairs: times a rejected candidate is given back with its failure. stop_fraction:
+    share of the physical limit at which a verified champion ends the search.
+    """
+
+    name: ClassVar[str] = "random"
+
+    seed: int = whole(0, least=0, most=2**53)
+    rounds: int = whole(40, most=1000)
+    ideas: int = whole(1, most=32)
+    codes: int = whole(1, most=16)
+    repairs: int = whole(3, least=0, most=10)
+    stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
+
+    def enough(self, turn: Turn) -> str | None:
+        """The champion is as fast as the hardware allows."""
+        return at_limit(turn.contenders, self.stop_fraction)
+
+    def stop_reason(self, turn: Turn) -> str | None:
+        """All parents were drawn."""
+        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
+
+    def grow(self, turn: Turn) -> list[Step]:
+        """Ideas on a parent drawn at random."""
+        opened = turn.rounds + 1
+        return turn.ask(turn.parents([self.draw(turn, opened)]), opened, self.ideas, self.codes)
+
+    def draw(self, turn: Turn, opened: int) -> NodeView:
+        """The parent of round `opened`: SHA-256 of seed and round, modulo the number of nodes to choose from."""
+        choices = [turn.root, *sorted(turn.contenders, key=lambda node: node.seq)]
+        digest = hashlib.sha256(f"{self.seed}:{opened}".encode()).digest()
+        return choices[int.from_bytes(digest[:8], "big") % len(choices)]
