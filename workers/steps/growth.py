@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from sqlalchemy import insert, select, update
@@ -15,6 +15,7 @@ from workers.search.budget import parse_budget
 from workers.search.policy import Policy, parse_policy
 from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from workers.steps.endings import end
+from workers.steps.planting import bare_variants, plan
 from workers.steps.rows import OPEN, add_event, message, spend
 from workers.steps.values import Message
 
@@ -39,19 +40,16 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
     if search.state != "running":
         return []
     session.flush()
-    nodes = [_hidden(node) if node.mark == "banned" else node for node in read_nodes(session, search.id)]
-    policy, budget = parse_policy(search.policy), parse_budget(search.budget)
+    policy, budget, spent = parse_policy(search.policy), parse_budget(search.budget), spend(search, now)
+
+    def ask(nodes: list[NodeView]) -> list[Step]:
+        return decide(Tree(nodes), policy, budget, spent)
+
     try:
-        steps = decide(Tree(nodes), policy, budget, spend(search, now))
-    except Exception as error:
-        # Policies are pure code: a second try would fail alike, for ever, and hold up whoever reconciles.
-        logger.exception("the policy failed", search=search.id)
-        end(session, search, "failed", f"the policy failed: {type(error).__name__}: {error}", now)
-        return []
-    if steps and steps[0].kind == "stop":
-        end(session, search, "finished", steps[0].reason or "the policy stopped", now)
-        return []
-    try:
+        nodes, steps = _decided(session, search, ask, now)
+        if steps and steps[0].kind == "stop":
+            end(session, search, "finished", steps[0].reason or "the policy stopped", now)
+            return []
         messages = _open(session, search, nodes, steps, now)
     except PolicyFault as fault:
         end(session, search, "failed", f"the policy failed: {fault}", now)
@@ -59,6 +57,50 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
     if not messages and not _any_open(session, search):
         end(session, search, "finished", "the policy asked for nothing more", now)
     return messages
+
+
+def _decided(
+    session: Session, search: SearchRow, ask: Callable[[list[NodeView]], list[Step]], now: float
+) -> tuple[list[NodeView], list[Step]]:
+    """The tree, and what the policy asks for on it once all that it wanted planted stands there."""
+    nodes = read_nodes(session, search.id)
+    steps = _answer(search, ask, nodes)
+    wanted = [step for step in steps if step.kind == "plant"]
+    if not wanted:
+        return nodes, steps
+    for step in wanted:
+        _plant(session, search, nodes, step, now)
+    session.flush()
+    nodes = read_nodes(session, search.id)
+    steps = _answer(search, ask, nodes)
+    if any(step.kind == "plant" for step in steps):
+        raise PolicyFault("it asked for nodes again before it opened those that it had")
+    return nodes, steps
+
+
+def _answer(search: SearchRow, ask: Callable[[list[NodeView]], list[Step]], nodes: list[NodeView]) -> list[Step]:
+    try:
+        return ask(nodes)
+    except Exception as error:
+        # Policies are pure code: a second try would fail alike, for ever, and hold up whoever reconciles.
+        logger.exception("the policy failed", search=search.id)
+        raise PolicyFault(f"{type(error).__name__}: {error}") from error
+
+
+def _plant(session: Session, search: SearchRow, nodes: list[NodeView], step: Step, now: float) -> None:
+    """Planned nodes without an idea under the step's node, numbered on from those that it has."""
+    parent = _node_of(step, {node.id: node for node in nodes})
+    _start_round(session, search, [step], now)
+    first = len(bare_variants(session, search.id, parent.id))
+    for variant in range(first, first + int(step.params["codes"] or 0)):
+        plan(session, search, parent.id, None, now, round_=step.ordinal, variant=variant)
+
+
+def _node_of(step: Step, by_id: Mapping[str, NodeView]) -> NodeView:
+    node = by_id.get(step.node_id or "")
+    if node is None:
+        raise PolicyFault(f"it asked for {step.kind} on node {step.node_id}, which is not in the tree")
+    return node
 
 
 def read_nodes(session: Session, search_id: str) -> list[NodeView]:
@@ -73,20 +115,13 @@ def read_nodes(session: Session, search_id: str) -> list[NodeView]:
     return list(map(NodeView._make, rows))
 
 
-def _hidden(node: NodeView) -> NodeView:
-    """A banned node as policies see it: it has ended without a verdict, once what runs for it is done."""
-    return node if node.state in ("coding", "judging") else node._replace(state="closed")
-
-
 def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: list[Step], now: float) -> list[Message]:
     wanted = {step.node_id for step in steps}
     by_id = {node.id: node for node in nodes if node.id in wanted}
     known = _known(session, by_id)
     attempts: list[dict[str, Any]] = []
     for step in steps:
-        node = by_id.get(step.node_id or "")
-        if node is None:
-            raise PolicyFault(f"it asked for {step.kind} on node {step.node_id}, which is not in the tree")
+        node = _node_of(step, by_id)
         if (node.id, step.kind, step.ordinal) in known:
             continue
         known.add((node.id, step.kind, step.ordinal))
@@ -139,7 +174,7 @@ def _opening(step: Step, node: NodeView) -> dict[str, Any]:
 
 
 def _start_round(session: Session, search: SearchRow, steps: list[Step], now: float) -> None:
-    opened = max((step.ordinal for step in steps if step.kind == "ideate"), default=0)
+    opened = max((step.ordinal for step in steps if step.kind in ("ideate", "plant")), default=0)
     if opened > search.round:
         search.round = opened
         add_event(session, search, "round.started", now, round=opened, best_node_id=search.best_node_id)

@@ -34,21 +34,21 @@ def plan(
     session: Session,
     search: SearchRow,
     parent_id: str,
-    idea: dict[str, Any],
+    idea: dict[str, Any] | None,
     now: float,
     *,
     round_: int,
     variant: int,
     origin: str = "model",
 ) -> NodeRow:
-    """A planned node for `idea`, the next in the search."""
+    """A planned node for `idea`, the next in the search; None where code is asked for without one."""
     node = NodeRow(
         id=new_id("nd"),
         search_id=search.id,
         seq=search.next_seq,
         parent_id=parent_id,
         round=round_,
-        technique=str(idea["technique"])[:64],
+        technique=None if idea is None else str(idea["technique"])[:64],
         idea=idea,
         variant=variant,
         state="planned",
@@ -67,11 +67,19 @@ def plan(
         parent_id=node.parent_id,
         round=node.round,
         technique=node.technique,
-        title=idea["title"],
+        title=None if idea is None else idea["title"],
         variant=variant,
         origin=origin,
     )
     return node
+
+
+def bare_variants(session: Session, search_id: str, parent_id: str | None) -> list[int]:
+    """The variants of all candidates that were asked for on a node without an idea, in whatever round."""
+    query = select(NodeRow.idea, NodeRow.variant).where(
+        NodeRow.search_id == search_id, NodeRow.parent_id == parent_id, NodeRow.origin == "model"
+    )
+    return [variant for idea, variant in session.execute(query) if idea is None]
 
 
 def adopt(

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.job import Level, Verdict
 from kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
+from workers.steps.planting import bare_variants
 from workers.steps.values import NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
@@ -117,7 +118,10 @@ def _asked(session: Session, attempt: AttemptRow) -> int:
 
 
 def _variants(session: Session, node: NodeRow) -> int:
-    """How many candidates realise the node's idea: its siblings of the same round with the same idea, and itself."""
+    """How many candidates realise the node's idea: its siblings of the same round with the same idea, and itself. Of
+    those without an idea, all on the same parent count."""
+    if node.idea is None:
+        return len(bare_variants(session, node.search_id, node.parent_id))
     siblings = select(NodeRow.idea).where(
         NodeRow.search_id == node.search_id, NodeRow.parent_id == node.parent_id, NodeRow.round == node.round
     )
