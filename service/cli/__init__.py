@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from kernels_db.op import SpecError, SpecErrors
-from service.cli import admin, asks, doctor, judge, kernels, ops, pools, search, steer, up
+from service.cli import admin, asks, doctor, judge, kernels, mcp, ops, pools, search, steer, up
 from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
 from service.client import ProblemError, ServiceUnreachableError
 
@@ -41,6 +41,7 @@ for command in (
     kernels.kernels,
     kernels.export,
     asks.ask,
+    mcp.mcp,
     doctor.doctor,
 ):
     app.command()(command)

@@ -1,0 +1,82 @@
+"""The tool that puts a candidate before the judge.
+
+The service judges what its searches propose and has no route for a single candidate, so this runs the judge on the
+machine of the MCP server, as `warpsmith judge` does: sandboxed, with its own processes, one candidate at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kernels_db.job import JobCandidate
+from kernels_db.op import parse_op
+from kernels_db.resolve import build_job, limits_with, resolve_workload
+from service import machine
+from service.cli.judge import language_of, run_job
+from service.cli.output import MISUSE, CommandError
+from service.cli.place import shortfall, target_for
+from service.mcp.desk import Desk
+from service.mcp.documents import JudgeReport
+from service.mcp.specs import OpArgument, spec_of
+from service.settings import ServiceSettings
+from service.views import workload_times
+from workers.model import feedback
+
+Language = Literal["cpp", "triton", "cuda"]
+
+
+class Judging:
+    """Judges on this machine."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def judge_candidate(
+        self,
+        op: OpArgument,
+        source: Annotated[str, Field(min_length=1, max_length=1_000_000, description="The candidate: one Python file")],
+        language: Annotated[Language | None, Field(description="Read from the imports where not given")] = None,
+        target: Annotated[
+            str | None, Field(description="cpu, cuda:sm_90 ...; by default the CPU for cpp, else the first GPU here")
+        ] = None,
+        level: Annotated[
+            Literal["screen", "verify"],
+            Field(description="screen: the bench workloads, a short timing. verify: everything, as for a winner"),
+        ] = "screen",
+    ) -> JudgeReport:
+        """Compile, check against PyTorch and time one candidate, outside of any search. It runs on the machine of this
+        MCP server, in a sandbox, and takes from some seconds to minutes; one candidate at a time. Use it to try an idea
+        before you answer an ask with it: what a search is told counts against its budget, this does not."""
+        with self._desk.client() as client:
+            # A spec that comes whole needs no service.
+            spec = parse_op(spec_of(client, op))
+        language = language or language_of(source, "source")  # type: ignore[assignment] # one of the three
+        assert language is not None
+        where = target_for(target, language)
+        if missing := machine.missing_for_judge(language):
+            raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
+        candidate: JobCandidate = {"language": language, "source": source}
+        limits = limits_with(ServiceSettings().sandbox_minimum)
+        job = build_job(spec, where, level=level, candidate=candidate, limits=limits)
+        with self._desk.judging:
+            verdict = run_job(job)
+        workloads = [resolve_workload(spec, each) for each in spec.workloads_for(where)]
+        good = verdict["verdict"] == "accepted"
+        return JudgeReport(
+            verdict=verdict["verdict"],
+            gate=verdict["gate"],
+            reason=feedback.cause(verdict, workloads),
+            op=spec.name,
+            target=str(where),
+            language=language,
+            level=level,
+            score=verdict["score"],
+            score_ci95=verdict["score_ci95"],
+            feedback=feedback.feedback(verdict, workloads),
+            workloads=workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
+            sandbox=str(verdict["sandbox"].get("level", "none")),
+            note=shortfall(where, language),
+            next="Right, and timed: answer an ask with it, or go on." if good else "The feedback says what to change.",
+        )

@@ -1,0 +1,56 @@
+"""A tool as agents need it: unknown arguments are refused, and every error that a caller can mend is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
+from pydantic import ConfigDict, ValidationError
+
+from kernels_db.op import SpecError, SpecErrors
+from service.archive import ArchiveError
+from service.cli.output import CommandError
+from service.client import ProblemError, ServiceUnreachableError
+from service.problems import field_errors, sentence
+
+TOLD = (ArchiveError, CommandError, OSError, ProblemError, ServiceUnreachableError, SpecError, SpecErrors)
+"""Errors whose text is for the caller; any other is a fault of ours and stays in the log."""
+
+
+class ServiceTool(Tool):
+    """A tool of the SDK with errors in the house's words."""
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        """Run it; raises ToolError with a text that names the field, what was found and what was expected."""
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as error:
+            raise ToolError("\n".join(map(sentence, field_errors(error.errors(include_url=False))))) from error
+        try:
+            return await super().run(arguments, context, convert_result)
+        except UnexpectedToolError as error:
+            if isinstance(error.__cause__, TOLD):
+                # The options of a command are the arguments of a tool: `--target` is `target` here.
+                raise ToolError(str(error.__cause__).removeprefix("--")) from error.__cause__
+            raise
+
+
+def tool(function: Callable[..., Any], title: str, *, reads: bool = False, repeats: bool = True) -> ServiceTool:
+    """`function` as a tool: its docstring is the description, its annotations are the schemas.
+
+    reads: it changes nothing. repeats: the same call again does no more than the first.
+    """
+    annotations = ToolAnnotations(
+        title=title, read_only_hint=reads, destructive_hint=False, idempotent_hint=repeats, open_world_hint=False
+    )
+    made = ServiceTool.from_function(function, title=title, annotations=annotations, structured_output=True)
+    assert isinstance(made, ServiceTool)
+    known = made.fn_metadata.arg_model
+    strict: Any = type(known.__name__, (known,), {"model_config": ConfigDict(extra="forbid")})
+    made.fn_metadata.arg_model = strict
+    made.parameters = strict.model_json_schema(by_alias=True)
+    return made
