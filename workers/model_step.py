@@ -22,6 +22,7 @@ from workers.model.base import (
     PoolMiss,
 )
 from workers.model.parsing import Idea, Lesson, Unreadable
+from workers.model.privacy import Private
 from workers.settings import Settings
 from workers.steps import ModelCall, NodeRecord, Work
 
@@ -51,11 +52,12 @@ class ModelStep:
         reflection comes first where the step has one; what comes of it is told with the request for ideas.
         """
         own = request_context(self.work)
+        private = Private.here(self.settings)
         calls: list[ModelCall] = []
         allowed = int(self.work.params.get("calls", 1 + parsing.MAX_REASKS))
         context = replace(own, kind="reflect") if reflects(self.work, allowed) else own
         while True:
-            request = requests.build(context)
+            request = private.request(requests.build(context))
             capped = steps.refusal(self.db, self.work, self.now(), calls)
             if capped is not None:
                 return self._close(capped, calls)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
 from workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
-from workers.model.text import middle_cut, one_line
+from workers.model.text import middle_cut, one_line, without_directories
 
 MAX_LOG_LINES = 40
 MAX_LOG_CHARS = 4_000
@@ -63,9 +63,9 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     if failure["kind"] == "wrong_value" and failure.get("wrong_elements"):
         return f"wrong value{_place(failure)}, {_share(failure)}"
     if failure["kind"] in {"gate", "compile"}:
-        return one_line(_without_directories(_first_error(failure) or failure["message"]))
+        return one_line(without_directories(_first_error(failure) or failure["message"]))
     kind = failure["kind"].replace("_", " ")
-    message = one_line(_without_directories(failure["message"]))
+    message = one_line(without_directories(failure["message"]))
     return message if message.lower().startswith(kind) else f"{kind}: {message}"
 
 
@@ -145,7 +145,7 @@ def _log(verdict: Verdict, failure: Failure) -> str:
 def _first_error(failure: Failure) -> str:
     """The first line of a compiler's log that names an error, without the file's name before it."""
     for line in (failure.get("log") or "").splitlines():
-        if match := re.search(r"(?:^|:)(\d+)(?::\d+)?:\s*(?:fatal )?error:\s*(.+)", line):
+        if match := re.search(r"(?:^|[:(])(\d+)(?::\d+|\))?:\s*(?:fatal )?error:\s*(.+)", line):
             return f"line {match[1]}: {match[2]}"
         if match := re.search(r"\berror:\s*(.+)", line):
             return match[1]
@@ -155,17 +155,11 @@ def _first_error(failure: Failure) -> str:
 _NOISE = re.compile(
     r"^\s*$|^In file included from|^\s+from |: note: (?:in expansion|this is the location)|^compilation terminated"
 )
-_PATH = re.compile(r"(?<![\w.])(?:/[\w.+@-]+)+/([\w.+@-]+)")
-
-
-def _without_directories(text: str) -> str:
-    """`text` with each absolute path as the name of its file: where things lie here is nobody's business."""
-    return _PATH.sub(r"\1", text)
 
 
 def trim_log(log: str) -> str:
     """A compiler's or an interpreter's log without noise and directories: the lines around errors first, bounded."""
-    lines = [_without_directories(line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
+    lines = [without_directories(line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
     errors = [number for number, line in enumerate(lines) if re.search(r"\berror\b|Error\b", line, re.IGNORECASE)]
     if len(lines) > MAX_LOG_LINES and errors:
         keep: set[int] = set()

@@ -24,3 +24,17 @@ def middle_cut(text: str, limit: int) -> str:
         return text
     head, tail = text[: limit * 2 // 3], text[-(limit // 3) :]
     return f"{head}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
+
+
+_PATH = re.compile(r"(?:(?<=-[IL])|(?<![\w.]))(?:/[\w.+@-]+)+/[\w.+@-]+/?")
+
+
+def without_directories(text: str) -> str:
+    """`text` with each absolute path as the name of its file: where things lie here is nobody's business."""
+    return _PATH.sub(lambda match: file_of_path(match[0]), text)
+
+
+def file_of_path(path: str) -> str:
+    """The last part of an absolute path; `~` for somebody's home, whose name is a person's."""
+    parts = path.removeprefix("file://").strip("/").split("/")
+    return "~" if len(parts) == 2 and parts[0] in {"home", "Users"} else parts[-1]
