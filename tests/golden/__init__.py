@@ -1,6 +1,6 @@
-"""The prompts in full, as a model reads them: reviewed as text, held to the templates by a test.
+"""The prompts in full, as a model reads them, and stories as people do: reviewed as text, held to the code by tests.
 
-`python -m tests.golden` writes them anew after a change of a template.
+`python -m tests.golden` writes them anew after a change.
 """
 
 from __future__ import annotations

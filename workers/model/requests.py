@@ -289,7 +289,7 @@ def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
     for entry in sorted(ledger, key=lambda entry: entry.seq):
         groups.setdefault((entry.technique, entry.title), []).append(entry)
     lines = [
-        f"[{technique}] {one_line(title, 120)}: {' | '.join(_ended(entry) for entry in entries)}"
+        f"[{one_line(technique, 40)}] {one_line(title, 120)}: {' | '.join(_ended(entry) for entry in entries)}"
         for (technique, title), entries in groups.items()
     ]
     left_out = len(lines) - MAX_LEDGER_LINES
