@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-Level = Literal["baseline", "screen", "verify"]
+Level = Literal["baseline", "screen", "verify", "profile"]
 """baseline: no candidate; examine the op and measure the baselines. screen: the bench workloads, two seeds, a short
-timing. verify: every workload, more seeds, repeats, input families, full timing. docs/judge.md has the protocol."""
+timing. verify: every workload, more seeds, repeats, input families, full timing. profile: what a few calls run, without
+check or timing. docs/judge.md has the protocol."""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
 Gate = Literal["sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
@@ -160,6 +161,28 @@ class AdmissionCheck(TypedDict):
     limit: float | None
 
 
+class ProfileRow(TypedDict):
+    """What a profiled run did under one name. kind: kernel, copy (of the device, fills too), region (`run`, or
+    `kernels.NAME` for a C++ function), operator (of torch on the host), driver (a call of CUDA's). `launch`: of a
+    kernel's first launch, {"grid", "block", "registers", "shared_bytes", "occupancy" in percent}."""
+
+    name: str
+    kind: str
+    count: int
+    total_us: float
+    mean_us: float
+    launch: NotRequired[dict[str, Any]]
+
+
+class Profile(TypedDict):
+    """A profiled run of `calls` calls on one workload. All of it is the runner's word."""
+
+    workload: str
+    calls: int
+    rows: list[ProfileRow]
+    trace: dict[str, Any]  # a Chrome trace
+
+
 class Generated(TypedDict):
     """The code that torch.compile generated for the reference, as its runner told it: text for a reader, of bounded
     size, which decides nothing."""
@@ -193,4 +216,5 @@ class Verdict(TypedDict):
     fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
     admission: NotRequired[list[AdmissionCheck]]  # at level baseline
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
+    profile: NotRequired[Profile]  # at level profile
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held

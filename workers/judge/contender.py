@@ -34,6 +34,8 @@ _WATCH_MS = 50
 _SPIN_S = 0.02
 _SETUP_S = 120.0
 _MIB = 1 << 20
+TRACE = "trace.json"
+"""The file of a profiled run in a runner's own directory."""
 MOST_PROCESSES = 512
 """Under one fork server, while a runner that may start compilers is at work."""
 _MEMORY_TYPES = ("MemoryError",)
@@ -286,6 +288,13 @@ class Contender:
         ContenderFault.
         """
         return generated.checked(self.command({"command": "generated"}, _SETUP_S).get("generated"))
+
+    def profile(self, slot: int, calls: int, limit_s: float) -> Path | Any:
+        """Have the runner profile `calls` calls on a filled slot. Answers the trace, or where the runner was to write
+        it; either may be anything. Raises ContenderFault.
+        """
+        answer = self.command({"command": "profile", "slot": slot, "calls": calls, "file": TRACE}, limit_s)
+        return answer["trace"] if "trace" in answer else self._directory / TRACE
 
     def ping(self) -> None:
         """Have the runner wait for its device. Raises ContenderFault where its context is broken."""

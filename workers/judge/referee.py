@@ -29,6 +29,7 @@ from workers.judge.inputs import BadDistribution
 from workers.judge.passage import Outcome, Passage
 from workers.judge.physics import Peaks
 from workers.judge.processes import ForkServer, ForkServerDied
+from workers.judge.profiling import profile
 from workers.judge.sandbox import Confinement, NotConfined
 from workers.judge.starters import PROBE, Starter
 from workers.judge.verdict import Report, Stopped
@@ -203,16 +204,19 @@ class Referee:
                     device=bench.device.torch,
                 )
                 passage = Passage(case)
-                passage.reference()
                 if prepared is None or job["candidate"] is None:
+                    passage.reference()
                     return passage.contest(None)
                 source, environment = job["candidate"]["source"], prepared.environment
-                return passage.contest(
-                    lambda: _noted(
-                        report,
-                        starter.start("candidate", source, job, environment=environment, allowed=allowed),
-                    )
-                )
+
+                def start() -> Contender:
+                    started = starter.start("candidate", source, job, environment=environment, allowed=allowed)
+                    return _noted(report, started)
+
+                if job["level"] == "profile":
+                    return profile(case, start)
+                passage.reference()
+                return passage.contest(start)
             finally:
                 runners.unbind()
         except Stopped as stopped:

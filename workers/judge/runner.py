@@ -4,10 +4,10 @@ It maps buffers that the referee allocated, calls `run` on the slot it is told a
 it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
 what it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, ping. Bytes:
-`A<slot>` arm a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed (the
-only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K` or `E`
-to bytes.
+Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping.
+Bytes: `A<slot>` arm a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed
+(the only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K`
+or `E` to bytes.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -166,6 +167,7 @@ class Runner:
                 "generate": self.generate,
                 "times": self.times,
                 "generated": self.generated,
+                "profile": self.profile,
                 "ping": self.ping,
                 "kernels": self.kernels,
             }[message["command"]]
@@ -267,6 +269,18 @@ class Runner:
         assert run is not None
         ran = kernel_names.record(lambda: run(*arguments))
         return {"names": [found.name[:LONGEST_NAME] for found in ran[:MOST_NAMES]]}
+
+    def profile(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Profile calls on a slot. On a GPU the trace goes to a file in this process's own directory."""
+        from workers.judge import profile_recording  # noqa: PLC0415 - few jobs come so far
+
+        run, arguments = self.run, self.slots[message["slot"]][0]
+        assert run is not None
+        if self.device == "cpu":
+            return {"trace": profile_recording.record_cpu(lambda: run(*arguments), message["calls"])}
+        path = Path(os.environ["HOME"]) / message["file"]
+        profile_recording.record_gpu(lambda: run(*arguments), message["calls"], path)
+        return {}
 
     def generated(self, message: dict[str, Any]) -> dict[str, Any]:
         """The kernels that Inductor generated since this was last asked."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from kernels_db.job import AdmissionCheck, Failure, Gate, Generated, Job, Verdict, VerdictWord, WorkloadVerdict
+from kernels_db.job import AdmissionCheck, Failure, Gate, Generated, Job, Profile, Verdict, VerdictWord, WorkloadVerdict
 from workers.judge.compare import Comparison
 from workers.judge.host import BUSY
 from workers.judge.sandbox import NOTHING_RAN
@@ -41,6 +41,7 @@ class Report:
         self.score_ci95: list[float] | None = None
         self.admission: list[AdmissionCheck] | None = None
         self.generated: Generated | None = None
+        self.profile: Profile | None = None
         self.notes: list[str] = []
         self.seconds: dict[str, float] = {}
         self.exchange_us: float | None = None  # what the clock reads where nothing is run: part of every time
@@ -96,6 +97,8 @@ class Report:
             document["admission"] = self.admission
         if self.generated is not None:
             document["generated"] = self.generated
+        if self.profile is not None:
+            document["profile"] = self.profile
         finished: Verdict = json_safe(document)
         return finished
 
