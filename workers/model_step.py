@@ -60,7 +60,7 @@ class ModelStep:
             request = private.request(requests.build(context))
             capped = steps.refusal(self.db, self.work, self.now(), calls)
             if capped is not None:
-                return self._close(capped, calls)
+                return self._give_in(capped, calls)
             try:
                 reply = model.complete(request)
             except ModelError as error:
@@ -104,7 +104,7 @@ class ModelStep:
                 life_s = self.settings.ask_expires_s
                 return steps.wait_for_answer(self.db, self.work.attempt_id, self.owner, request, self.now(), life_s)
             case PoolMiss():
-                return self._close(str(error), calls)
+                return self._give_in(str(error), calls)
             case ModelBusy():
                 attempt_id, now = self.work.attempt_id, self.now()
                 return steps.put_off(self.db, attempt_id, self.owner, str(error), BUSY_DELAY_S, calls, now)
@@ -141,7 +141,7 @@ class ModelStep:
         return max(ideas, self.salvaged, key=len)
 
     def _give_in(self, reason: str, calls: list[ModelCall]) -> bool:
-        """No call is left: go on with what a cut reply held, or close the branch."""
+        """No further reply is to be had: go on with what a cut one held, or close the branch."""
         if not self.salvaged:
             return self._close(reason, calls)
         return steps.complete_ideate(self.db, self.work.attempt_id, self.owner, self.salvaged, calls, self.now())

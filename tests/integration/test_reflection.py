@@ -43,6 +43,7 @@ class Scripted:
     """A model that gives the next answer of its kind, or raises it, and keeps what it was asked."""
 
     answers: dict[str, list[str | Exception]]
+    finish_reason: str = "stop"
     asked: list[ModelRequest] = field(default_factory=list)
     provider = "scripted"
 
@@ -52,7 +53,7 @@ class Scripted:
         answer = self.answers[request.kind].pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return ModelReply(answer, "m", "stop", 10, 5, 0.5, 0.1)
+        return ModelReply(answer, "m", self.finish_reason, 10, 5, 0.5, 0.1)
 
 
 def second_round(db: Database, **params: int) -> tuple[Driver, steps.Work]:
@@ -167,3 +168,11 @@ def test_an_agent_answers_the_reflection_and_then_the_request_for_ideas(db: Data
     assert "Stores bind." in told.messages[1]["content"]
     assert calls(driver, work) == [("reflect", 0, None), ("ideate", 0, None)]
     driver.check()
+
+
+def test_ideas_of_a_reply_that_was_cut_off_count_where_no_other_is_to_be_had(db: Database) -> None:
+    driver, work = second_round(db)
+    cut = Scripted({"reflect": [LESSONS], "ideate": [IDEAS[:-40], PoolMiss("the pool has no reply")]}, "length")
+    assert run(driver, work, cut)
+    assert [(kind, ordinal) for kind, ordinal, _ in calls(driver, work)] == [("reflect", 0), ("ideate", 0)]
+    assert [node.idea["title"] for node in driver.nodes()[5:] if node.idea] == ["New 0", "New 0"]

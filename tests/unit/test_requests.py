@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.op import SpecError, Target
+from kernels_db.formats.pool import parse_pool
+from kernels_db.op import SpecError, Target, load_op
 from tests.unit.prompt_scenarios import BEST, FAILING, IDEA, LEDGER, OTHER_IDEA, PARENT, SPEC, context, op, workloads
+from workers.model import parsing
+from workers.model.base import ModelReply
 from workers.model.cost import PriceError, Prices
 from workers.model.parsing import MAX_REASKS
 from workers.model.providers import check_model
@@ -82,6 +85,18 @@ PINNED = {
     "code": "2d799fa15a0c13b0",
     "repair": "b8db8f2e1ad2bf0c",
 }
+
+
+@pytest.mark.parametrize("path", sorted(Path("examples/pools").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_shipped_pool_still_answers_and_can_be_read(path: Path) -> None:
+    pool = parse_pool(path.read_text(encoding="utf-8"))
+    spec = load_op(Path("examples") / f"{pool.header.op}.yaml")
+    target = Target.parse(pool.header.target)
+    first = context("ideate", op=spec, target=target, language=pool.header.language, parent=None, best=None, ledger=())
+    assert identity(replace(first, workloads=workloads(spec, str(target)))) in {reply.request for reply in pool.replies}
+    for recorded in pool.replies:
+        reply = ModelReply(recorded.reply, None, recorded.finish_reason, None, None, None, 0.0)
+        assert parsing.ideas(reply, 32) if recorded.kind == "ideate" else parsing.code(reply)
 
 
 def test_a_re_ask_shares_the_identity_and_counts_up() -> None:
