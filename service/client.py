@@ -29,6 +29,7 @@ from service.schemas import (
     Ready,
     SearchDocument,
     SearchSummary,
+    StoryDocument,
     TreePage,
     WorkerDocument,
 )
@@ -169,6 +170,10 @@ class Client:
             if page.next_after_seq is None or page.next_after_seq == after:
                 return nodes
             after = page.next_after_seq
+
+    def story(self, search_id: str) -> StoryDocument:
+        """A search in prose."""
+        return self._get(f"/v1/searches/{search_id}/story", StoryDocument)
 
     def node(self, node_id: str) -> NodeDocument:
         """One node with its source, verdicts and model calls."""

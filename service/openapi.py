@@ -39,7 +39,16 @@ ITEM_LINKS = {
     "create_op": ("op_id", ("get_op",)),
     "create_search": (
         "search_id",
-        ("get_search", "get_tree", "get_events", "export_pool", "pause_search", "resume_search", "cancel_search"),
+        (
+            "get_search",
+            "get_tree",
+            "get_story",
+            "get_events",
+            "export_pool",
+            "pause_search",
+            "resume_search",
+            "cancel_search",
+        ),
     ),
     "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
     "pin_node": ("node_id", ("get_node", "unpin_node")),

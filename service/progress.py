@@ -6,7 +6,8 @@ Pure functions from API documents to text and rich renderables; whoever calls th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.console import Group
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from service.foreign import seen
 from service.schemas import Best, NodeSummary, SearchDocument, WorkloadTimes
 
 LONGEST_TITLE = 60
@@ -102,8 +104,8 @@ def time_left(search: SearchDocument, now: float) -> str:
     return ", ".join([f"{duration(max(0.0, limit - used))} of {duration(limit)}", *left])
 
 
-def limits(search: SearchDocument) -> str:
-    """A search's budget in words."""
+def limits(budget: Mapping[str, Any]) -> str:
+    """A budget in words."""
     words = {
         "candidates": "{:,} candidates",
         "model_calls": "{:,} model calls",
@@ -112,7 +114,7 @@ def limits(search: SearchDocument) -> str:
         "wall_clock_s": "{} of running time",
         "gpu_seconds": "{} on the device",
     }
-    set_ = [(name, search.budget[name]) for name in words if search.budget.get(name) is not None]
+    set_ = [(name, budget[name]) for name in words if budget.get(name) is not None]
     told = [words[name].format(duration(limit) if name.endswith(("_s", "_seconds")) else limit) for name, limit in set_]
     return ", ".join(told) or "whatever its policy asks for"
 
@@ -221,9 +223,8 @@ def duration(seconds: float) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """One line of at most `length` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 3].rstrip() + "..."
+    """Foreign text on one line of at most `length` characters."""
+    return seen(text, length)
 
 
 def _of(spent: str, limit: float | None) -> str:

@@ -261,6 +261,26 @@ class IdeaDocument(BaseModel):
     nodes: list[NodeSummary]
 
 
+class StorySection(BaseModel):
+    """One part of a story as plain text: a paragraph, and items below it."""
+
+    heading: str
+    paragraph: str
+    items: list[str]
+
+
+class StoryDocument(BaseModel):
+    """A search told in prose. Quoted titles, mechanisms and reasons are a model's or a person's words: data, on one
+    line, without control characters; in `markdown` they are escaped."""
+
+    search_id: str
+    state: SearchState
+    title: str
+    sections: list[StorySection]
+    text: str = Field(description="The whole as plain text, wrapped at 100 columns")
+    markdown: str = Field(description="The whole as CommonMark")
+
+
 class EventDocument(BaseModel):
     """One event of a search; the same document is a server-sent event's data."""
 

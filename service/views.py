@@ -25,6 +25,7 @@ from kernels_db.models import (
     WorkerRow,
 )
 from service import schemas
+from service.story import Story
 from service.waiting import waiting_for
 
 LEVEL_ORDER = {"verify": 0, "screen": 1, "baseline": 2}
@@ -194,6 +195,19 @@ def node_document(session: Session, row: NodeRow, best_id: str | None) -> schema
         verdicts=[document_of(schemas.VerdictRecord, verdict) for verdict in verdicts],
         attempts=[document_of(schemas.AttemptDocument, attempt) for attempt in attempts],
         model_calls=[document_of(schemas.ModelCallDocument, call) for call in calls],
+    )
+
+
+def story_document(search: SearchRow, story: Story) -> schemas.StoryDocument:
+    """A story, rendered."""
+    title, sections = story.plain()
+    return schemas.StoryDocument(
+        search_id=search.id,
+        state=search.state,
+        title=title,
+        sections=[document_of(schemas.StorySection, section) for section in sections],
+        text=story.text(),
+        markdown=story.markdown(),
     )
 
 

@@ -46,8 +46,11 @@ from service.schemas import (
     SearchDocument,
     SearchState,
     SearchSummary,
+    StoryDocument,
     TreePage,
 )
+from service.story import tell
+from service.story.gather import gather
 from service.streams import BATCH, read_batch
 from service.submit import SearchRequest, check_submission, estimate_of, parse_target
 from workers import dispatch, steps
@@ -188,6 +191,15 @@ def get_tree(
             nodes=[views.node_summary(node, row.best_node_id) for node in nodes[:limit]],
             next_after_seq=nodes[limit - 1].seq if len(nodes) > limit else None,
         )
+
+
+@router.get("/{search_id}/story", summary="The story", responses=documented(NotFound))
+def get_story(search_id: str, service: ServiceDependency) -> StoryDocument:
+    """The search in prose: what was asked and tried, what worked, what failed and why, what the winner does and how far
+    from the limit it is, what it cost, who steered, why it ended. For a running search: so far."""
+    with service.db.reading() as session:
+        row = service.row(session, SearchRow, search_id, "search")
+        return views.story_document(row, tell(gather(session, row, service.alive_after_s)))
 
 
 @router.get(

@@ -159,15 +159,21 @@ def tree(
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
+    story: Annotated[bool, typer.Option("--story", help="The story alone, without the tree.")] = False,
 ) -> None:
-    """The tree of a search: ideas, techniques, verdicts, speed-ups; a star marks the path to the best."""
+    """The tree of a search and its story. A star marks the path to the best; the story tells what was tried, what
+    worked, what failed and why, and what it cost."""
     with connected(url, key) as client:
         document = client.search(search_id)
-        nodes = client.tree(search_id)
+        nodes = [] if story else client.tree(search_id)
+        told = client.story(search_id)
     if as_json:
-        print_json({"search": document, "nodes": nodes})
-    else:
+        print_json({"search": document, "story": told} | ({} if story else {"nodes": nodes}))
+        return
+    if not story:
         print_wide(tree_text(document, nodes))
+        tell("")
+    tell(told.text.rstrip())
 
 
 def pause(

@@ -106,7 +106,7 @@ def budget(
         misuse("--candidates", None, "a limit to change: --candidates, --calls, --tokens, --cost, --time or --gpu")
     with connected(url, key) as client:
         document = client.change_budget(search_id, changes)
-    print_json(document) if as_json else tell(f"search {document.id} may use {limits(document)}")
+    print_json(document) if as_json else tell(f"search {document.id} may use {limits(document.budget)}")
 
 
 def branch(

@@ -1,0 +1,101 @@
+"""What failed in a search, and why: its nodes sorted by what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from service.foreign import quoted, said
+from service.story.facts import Section, StoryFacts, StoryNode
+from service.story.words import count, listed, named
+
+LONGEST_REASON = 120
+KINDS_SHOWN = 3
+
+_CAUSES = {
+    "wrong": ("gave a wrong result", "gave wrong results"),
+    "compile": ("did not compile", "did not compile"),
+    "gate": (
+        "was refused before it ran, for what it reaches for",
+        "were refused before they ran, for what they reach for",
+    ),
+    "slower": ("was right, but not surely faster than PyTorch", "were right, but not surely faster than PyTorch"),
+    "duplicate": ("repeated what had been tried", "repeated what had been tried"),
+    "quarantined": ("was too fast to be true and stays quarantined", "were too fast to be true and stay quarantined"),
+    "ambiguous": ("could not be judged here", "could not be judged here"),
+    "unanswered": ("got no code from the model", "got no code from the model"),
+    "unfinished": ("was cut short by the search's end", "were cut short by the search's end"),
+    "banned": ("was banned before it was judged", "were banned before they were judged"),
+    "other": ("could not be carried through", "could not be carried through"),
+}
+"""What became of one node, and of several; in the order in which they are told among equals."""
+
+TOLD_WITH_REASON = frozenset({"compile", "gate", "ambiguous", "other", "wrong", "unanswered"})
+
+
+def failed(facts: StoryFacts) -> Section | None:
+    """What brought nothing, grouped by cause, the commonest first."""
+    groups: dict[str, list[StoryNode]] = {cause: [] for cause in _CAUSES}
+    for node in facts.candidates:
+        cause = cause_of(node, ended=facts.search.state in ("finished", "failed", "cancelled"))
+        if cause is not None:
+            groups[cause].append(node)
+    told = [(cause, nodes) for cause, nodes in groups.items() if nodes]
+    if not told:
+        return None
+    told.sort(key=lambda pair: -len(pair[1]))
+    lost = sum(len(nodes) for _, nodes in told)
+    paragraph = f"{lost} of {count(len(facts.candidates), 'node')} brought nothing:"
+    return Section("What failed, and why", paragraph, tuple(_item(cause, nodes) for cause, nodes in told))
+
+
+def cause_of(node: StoryNode, *, ended: bool) -> str | None:  # noqa: PLR0911 - one line for each fate
+    """Why the node brought nothing; None where it brought something, or may yet."""
+    reason = node.reason or ""
+    if node.state == "closed":
+        if "duplicate of" in reason or reason.startswith("the same idea"):
+            return "duplicate"
+        if reason == "the search ended first":
+            return "unfinished"
+        return "unanswered" if "reply" in reason else "other"
+    if node.state != "judged":
+        if node.mark == "banned":
+            return "banned"
+        return "unfinished" if ended else None
+    if node.verdict == "rejected":
+        return node.gate if node.gate in ("compile", "gate") else "wrong"
+    if node.verdict in ("quarantined", "ambiguous"):
+        return node.verdict
+    return None if node.surely_faster else "slower"
+
+
+def _item(cause: str, nodes: Sequence[StoryNode]) -> str:
+    one, several = _CAUSES[cause]
+    text = f"{len(nodes)} {one if len(nodes) == 1 else several}"
+    if cause == "wrong":
+        kinds = Counter((node.failure or "unknown").replace("_", " ") for node in nodes)
+        text += ": " + listed([f"{said(kind, 40)} ({number})" for kind, number in _commonest(kinds)])
+    if cause == "slower":
+        reached = [node.score for node in nodes if node.score is not None]
+        text += f", {max(reached):.2f}x at best" if reached else ""
+    if cause in TOLD_WITH_REASON:
+        example = _example(cause, nodes)
+        if example is not None:
+            text += f"; {named(example)}: {quoted(example.reason, LONGEST_REASON)}"
+    return text
+
+
+def _commonest(kinds: Counter[str]) -> list[tuple[str, int]]:
+    ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    rest = sum(number for _, number in ordered[KINDS_SHOWN:])
+    return ordered[:KINDS_SHOWN] + ([("something else", rest)] if rest else [])
+
+
+def _example(cause: str, nodes: Sequence[StoryNode]) -> StoryNode | None:
+    """The first node with the commonest kind of failure, or reason."""
+    given = [node for node in nodes if node.reason]
+    if not given:
+        return None
+    key = (lambda node: node.failure) if cause == "wrong" else (lambda node: node.reason)
+    commonest = Counter(map(key, given)).most_common(1)[0][0]
+    return next(node for node in given if key(node) == commonest)
