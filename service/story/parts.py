@@ -155,7 +155,9 @@ def winner(facts: StoryFacts) -> Section | None:
     items = [_timed(workload) for workload in bench[:MOST_WORKLOADS] if _is_timed(workload)]
     if len(bench) > MOST_WORKLOADS:
         items.append(f"and {count(len(bench) - MOST_WORKLOADS, 'workload')} more")
-    heading = "The winner" if search.kernels or search.state == "finished" else "The best so far"
+    heading = "The best so far"
+    if search.state == "finished":
+        heading = "The winner" if search.kernels else "The best candidate"
     return Section(heading, " ".join(sentences), tuple(items))
 
 

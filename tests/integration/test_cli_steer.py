@@ -110,3 +110,14 @@ def test_a_branch(said: Any) -> None:
     document = json.loads(said("branch", "nd_good", "--json")[1])
     assert (document["branched_from"], document["budget"]) == ("nd_good", {"candidates": 12})
     assert "branched" in said("tree", out.strip())[1]
+
+
+def test_the_tree_is_followed_by_the_story(said: Any) -> None:
+    out = said("tree", "sr_seed")[1]
+    assert out.index("reference and its baselines") < out.index("WHAT WAS ASKED") < out.index("WHERE IT STANDS")
+    alone = said("tree", "sr_seed", "--story")[1]
+    assert alone.startswith("add_relu on cpu:x86_64: running")
+    document = json.loads(said("tree", "sr_seed", "--json")[1])
+    assert set(document) == {"search", "nodes", "story"}
+    assert document["story"]["text"].rstrip() == alone.rstrip()
+    assert set(json.loads(said("tree", "sr_seed", "--story", "--json")[1])) == {"search", "story"}
