@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.policies import outcomes, recording
-from benchmarks.policies.contestants import CONTESTANTS, DEFAULT
+from benchmarks.policies.contestants import DEFAULT, NAMES, contestant
 from benchmarks.policies.play import Play, Played, World
 from benchmarks.policies.plot import draw
 from benchmarks.policies.replay import Replay
@@ -117,9 +117,15 @@ def _play(arena: Arena, op: str, policy: Policy, seed: int) -> Played:
 
 def _compare(arena: Arena, seeds: int, png: Path | None) -> dict[str, Any]:
     plays = {
-        name: {op: [_play(arena, op, policy, seed) for seed in range(seeds)] for op in arena.worlds}
-        for name, policy in CONTESTANTS.items()
+        name: {op: [_play(arena, op, contestant(name, seed), seed) for seed in range(seeds)] for op in arena.worlds}
+        for name in NAMES
     }
+    silent = [
+        name for name, by_op in plays.items() if not any(played.curve for those in by_op.values() for played in those)
+    ]
+    for name in silent:
+        print(f"{name}: nothing that it asks for was recorded", file=sys.stderr)
+        del plays[name]
     bests = {
         name: {op: [played.best_at(arena.money[op]) for played in those] for op, those in by_op.items()}
         for name, by_op in plays.items()

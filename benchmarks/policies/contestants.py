@@ -6,8 +6,21 @@ from workers.search.policy import Policy, parse_policy
 
 DEFAULT = "idea_beam"
 
-_DOCUMENTS = {
+_DOCUMENTS: dict[str, dict[str, str | bool | int]] = {
     DEFAULT: {"name": "idea_beam"},
+    "prose_first": {"name": "prose_first", "rounds": 100},
+    "without ideas": {"name": "prose_first", "rounds": 100, "prose": False},
+    "best_of_n": {"name": "best_of_n", "n": 10_000},
+    "greedy": {"name": "greedy", "rounds": 1000},
+    "puct": {"name": "puct", "rounds": 1000},
+    "random": {"name": "random", "rounds": 1000},
 }
+"""The default as it is shipped; the controls with no end but that of the money, which all have alike."""
 
-CONTESTANTS: dict[str, Policy] = {name: parse_policy(document) for name, document in _DOCUMENTS.items()}
+NAMES = tuple(_DOCUMENTS)
+
+
+def contestant(name: str, seed: int) -> Policy:
+    """The policy of a name; one that draws by a seed gets this one."""
+    document = _DOCUMENTS[name]
+    return parse_policy(document | {"seed": seed} if document["name"] == "random" else document)

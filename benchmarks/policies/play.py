@@ -117,12 +117,18 @@ class Play:
         waiting: deque[Step] = deque()
         budget = Budget(cost_usd=self.most_usd)
         for _ in range(MOST_STEPS):
-            for step in next_steps(Tree(list(self.nodes)), self.policy, budget, self.spend):
-                if step.kind == "stop":
-                    self.played.reason = step.reason or "stop"
-                    return self.played
-                self._open(step)
-                waiting.append(step)
+            steps = next_steps(Tree(list(self.nodes)), self.policy, budget, self.spend)
+            if steps and steps[0].kind == "stop":
+                self.played.reason = steps[0].reason or "stop"
+                return self.played
+            for step in steps:
+                if step.kind == "plant":
+                    self._plant(step)
+                else:
+                    self._open(step)
+                    waiting.append(step)
+            if any(step.kind == "plant" for step in steps):
+                continue  # what was planted can be coded at once
             if not waiting:
                 self.played.reason = "the policy asked for nothing more"
                 return self.played
@@ -150,17 +156,12 @@ class Play:
                 self._change(node, state="judging")
             case "verify":
                 self._change(node, verification="open")
-            case "plant":
-                self._change(node, ideated=step.ordinal)
 
     def _end(self, step: Step) -> None:
         node = self._at(step)
         match step.kind:
             case "ideate":
                 self._propose(node, step)
-            case "plant":
-                for _ in range(int(step.params["codes"] or 1)):
-                    self._plan(node, step.ordinal, None)
             case "code":
                 self._write(node, step)
             case "judge":
@@ -168,6 +169,12 @@ class Play:
             case "verify":
                 score, low, high = self._measured(self.world.outcome(self.candidates[node.id]))
                 self._change(node, verification="passed", score=score, ci_low=low, ci_high=high)
+
+    def _plant(self, step: Step) -> None:
+        node = self._at(step)
+        self._change(node, ideated=step.ordinal)
+        for _ in range(int(step.params["codes"] or 1)):
+            self._plan(node, step.ordinal, None)
 
     def _pay(self, answer: Answer[Any] | None) -> None:
         self.played.asked += 1
