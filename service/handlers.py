@@ -84,9 +84,11 @@ async def _handle(request: Request, error: Exception) -> Response:
 def _method_not_allowed(request: Request) -> MethodNotAllowed:
     """With every method of the path: the framework names those of the first route that it found."""
     methods: set[str] = set()
-    for path, item in request.app.openapi()["paths"].items():
+    paths = request.app.openapi()["paths"]
+    here = [request.url.path] if request.url.path in paths else paths  # `/estimate` is no search's id
+    for path in here:
         if compile_path(path)[0].fullmatch(request.url.path):
-            methods |= {method.upper() for method in item}
+            methods |= {method.upper() for method in paths[path]}
     allowed = ", ".join(sorted(methods or {"GET"}))  # pages are not in the document, and are only read
     detail = f"method: found {request.method}, expected {allowed}"
     return MethodNotAllowed(detail, headers={"Allow": allowed})

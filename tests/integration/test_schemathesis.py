@@ -22,6 +22,7 @@ from tests.integration.api_support import seed, served, settings_for
 MEANING_IS_CHECKED_TOO = (
     "POST /v1/ops",
     "POST /v1/searches",
+    "POST /v1/searches/estimate",
     "POST /v1/pools",
     "POST /v1/searches/{search_id}/ideas",
     "PATCH /v1/searches/{search_id}",

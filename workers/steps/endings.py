@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
+from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from workers.model.text import storable
 from workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
 from workers.steps.winners import keep_winner
@@ -43,11 +43,11 @@ def end(
 
 
 def _no_winner(session: Session, search: SearchRow) -> str:
-    """Why nothing is kept: no candidate was right, or none was faster."""
-    query = select(NodeRow.verdict, func.count()).where(
-        NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.verdict.is_not(None)
+    """Why nothing is kept: no candidate was right, or none was faster. Every screening counts, repaired ones too."""
+    query = select(VerdictRow.verdict, func.count()).where(
+        VerdictRow.search_id == search.id, VerdictRow.level == "screen"
     )
-    verdicts = dict(session.execute(query.group_by(NodeRow.verdict)).tuples().all())
+    verdicts = dict(session.execute(query.group_by(VerdictRow.verdict)).tuples().all())
     if not verdicts:
         return "no candidate was judged"
     if "accepted" in verdicts:
