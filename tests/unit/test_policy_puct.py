@@ -89,10 +89,12 @@ def test_whoever_leads_is_verified_and_meanwhile_not_built_on() -> None:
     steps = steps_of(root(ideated=1), best, policy=Puct(parallel=4))
     assert steps[0] == Step("verify", "n1")
     assert [step.node_id for step in steps[1:]] == ["n0"]
+    assert steps_of(root(ideated=1), best, policy=Puct(parallel=1)) == [Step("verify", "n1")]
+    assert steps_of(root(ideated=1), best._replace(verification="open"), policy=Puct(parallel=1)) == []
 
 
 def test_every_second_expansion_goes_to_a_pinned_node() -> None:
-    worst = accepted(5, 0.1, round=4, mark="pinned", ideated=0)
+    worst = accepted(5, 0.1, round=4, mark="pinned")
     assert ("n5", 6) in chosen(*TREE, worst, parallel=2)
     assert chosen(*TREE, worst, parallel=1, exploration=0.0) != [("n5", 5)]
 

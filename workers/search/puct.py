@@ -23,8 +23,8 @@ from workers.search.turn import TreePolicy, Turn
 class Puct(TreePolicy):
     """Parameters of PUCT.
 
-    exploration: the weight c of what was rarely tried. parallel: expansions under way together. rounds: expansions,
-    each on one node. ideas, codes: ideas per expansion, codes per idea. repairs: times a rejected candidate is given
+    exploration: the weight c of what was rarely tried. parallel: expansions under way together; a verification takes
+    the place of one. rounds: expansions, each on one node. ideas, codes: ideas per expansion, codes per idea. repairs: times a rejected candidate is given
     back with its failure. stop_fraction: share of the physical limit at which a verified champion ends the search.
 
     Of the root and the contenders, the next to be expanded is the node s with the largest
@@ -66,8 +66,9 @@ class Puct(TreePolicy):
         """As many expansions as may be under way beside those that are."""
         steps: list[Step] = []
         statistics = Statistics.of(turn, self.exploration)
-        last = min(self.rounds, turn.rounds + self.parallel - len(_under_way(turn)))
         verification = turn.verification()
+        checking = verification is not None or turn.verifying  # takes a place: the leader can be built on after it
+        last = min(self.rounds, turn.rounds + self.parallel - len(_under_way(turn)) - checking)
         taken = set() if verification is None else {verification.node_id}
         for opened in range(turn.rounds + 1, last + 1):
             free = [node for node in statistics.nodes if not is_open(node) and node.id not in taken]
@@ -94,6 +95,7 @@ class Statistics:
     best: dict[str, float]
     visits: dict[str, int]
     parents: dict[str, str | None]
+    ranks_total: float
     total: int
 
     @classmethod
@@ -116,12 +118,12 @@ class Statistics:
         parents = {node.id: node.parent_id for node in tree.nodes}
         for node in reversed(tree.nodes[1:]):  # children come after their parents
             visits[node.parent_id or root.id] += visits[node.id]
-        return cls(nodes, exploration, ranks, best, visits, parents, total)
+        return cls(nodes, exploration, ranks, best, visits, parents, sum(ranks.values()), total)
 
     def value(self, node: NodeView) -> float:
         """What is largest where the next expansion goes."""
         quality = self.best.get(node.id, self.ranks[node.id])
-        prior = self.ranks[node.id] / sum(self.ranks.values())
+        prior = self.ranks[node.id] / self.ranks_total
         return quality + self.exploration * prior * math.sqrt(1 + self.total) / (1 + self.visits[node.id])
 
     def visit(self, node: NodeView) -> None:
