@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 
 from kernels_db.db import Database
 from service import openapi, status_page
-from service.api import asks, health, kernels, nodes, ops, pools, searches, steering, workers
+from service.api import asks, health, kernels, nodes, ops, pools, profiles, searches, steering, workers
 from service.context import ALIVE_AFTER_S, Service
 from service.handlers import install
 from service.metrics import Metrics
@@ -25,6 +25,7 @@ ROUTERS = (
     searches.router,
     steering.router,
     nodes.router,
+    profiles.router,
     pools.router,
     asks.router,
     kernels.router,

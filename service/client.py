@@ -26,6 +26,7 @@ from service.schemas import (
     OpSummary,
     Page,
     PoolDocument,
+    ProfileDocument,
     Ready,
     SearchDocument,
     SearchSummary,
@@ -178,6 +179,14 @@ class Client:
     def node(self, node_id: str) -> NodeDocument:
         """One node with its source, verdicts and model calls."""
         return self._get(f"/v1/nodes/{node_id}", NodeDocument)
+
+    def request_profile(self, node_id: str) -> ProfileDocument:
+        """Ask for a profile of a node's candidate."""
+        return ProfileDocument.model_validate(self._send("POST", f"/v1/nodes/{node_id}/profile"))
+
+    def profile(self, node_id: str, *, trace: bool = False) -> ProfileDocument:
+        """The node's latest profile, finished or not."""
+        return self._get(f"/v1/nodes/{node_id}/profile", ProfileDocument, {"trace": trace})
 
     def import_pool(self, content: bytes) -> PoolDocument:
         """Store a recorded pool (JSON lines); the same pool is stored once."""

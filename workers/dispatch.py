@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from workers import log
-from workers.queues import task_of
+from workers.queues import PROFILE_TASK, task_of
 
 logger = log.get(__name__)
 
@@ -36,16 +36,23 @@ def send(app: Celery, messages: Iterable[Message]) -> int:
     sent = 0
     for message in messages:
         try:
-            app.send_task(
-                task_of(message.queue),
-                args=(message.attempt_id,),
-                queue=message.queue,
-                retry=True,
-                retry_policy=RETRY,
-                ignore_result=True,
-            )
+            _send(app, task_of(message.queue), message.attempt_id, message.queue)
         except (OperationalError, OSError) as error:
             logger.warning("the broker cannot be reached; the reconciler will send the steps again", error=str(error))
             break
         sent += 1
     return sent
+
+
+def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
+    """Announce a profile that was asked for; whether that went out. Where it did not, asking again sends it again."""
+    try:
+        _send(app, PROFILE_TASK, profile_id, queue)
+    except (OperationalError, OSError) as error:
+        logger.warning("the broker cannot be reached; the profile waits to be asked for again", error=str(error))
+        return False
+    return True
+
+
+def _send(app: Celery, task: str, row_id: str, queue: str) -> None:
+    app.send_task(task, args=(row_id,), queue=queue, retry=True, retry_policy=RETRY, ignore_result=True)

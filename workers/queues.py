@@ -12,6 +12,8 @@ JUDGE_PREFIX = "judge."
 
 MODEL_TASK = "warpsmith.model_step"
 JUDGE_TASK = "warpsmith.judge_step"
+PROFILE_TASK = "warpsmith.profile"
+"""A profile that somebody asked for; it goes to a judge's queue and is no step."""
 
 
 def judge_queue(target: str) -> str:

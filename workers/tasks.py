@@ -17,7 +17,8 @@ from workers.lease import LeaseKeeper
 from workers.model.providers import open_model
 from workers.model_step import ModelStep
 from workers.process import WorkerProcess
-from workers.queues import JUDGE_TASK, MODEL_TASK
+from workers.profile_task import perform_profile
+from workers.queues import JUDGE_TASK, MODEL_TASK, PROFILE_TASK
 from workers.steps import Work
 
 logger = log.get(__name__)
@@ -125,5 +126,14 @@ def judge_step(attempt_id: str) -> None:
     perform(app, attempt_id, judge)
 
 
+def profile(profile_id: str) -> None:
+    """Make a profile that somebody asked for."""
+    try:
+        perform_profile(process.current(), profile_id)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; ask for the profile again", error=str(error).splitlines()[0])
+
+
 app.task(model_step, name=MODEL_TASK, shared=False)
 app.task(judge_step, name=JUDGE_TASK, shared=False)
+app.task(profile, name=PROFILE_TASK, shared=False)

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from kernels_db.op import SpecError, SpecErrors
-from service.cli import admin, asks, doctor, judge, kernels, mcp, ops, pools, search, steer, up
+from service.cli import admin, asks, doctor, judge, kernels, mcp, ops, pools, profiles, search, steer, up
 from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
 from service.client import ProblemError, ServiceUnreachableError
 
@@ -37,6 +37,7 @@ for command in (
     steer.unban,
     steer.budget,
     steer.branch,
+    profiles.profile,
     judge.judge,
     kernels.kernels,
     kernels.export,

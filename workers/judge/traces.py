@@ -8,7 +8,6 @@ Source of the fields: PyTorch's Kineto, `libkineto/src/output_json.cpp`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,8 @@ MOST_BYTES = 8 << 20
 MOST_EVENTS = 2000
 MOST_ROWS = 60
 LONGEST_NAME = 200
+_LATEST = 1e18
+"""Microseconds; what is no number of this size is no time."""
 
 KINDS = {
     "kernel": "kernel",
@@ -116,7 +117,7 @@ def _kept(event: object) -> _Event | None:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LATEST
 
 
 def _number(value: object) -> float | list[int] | None:

@@ -1,0 +1,66 @@
+"""Profiling a node's candidate on request, in a judge worker. It is no step: no search changes by it.
+
+The rows are the candidate's own word (`workers.judge.profiling`), kept for people to look at.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from kernels_db.job import Job, JobCandidate, Verdict
+from kernels_db.op import SpecErrors, Target, parse_op
+from kernels_db.profiles import ProfileWork, finish_profile, take_profile
+from kernels_db.resolve import build_job, limits_with
+from workers import log
+from workers.process import WorkerProcess
+from workers.settings import Settings
+from workers.steps.rows import plain
+
+logger = log.get(__name__)
+
+GRACE_S = 60.0
+"""Beyond the judge's own limit: after it a profile that nobody finished may be asked for anew."""
+
+
+def perform_profile(here: WorkerProcess, profile_id: str) -> None:
+    """Take the profile if it is to be had, make it, and store what came of it."""
+    with here.db.writing() as session:
+        work = take_profile(session, profile_id, time.time() + here.settings.judge_job_timeout_s + GRACE_S)
+    if work is None:
+        return
+    with log.bound(profile=profile_id, node=work.node_id):
+        told, trace = _made(here, work)
+        logger.info("profiled", done=trace is not None, reason=told.get("reason"))
+        with here.db.writing() as session:
+            finish_profile(session, profile_id, "failed" if trace is None else "done", told, trace)
+
+
+def profile_job(work: ProfileWork, settings: Settings) -> Job:
+    """The judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
+    candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
+    limits = limits_with(settings.sandbox_minimum)
+    return build_job(parse_op(work.op), Target.parse(work.target), level="profile", candidate=candidate, limits=limits)
+
+
+def told_of(verdict: Verdict) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What is stored of a verdict: the table, and the trace; without one, the reason why there is none."""
+    device = verdict["device"].get("name")
+    found = verdict.get("profile")
+    if found is None:
+        return plain({"reason": verdict["reason"], "device": device}), None
+    told = {"workload": found["workload"], "calls": found["calls"], "rows": found["rows"], "device": device}
+    return plain(told), plain(found["trace"])
+
+
+def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    from workers.judge.client import JudgeError  # noqa: PLC0415 - model workers have no judge
+
+    try:
+        return told_of(here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s))
+    except (SpecErrors, JudgeError) as error:
+        return {"reason": str(plain(str(error)))}, None
+    except Exception as error:
+        # A fault of ours: whoever waits for the profile is told, and the worker goes on.
+        logger.exception("the profile failed")
+        return {"reason": str(plain(f"{type(error).__name__}: {error}"))}, None
