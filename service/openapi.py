@@ -51,7 +51,7 @@ ITEM_LINKS = {
         ),
     ),
     "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
-    "pin_node": ("node_id", ("get_node", "unpin_node")),
+    "pin_node": ("node_id", ("get_node", "unpin_node", "branch_node")),
     "ban_node": ("node_id", ("get_node", "unban_node")),
     "create_pool": ("pool_id", ("get_pool",)),
     "get_ask": ("ask_id", ("answer_ask",)),

@@ -57,6 +57,8 @@ def tried(facts: StoryFacts) -> Section | None:
     rounds = sorted({node.round for node in nodes})
     played = len([number for number in rounds if number])
     paragraph = f"{count(ideas, 'idea')} in {count(played, 'round')}, and {count(coded, 'candidate')} written for them."
+    if not ideas:
+        paragraph = f"{count(coded, 'candidate')} in {count(played, 'round')}, written without ideas in prose."
     size = math.ceil(len(rounds) / MOST_ROUNDS)
     groups = [rounds[start : start + size] for start in range(0, len(rounds), size)]
     return Section("What was tried", paragraph, tuple(_rounds(facts, group) for group in groups))
@@ -68,6 +70,8 @@ def _rounds(facts: StoryFacts, numbers: Sequence[int]) -> str:
     when = f"round {numbers[0]}" if len(numbers) == 1 else f"rounds {numbers[0]} to {numbers[-1]}"
     if numbers == [0]:
         when, what = "to begin with", count(len(nodes), "candidate from elsewhere", "candidates from elsewhere")
+    elif not _ideas(nodes):
+        what = count(len(nodes), "candidate")
     else:
         techniques = Counter(node.technique for node in _first_of_each(nodes))
         common = sorted(techniques.items(), key=lambda item: (-item[1], item[0] or ""))
@@ -82,7 +86,8 @@ def _rounds(facts: StoryFacts, numbers: Sequence[int]) -> str:
 
 def _first_of_each(nodes: Sequence[StoryNode]) -> list[StoryNode]:
     """One node for each idea."""
-    return list({(node.technique, node.title, node.mechanism): node for node in reversed(nodes)}.values())
+    ideas = {(node.technique, node.title, node.mechanism): node for node in reversed(nodes) if node.title is not None}
+    return list(ideas.values())
 
 
 def _ideas(nodes: Sequence[StoryNode]) -> int:

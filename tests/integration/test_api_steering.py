@@ -11,7 +11,17 @@ from fastapi.testclient import TestClient
 
 from kernels_db.models import SearchRow
 from service import auth
-from tests.integration.api_support import CANDIDATE, SEARCH, client_of, database, fields, problem, seed, settings_for
+from tests.integration.api_support import (
+    CANDIDATE,
+    HOSTILE,
+    SEARCH,
+    client_of,
+    database,
+    fields,
+    problem,
+    seed,
+    settings_for,
+)
 
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}
 
@@ -179,3 +189,37 @@ def test_with_keys_in_force_events_say_who(tmp_path: Path) -> None:
         )
         assert {kind: by[kind] for kind in steered} == dict.fromkeys(steered, "ada")
         assert by["search.started"] is None
+
+
+def test_the_story_tells_the_search_so_far_and_shows_hostile_text_as_text(client: TestClient) -> None:
+    client.post("/v1/nodes/nd_bad/ban")
+    client.post("/v1/searches/sr_seed/ideas", json=IDEA)
+    story = client.get("/v1/searches/sr_seed/story").json()
+    assert story["title"] == "add_relu on cpu:x86_64: running, 2.00x [1.90, 2.10] so far"
+    sections = {section["heading"]: section for section in story["sections"]}
+    assert list(sections) == [
+        "What was asked",
+        "What was tried",
+        "What worked",
+        "What failed, and why",
+        "The best so far",
+        "What it cost",
+        "Who steered",
+        "Where it stands",
+    ]
+    assert sections["What worked"]["items"] == ["#1 “Eight lanes at once” (vectorize, round 1): 2.00x [1.90, 2.10]"]
+    assert HOSTILE in sections["What failed, and why"]["items"][0]
+    assert HOSTILE not in story["markdown"]
+    assert sections["Who steered"]["items"][0].endswith("somebody banned #2")
+    assert sections["Who steered"]["items"][1].endswith("somebody added the idea “One pass” (#3)")
+    assert "1 ask to be answered" in sections["Where it stands"]["paragraph"]
+    assert story["text"].startswith(story["title"])
+    problem(client.get("/v1/searches/sr_0/story"), 404, "not-found")
+
+
+def test_the_story_of_a_branch_names_its_origin_and_its_origin_names_it(local: TestClient) -> None:
+    new_id = local.post("/v1/nodes/nd_good/branch", json={}).json()["id"]
+    asked = local.get(f"/v1/searches/{new_id}/story").json()["sections"][0]["paragraph"]
+    assert "It was branched from #1 of search sr_seed." in asked
+    old = local.get("/v1/searches/sr_seed/story").json()
+    assert f"branched into {new_id}" in old["text"]

@@ -132,6 +132,15 @@ def test_many_rounds_are_told_together_and_a_long_line_is_shortened() -> None:
     assert [item.partition(" ")[0] for item in line] == ["#1", "#2", "34", "#37", "#38", "#39", "#40"]
 
 
+def test_candidates_without_ideas_are_told_as_such() -> None:
+    bare: dict[str, Any] = {"technique": None, "title": None, "mechanism": None}
+    facts = StoryFacts(search(best=best(seq=1)), [ROOT, node(1, **bare), node(2, 1, round=2, **bare)])
+    tried = section(facts, "What was tried")
+    assert tried.paragraph == "2 candidates in 2 rounds, written without ideas in prose."
+    assert tried.items[0] == "round 1: 1 candidate; 1 right, the best #1 at 1.50x"
+    assert section(facts, "The winner").paragraph.startswith("It is #1; no idea in prose was recorded for it.")
+
+
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_text_of_others_breaks_the_structure(data: st.DataObject) -> None:
