@@ -104,6 +104,14 @@ class Job(TypedDict):
     seed: NotRequired[int]  # tests only; otherwise the referee draws a secret one
 
 
+class WrongElement(TypedDict):
+    """One wrong element of a result."""
+
+    index: list[int]
+    expected: Any
+    found: Any
+
+
 class Failure(TypedDict):
     """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field,
     expected, found."""
@@ -120,6 +128,8 @@ class Failure(TypedDict):
     limit: NotRequired[float]
     wrong_elements: NotRequired[int]
     elements: NotRequired[int]
+    samples: NotRequired[list[WrongElement]]  # the worst of the wrong elements that were looked at
+    pattern: NotRequired[str]  # what they have in common: places along axes, values
     log: NotRequired[str]
 
 

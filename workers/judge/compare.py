@@ -268,9 +268,33 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     )
 
 
+def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None) -> torch.Tensor:
+    """Which elements are beyond their limits, as a flat mask; without a tolerance those that differ at all."""
+    if tolerance is None:
+        raw = torch.uint8 if found.dtype == torch.bool else found.dtype
+        parts = [part != wanted for _, (part, wanted) in _slices(found.view(raw), expected.view(raw))]
+    else:
+        exact = tolerance.own == (0.0, 0.0)
+        wide = expected.to(found.dtype).to(torch.float64) if exact else expected
+        parts = [_judged(part, wanted, tolerance)[0] for _, (part, wanted) in _slices(found, wide)]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.bool, device=found.device)
+
+
 def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
     """Of one slice: sum of squared errors, sum of squares, wrong elements, the worst one's error as a multiple of its
     limit, its place, its limit.
+    """
+    bad, ratio, error, kept, limits = _judged(found, wanted, tolerance)
+    at = ratio.argmax()
+    numbers = [torch.dot(error, error), torch.dot(kept, kept), bad.sum(), ratio[at], at, limits[at]]
+    return torch.stack([number.to(torch.float64) for number in numbers])
+
+
+def _judged(
+    found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of one slice, element by element: whether it is wrong, its error as a multiple of its limit, its error, what is
+    expected (both 0 where either is no number to compare), its limit.
     """
     dtype, value = found.dtype, found.to(torch.float64)
     error, magnitude = (value - wanted).abs_(), wanted.abs()
@@ -290,9 +314,7 @@ def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) ->
         limits = tolerance.limits(kept, dtype)
         bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
         ratio = torch.where(judged, error / limits.clamp_min(_TINIEST), torch.where(bad, torch.inf, 0.0))
-    at = ratio.argmax()
-    numbers = [torch.dot(error, error), torch.dot(kept, kept), bad.sum(), ratio[at], at, limits[at]]
-    return torch.stack([number.to(torch.float64) for number in numbers])
+    return bad, ratio, error, kept, limits
 
 
 def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:

@@ -21,6 +21,7 @@ from workers.judge.contender import Contender, ContenderFault, Mode
 from workers.judge.inputs import InputSource
 from workers.judge.questions import Question, declared
 from workers.judge.verdict import wrong_value
+from workers.judge.wrongness import described
 
 _EMPTY_CALLS = 7
 
@@ -293,8 +294,10 @@ class Trial:
             message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
             raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})
         compared = self.runners.check(found, asked.expected, asked.limits)
-        for (name, _), limit, comparison in zip(positions, asked.limits, compared, strict=True):
+        judged = zip(positions, found, asked.expected, asked.limits, compared, strict=True)
+        for (name, _), result, wanted, limit, comparison in judged:
             self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
             if not comparison.passed:
                 own = limit is not None and limit.own is not None
-                raise Wrong({**where, **wrong_value(comparison, place, name, own)})
+                failure: Failure = {**where, **wrong_value(comparison, place, name, own)}
+                raise Wrong(described(failure, result, wanted, limit))
