@@ -93,12 +93,12 @@ class Recorder:
         self._record(self._context("ideate", parent), text)
         return parsing.ideas(ModelReply(text, None, "stop", None, None, None, 0.0), len(titles))
 
-    def code(self, parent: str | None, idea: parsing.Idea, source: str) -> str:
-        """Record the code of `idea` on `parent`; returns it."""
+    def code(self, parent: str | None, idea: parsing.Idea | None, source: str) -> str:
+        """Record the code of `idea` (None: without one) on `parent`; returns it."""
         self._record(self._context("code", parent, idea=idea), f"```python\n{source}```")
         return source
 
-    def repair(self, parent: str | None, idea: parsing.Idea, failing: str, source: str) -> str:
+    def repair(self, parent: str | None, idea: parsing.Idea | None, failing: str, source: str) -> str:
         """Record the repair of `failing`; returns the repaired source."""
         context = self._context("repair", parent, idea=idea, failing=_node(failing))
         self._record(context, f"```python\n{source}```")
@@ -147,6 +147,26 @@ def pool() -> Pool:
     failing = record.code(repaired, threads, candidate(BROKEN))
     for name in ("duo", "pair"):
         failing = record.repair(repaired, threads, failing, candidate(BROKEN.replace("two", name)))
+    return record.pool()
+
+
+def chain() -> Pool:
+    """One idea a round, for policies that go step by step: `unrolled` (wrong, repaired), and on it `restrict`."""
+    record = Recorder(op(), Target.parse("cpu"))
+    (unrolled,) = record.ideas(None, "unrolled")
+    wrong = record.code(None, unrolled, candidate(WRONG))
+    repaired = record.repair(None, unrolled, wrong, candidate(UNROLLED))
+    (restrict,) = record.ideas(repaired, "restrict")
+    record.code(repaired, restrict, candidate(RESTRICT))
+    return record.pool()
+
+
+def bare() -> Pool:
+    """The candidates of `chain`, asked for without ideas."""
+    record = Recorder(op(), Target.parse("cpu"))
+    wrong = record.code(None, None, candidate(WRONG))
+    repaired = record.repair(None, None, wrong, candidate(UNROLLED))
+    record.code(repaired, None, candidate(RESTRICT))
     return record.pool()
 
 

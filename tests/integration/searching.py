@@ -11,13 +11,14 @@ from sqlalchemy import select
 
 from kernels_db import store
 from kernels_db.db import Database
+from kernels_db.formats.pool import Pool
 from kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow
 from kernels_db.op import Target
 from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet
 from workers import dispatch, steps
 from workers.celery_app import make_app
-from workers.search.policy import policy_document
+from workers.search.policy import Policy, policy_document
 from workers.settings import Settings
 
 ENDED = ("finished", "failed", "cancelled")
@@ -32,20 +33,25 @@ class Searching:
     id: str
 
     @classmethod
-    def create(cls, database: Path | str) -> Searching:
-        """Store the scenario's pool and a search that replays it, in a new database."""
+    def create(cls, database: Path | str, policy: Policy = scenario.POLICY, pool: Pool | None = None) -> Searching:
+        """Store a pool (the scenario's) and a search that replays it, in a new database."""
         url = database if isinstance(database, str) else f"sqlite:///{database}"
         db = Database(url)
         db.upgrade()
+        return cls.add(db, url, policy, pool or scenario.pool())
+
+    @classmethod
+    def add(cls, db: Database, url: str, policy: Policy, pool: Pool) -> Searching:
+        """The same in a database that there is."""
         with db.writing() as session:
-            row, _ = store.add_pool(session, scenario.pool())
+            row, _ = store.add_pool(session, pool)
             pool_id = row.id
         search_id = steps.create_search(
             db,
             scenario.op(),
             Target.parse(TARGET),
             language="cpp",
-            policy=policy_document(scenario.POLICY),
+            policy=policy_document(policy),
             budget={},
             model={"provider": "replay", "pool": pool_id},
             now=time.time(),
