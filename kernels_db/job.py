@@ -151,6 +151,7 @@ class WorkloadVerdict(TypedDict):
     families: NotRequired[dict[str, dict[str, float | None]]]  # by input family: the candidate's worst error and limit
     repeatable: NotRequired[bool]  # the same inputs gave the same bits every time; reported, never a reason to reject
     kernels: NotRequired[list[str]]  # names of the device kernels that one call ran, in order of first launch
+    kernel_calls: NotRequired[list[int]]  # how often each of them ran in that call
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
 
 

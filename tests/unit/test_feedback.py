@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kernels_db.job import Failure
 from tests.unit.prompt_scenarios import WRONG, op, rejected, timed, verdict, workloads
 from workers.model.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, trim_log
+from workers.model.occupancy import occupancies
 
 ALL = workloads(op())
 
@@ -81,13 +82,13 @@ def test_a_wrong_value_names_workload_element_expected_found_and_share() -> None
 def test_a_relative_error_alone_is_told_as_such() -> None:
     document = rejected(
         "screen", WRONG | {"wrong_elements": 0, "message": "relative L2 error of y is 3e-4, limit 1e-7"}
-    )  # type: ignore[arg-type]
+    )
     assert cause(document, ALL) == "wrong value: relative L2 error of y is 3e-4, limit 1e-7"
 
 
 def test_of_a_hidden_shape_only_its_failure_is_told() -> None:
     hidden = WRONG | {"workload": "secret_shape", "message": "workload secret_shape: y[2, 7775] is 0"}
-    document = rejected("verify", hidden)  # type: ignore[arg-type]
+    document = rejected("verify", hidden)
     text = feedback(document, ALL)
     assert "secret_shape" not in text + cause(document, ALL)
     assert "7775" not in text
@@ -196,3 +197,58 @@ def test_a_log_is_always_bounded(log: str) -> None:
     document = rejected("compile", failure("compile", "failed", log=log))
     assert "\n" not in cause(document)
     assert len(feedback(document)) < 3 * MAX_LOG_CHARS
+
+
+def test_wrong_elements_come_with_their_pattern() -> None:
+    samples = [
+        {"index": [36, 1007], "expected": 1.25, "found": 0.0},
+        {"index": [0, 1007], "expected": 2.5, "found": 0.0},
+    ]
+    wrong: Failure = {**WRONG, "samples": samples, "pattern": "axis 1 (size 1008): only at 1007; each of them is 0"}  # type: ignore[typeddict-item]
+    text = feedback(rejected("screen", wrong), ALL)
+    assert "- the wrong elements: axis 1 (size 1008): only at 1007; each of them is 0" in text
+    assert "- others of them: [0, 1007] expected 2.5, found 0" in text
+    hidden: Failure = {**wrong, "workload": "secret_shape"}
+    text = feedback(rejected("verify", hidden), ALL)
+    assert "1007" not in text  # a place tells a size
+
+
+def test_a_gpu_candidate_gets_occupancy_and_kernels() -> None:
+    kernels = [
+        {"name": "norm", "registers": 128, "spills": 0, "shared": 0},
+        {"name": "fix", "registers": 16, "spills": 8, "shared": 65536},
+        {"name": "unknown", "registers": 32, "spills": 0, "shared": 0},
+    ]
+    launches = [
+        {"kernel": "norm", "grid": [8, 1, 1], "block": [256, 1, 1], "shared_bytes": 0},
+        {"kernel": "norm", "grid": [9, 1, 1], "block": [256, 1, 1], "shared_bytes": 0},
+        {"kernel": "fix", "grid": [1, 1, 1], "block": [64, 1, 1], "shared_bytes": 0},
+    ]
+    entry = timed("prefill", 11_900.0, 21_500.0, 13_400.0, 9_250.0)
+    entry |= {"kernels": ["norm", "fix"], "kernel_calls": [2, 1]}
+    compiled = {"seconds": 1.0, "log": "", "cached": False, "kernels": kernels, "launches": launches}
+    text = feedback(verdict(target="cuda:sm_90", compile=compiled, workloads=[entry]), ALL)
+    assert "`prefill`: a call launches 3 kernels: `norm` x2, `fix`" in text
+    bound = "occupancy 25 % (2 blocks of 256 threads at once, bound by registers)"
+    assert f"kernel `norm`: registers 128, spills 0, shared bytes 0, {bound}" in text
+    assert "occupancy 9.4 % (3 blocks of 64 threads at once, bound by shared memory)" in text
+    assert "kernel `unknown`: registers 32, spills 0, shared bytes 0\n" in text + "\n"
+    assert "occupancy" not in feedback(verdict(compile=compiled), ALL)
+
+
+def test_many_short_launches_bind() -> None:
+    entry = timed("decode", 40.0, 200.0, 150.0, 4.0) | {"kernel_calls": [6, 2]}
+    assert "a call makes 8 launches, which bind" in binding(entry, 40.0)
+    assert "launches" not in binding({**entry, "kernel_calls": [1]}, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("config", "share", "by"),
+    [({}, 1.0, "threads"), ({"num_warps": 8}, 1.0, "threads"), ({"num_warps": 1}, 0.5, "the number of blocks")],
+)
+def test_the_occupancy_of_a_triton_kernel_is_of_its_warps(config: dict[str, Any], share: float, by: str) -> None:
+    kernel = {"name": "add", "registers": 32, "spills": 0, "shared": 0, "config": config}
+    assert [(one.share, one.by) for one in occupancies({}, kernel, "cuda:sm_90")] == [(share, by)]
+    assert occupancies({}, kernel, "cpu:x86_64") == []
+    assert occupancies({}, kernel, "cuda:sm_9999") == []
+    assert occupancies({}, {**kernel, "registers": None}, "cuda:sm_90") == []

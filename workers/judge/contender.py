@@ -276,12 +276,17 @@ class Contender:
         self._accept(reply)
         return end - start
 
-    def kernels(self, slot: int, limit_s: float) -> list[str]:
-        """What one call on a filled slot runs on the device, as the runner tells it. Raises ContenderFault."""
-        names = self.command({"command": "kernels", "slot": slot}, limit_s).get("names")
+    def kernels(self, slot: int, limit_s: float) -> tuple[list[str], list[int]]:
+        """What one call on a filled slot runs on the device, and how often, as the runner tells it. Raises
+        ContenderFault.
+        """
+        answer = self.command({"command": "kernels", "slot": slot}, limit_s)
+        names, calls = answer.get("names"), answer.get("calls")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ContenderFault(self.name, "protocol", "the runner gave no names of kernels")
-        return names
+        if not isinstance(calls, list) or len(calls) != len(names) or not all(type(count) is int for count in calls):
+            raise ContenderFault(self.name, "protocol", "the runner gave no counts of kernels")
+        return names, calls
 
     def generated(self) -> Generated | None:
         """The code that the runner's compiler generated since this was last asked, as it tells it. Raises

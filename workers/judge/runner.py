@@ -268,7 +268,8 @@ class Runner:
         run, arguments = self.run, self.slots[message["slot"]][0]
         assert run is not None
         ran = kernel_names.record(lambda: run(*arguments))
-        return {"names": [found.name[:LONGEST_NAME] for found in ran[:MOST_NAMES]]}
+        ran = ran[:MOST_NAMES]
+        return {"names": [found.name[:LONGEST_NAME] for found in ran], "calls": [found.calls for found in ran]}
 
     def profile(self, message: dict[str, Any]) -> dict[str, Any]:
         """Profile calls on a slot. On a GPU the trace goes to a file in this process's own directory."""

@@ -90,8 +90,9 @@ def name_kernels(case: Case, candidate: Contender) -> None:
     for workload in case.bench():
         with case.bound(candidate, workload, "verify"):
             candidate.fill(0, case.source(workload).draw())
-            names = candidate.kernels(0, case.job["limits"]["call_s"] + TRACING_S)
-        case.entry(workload)["kernels"] = names
+            names, calls = candidate.kernels(0, case.job["limits"]["call_s"] + TRACING_S)
+        entry = case.entry(workload)
+        entry["kernels"], entry["kernel_calls"] = names, calls
         if strangers := foreign(names, own, case.job["op"]["library_calls"]):
             message = f"workload {workload['id']}: ran {strangers[0]}, which is none of the candidate's own kernels"
             failure: Failure = {"kind": "foreign_kernel", "message": message, "workload": workload["id"]}

@@ -11,12 +11,16 @@ from typing import Any
 
 from kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
 from workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
+from workers.model.occupancy import Occupancy, occupancies
 from workers.model.text import middle_cut, one_line, without_directories
 
 MAX_LOG_LINES = 40
 MAX_LOG_CHARS = 4_000
 # Below this a call is mostly its own overhead: the interpreter, starting threads or launching kernels.
 OVERHEAD_US = 20.0
+# One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
+LAUNCH_US = 5.0
+MAX_KERNELS = 8
 
 _ADVICE = {
     "gate": "Rewrite the offending lines; the rules of the language say what is allowed.",
@@ -49,6 +53,7 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> st
         return "\n".join(lines)
     lines = [_headline(verdict)]
     lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
+    lines += [f"- {line}" for line in _kernel_lines(verdict)]
     lines += [f"- {line}" for line in _compile_lines(verdict)]
     return "\n".join(lines)
 
@@ -100,9 +105,21 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str)
         lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
     if share := _share(failure):
         lines.append(f"- {share}")
+    if not hidden:
+        lines += _wrong_lines(failure)
     if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden and not failure.get("log"):
         said = failure["message"].strip()
         lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
+    return lines
+
+
+def _wrong_lines(failure: Failure) -> list[str]:
+    """More of the wrong elements, and what they have in common."""
+    others = [one for one in failure.get("samples", []) if one["index"] != failure.get("index")]
+    lines = [f"- the wrong elements: {one_line(failure['pattern'], 400)}"] if failure.get("pattern") else []
+    if others:
+        shown = [f"{one['index']} expected {_number(one['expected'])}, found {_number(one['found'])}" for one in others]
+        lines.append(f"- others of them: {'; '.join(shown)}")
     return lines
 
 
@@ -215,6 +232,9 @@ def binding(entry: WorkloadVerdict, time_us: float) -> str:
     by = entry["limit_by"] or "bytes"
     what = {"bytes": "memory traffic", "operations": "arithmetic"}[by]
     at = f"{significant(100 * fraction, 2)} % of the physical limit, which is set by {by}"
+    launches = sum(entry.get("kernel_calls") or ())
+    if launches > 1 and launches * LAUNCH_US >= time_us / 2 and fraction < 0.6:
+        return f"{at}: a call makes {launches} launches, which bind at about {significant(LAUNCH_US)} us each"
     if time_us < OVERHEAD_US and fraction < 0.5:
         return (
             f"{at}; so short a call is bound by its own overhead (interpreter, threads, launches) rather than by {what}"
@@ -236,20 +256,39 @@ def _limit_cause(verdict: Verdict) -> str:
     )
 
 
+def _occupancy_words(found: Occupancy) -> str:
+    share = f"{significant(100 * found.share, 2)} %" if found.share < 1 else "100 %"
+    bound = "" if found.share >= 1 else f", bound by {found.by}"
+    return f"occupancy {share} ({found.blocks} blocks of {found.threads} threads at once{bound})"
+
+
+def _kernel_lines(verdict: Verdict) -> list[str]:
+    """Which kernels a call ran on each workload, where the driver's tracing saw them."""
+    lines = []
+    for entry in verdict["workloads"]:
+        names = entry.get("kernels")
+        if not names or entry["role"] == "holdout":
+            continue
+        calls = entry.get("kernel_calls") or [1] * len(names)
+        shown = [
+            f"`{one_line(name, 80)}`" + (f" x{count}" if count > 1 else "")
+            for name, count in list(zip(names, calls, strict=True))[:MAX_KERNELS]
+        ]
+        more = f" and {len(names) - MAX_KERNELS} others" if len(names) > MAX_KERNELS else ""
+        lines.append(f"`{entry['id']}`: a call launches {sum(calls)} kernels: {', '.join(shown)}{more}")
+    return lines
+
+
 def _compile_lines(verdict: Verdict) -> list[str]:
     kernels = (verdict["compile"] or {}).get("kernels") or []
     lines = []
     for kernel in kernels:
         facts = [
             f"{label} {kernel[key]}"
-            for key, label in (
-                ("registers", "registers"),
-                ("spills", "spills"),
-                ("shared", "shared bytes"),
-                ("occupancy", "occupancy"),
-            )
+            for key, label in (("registers", "registers"), ("spills", "spills"), ("shared", "shared bytes"))
             if kernel.get(key) is not None
         ]
+        facts += [_occupancy_words(one) for one in occupancies(verdict["compile"] or {}, kernel, verdict["target"])]
         if facts:
             lines.append(f"kernel `{kernel.get('name', '?')}`: {', '.join(facts)}")
     return lines
