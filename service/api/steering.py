@@ -31,6 +31,7 @@ from service.problems import (
     documented,
 )
 from service.schemas import IdeaDocument, SearchDocument
+from service.submit import check_cost_cap
 from workers import steps
 from workers.model.parsing import MAX_FIELD_CHARS, Idea
 from workers.model.techniques import Technique
@@ -186,7 +187,8 @@ def change_search(search_id: str, body: SearchChange, service: ServiceDependency
     """Sets or lifts limits; the spending so far stays. 422 for a limit below what is spent, 409 once the search has
     ended: branch a new one from one of its nodes instead."""
     with service.db.reading() as session:
-        service.row(session, SearchRow, search_id, "search")
+        model = service.row(session, SearchRow, search_id, "search").model
+    check_cost_cap(service.settings, model, body.budget)
     with refusals():
         steering.change_budget(service.db, search_id, body.budget, time.time(), by=asker)
     service.advance(search_id)

@@ -128,3 +128,11 @@ def test_a_search_that_an_outage_paused_says_until_when(client: TestClient) -> N
     assert [(item["what"], item["until"]) for item in waiting] == [("retry", now + 40.0)]
     assert "503: away" in waiting[0]["detail"]
     assert client.post(f"/v1/searches/{search_id}/pause").json()["waiting_for"][0]["what"] == "person"
+
+
+def test_a_limit_of_money_that_cannot_be_held_is_not_set_later_either(client: TestClient) -> None:
+    search_id = client.post("/v1/searches", json=body(model=LOCAL)).json()["id"]
+    answer = client.patch(f"/v1/searches/{search_id}", json={"budget": {"cost_usd": 2.0}})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "budget.cost_usd"
+    assert client.patch(f"/v1/searches/{search_id}", json={"budget": {"tokens": 5000}}).status_code == 200
