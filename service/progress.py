@@ -106,16 +106,18 @@ def time_left(search: SearchDocument, now: float) -> str:
 
 def limits(budget: Mapping[str, Any]) -> str:
     """A budget in words."""
-    words = {
-        "candidates": "{:,} candidates",
-        "model_calls": "{:,} model calls",
-        "tokens": "{:,} tokens",
-        "cost_usd": "${:.2f}",
-        "wall_clock_s": "{} of running time",
-        "gpu_seconds": "{} on the device",
-    }
-    set_ = [(name, budget[name]) for name in words if budget.get(name) is not None]
-    told = [words[name].format(duration(limit) if name.endswith(("_s", "_seconds")) else limit) for name, limit in set_]
+    words = {"candidates": "candidate", "model_calls": "model call", "tokens": "token"}
+    told = [
+        f"{budget[name]:,} {noun}{'' if budget[name] == 1 else 's'}"
+        for name, noun in words.items()
+        if budget.get(name) is not None
+    ]
+    if budget.get("cost_usd") is not None:
+        told.append(f"${budget['cost_usd']:.2f}")
+    if budget.get("wall_clock_s") is not None:
+        told.append(f"{duration(budget['wall_clock_s'])} of running time")
+    if budget.get("gpu_seconds") is not None:
+        told.append(f"{duration(budget['gpu_seconds'])} on the device")
     return ", ".join(told) or "whatever its policy asks for"
 
 

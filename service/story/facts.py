@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.schemas import SearchDocument
+from service.schemas import TERMINAL_STATES, SearchDocument
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,11 @@ class StoryFacts:
     steers: Sequence[Steer] = ()
     branched_from: tuple[str, int] | None = None
     branches: Sequence[str] = ()
+
+    @property
+    def ended(self) -> bool:
+        """The search will not go on."""
+        return self.search.state in TERMINAL_STATES
 
     @property
     def candidates(self) -> list[StoryNode]:

@@ -23,7 +23,7 @@ _CAUSES = {
     "duplicate": ("repeated what had been tried", "repeated what had been tried"),
     "quarantined": ("was too fast to be true and stays quarantined", "were too fast to be true and stay quarantined"),
     "ambiguous": ("could not be judged here", "could not be judged here"),
-    "unanswered": ("got no code from the model", "got no code from the model"),
+    "unanswered": ("got no usable answer from the model", "got no usable answer from the model"),
     "unfinished": ("was cut short by the search's end", "were cut short by the search's end"),
     "banned": ("was banned before it was judged", "were banned before they were judged"),
     "other": ("could not be carried through", "could not be carried through"),
@@ -37,7 +37,7 @@ def failed(facts: StoryFacts) -> Section | None:
     """What brought nothing, grouped by cause, the commonest first."""
     groups: dict[str, list[StoryNode]] = {cause: [] for cause in _CAUSES}
     for node in facts.candidates:
-        cause = cause_of(node, ended=facts.search.state in ("finished", "failed", "cancelled"))
+        cause = cause_of(node, ended=facts.ended)
         if cause is not None:
             groups[cause].append(node)
     told = [(cause, nodes) for cause, nodes in groups.items() if nodes]
@@ -96,6 +96,6 @@ def _example(cause: str, nodes: Sequence[StoryNode]) -> StoryNode | None:
     given = [node for node in nodes if node.reason]
     if not given:
         return None
-    key = (lambda node: node.failure) if cause == "wrong" else (lambda node: node.reason)
-    commonest = Counter(map(key, given)).most_common(1)[0][0]
-    return next(node for node in given if key(node) == commonest)
+    kinds = [(node.failure if cause == "wrong" else node.reason) for node in given]
+    commonest = Counter(kinds).most_common(1)[0][0]
+    return given[kinds.index(commonest)]

@@ -21,6 +21,7 @@ MOST_WORKLOADS = 5
 MOST_STEERS = 8
 MOST_TECHNIQUES = 2
 LONGEST_MECHANISM = 420
+FAR_FROM_THE_LIMIT = 0.01
 LONGEST_REASON = 300
 
 
@@ -29,7 +30,7 @@ def asked(facts: StoryFacts) -> Section:
     search = facts.search
     policy = said(str(search.policy.get("name") or "unknown").replace("_", " "), 40)
     language = LANGUAGES.get(search.language, said(search.language, 20))
-    bounds = f"may use at most {limits(search.budget)}" if any(search.budget.values()) else "has no budget beyond it"
+    bounds = f"may use at most {limits(search.budget)}" if any(search.budget.values()) else "has no budget"
     sentences = [
         f"Search {said(search.id)} looks for {language} kernels of {said(search.op_name)} that beat PyTorch on "
         f"{said(search.target)}. It follows the policy {policy} and {bounds}."
@@ -80,7 +81,9 @@ def _rounds(facts: StoryFacts, numbers: Sequence[int]) -> str:
         shown = ", ".join(named_ones + ([f"others {rest}"] if rest else []))
         what = f"{count(_ideas(nodes), 'idea')} ({shown})"
     best = best_of(nodes)
-    outcome = "none right" if best is None else f"{right} right, the best #{best.seq} at {ratio(best.score, None)}"
+    waits = any(node.state in ("planned", "coding", "coded", "judging") for node in nodes) and not facts.ended
+    none = "none right yet" if waits else "none right"
+    outcome = none if best is None else f"{right} right, the best #{best.seq} at {ratio(best.score, None)}"
     return f"{when}: {what}; {outcome}"
 
 
@@ -147,6 +150,8 @@ def winner(facts: StoryFacts) -> Section | None:
     fraction = best.limit_fraction
     if fraction is None:
         sentences.append("No physical limit is known for it.")
+    elif fraction < FAR_FROM_THE_LIMIT:
+        sentences.append("It is so far from the physical limit that something else holds it back.")
     elif fraction < 1:
         left = f"{1 / fraction:.2f} times as fast again is the most that is left"
         sentences.append(f"It reaches {share(fraction)} of the physical limit: {left}.")
@@ -190,9 +195,9 @@ def cost(facts: StoryFacts) -> Section:
     if spend.model_calls:
         calls, tokens = count(spend.model_calls, "model call"), count(spend.tokens, "token")
         sentences = [f"{calls} took {tokens} and {_dollars(facts)}."]
-    answers = [f"{_who(item.provider, item.model)} answered {item.calls}" for item in facts.answers if item.calls]
+    answers = [f"{_who(item.provider, item.model)} ({item.calls})" for item in facts.answers if item.calls]
     if answers:
-        sentences.append(f"{listed(answers)}.")
+        sentences.append(f"Answered by {listed(answers)}.")
     held = f" and held the device for {span(facts.device_s)} of them" if facts.device_s else ""
     sentences.append(f"The judge worked for {span(facts.judge_s)}{held}.")
     sentences.append(f"The search ran for {span(spend.wall_clock_s)}, pauses left out.")
@@ -248,7 +253,7 @@ def ended(facts: StoryFacts) -> Section:
     """Why it ended, or where it stands."""
     search = facts.search
     reason = f": {said(search.reason, LONGEST_REASON)}" if search.reason else ""
-    if search.state in ("finished", "failed", "cancelled"):
+    if facts.ended:
         text = f"It {'was cancelled' if search.state == 'cancelled' else search.state}{reason}."
         if search.problem is not None:
             problem = search.problem
@@ -256,5 +261,5 @@ def ended(facts: StoryFacts) -> Section:
             text += f" {said(problem.field)}: found {found}; expected {expected}."
         return Section("Why it ended", text)
     waiting = "; ".join(said(item.detail, 160) for item in search.waiting_for)
-    text = f"It is {search.state}, in round {search.round}{reason if search.state == 'paused' else ''}."
+    text = f"It is {search.state}, in round {search.round}."
     return Section("Where it stands", text + (f" Now: {waiting}." if waiting else ""))

@@ -42,7 +42,7 @@ def placed(node: StoryNode) -> str:
     when = (
         f"round {node.round}"
         if node.round
-        else {"branch": "branched from", "stored": "a stored kernel"}.get(node.origin, "to begin with")
+        else {"branch": "branched", "stored": "a stored kernel"}.get(node.origin, "to begin with")
     )
     whose = ", a person's idea" if node.origin == "person" else ""
     return f"{called(node.technique)}, {when}{repaired(node.repairs).replace(' after', ', after')}{whose}"

@@ -118,7 +118,7 @@ def test_an_unknown_cost_is_said_to_be_unknown() -> None:
             (Answers("openai", "a", 100, 0, 1.5), Answers("openai", "b", 43, 43)),
             "cost $1.50, without 43 whose price is",
         ),
-        ((Answers("replay", None, 143, 143),), "cost $0.00. a recording answered 143."),
+        ((Answers("replay", None, 143, 143),), "cost $0.00. Answered by a recording (143)."),
     ):
         assert words in section(replace(facts, answers=answers), "What it cost").paragraph
 
@@ -139,6 +139,13 @@ def test_candidates_without_ideas_are_told_as_such() -> None:
     assert tried.paragraph == "2 candidates in 2 rounds, written without ideas in prose."
     assert tried.items[0] == "round 1: 1 candidate; 1 right, the best #1 at 1.50x"
     assert section(facts, "The winner").paragraph.startswith("It is #1; no idea in prose was recorded for it.")
+
+
+def test_a_limit_that_is_far_away_is_no_guide() -> None:
+    part = section(StoryFacts(search(best=best(seq=1, limit_fraction=1e-6)), [ROOT, node(1)]), "The winner")
+    assert "so far from the physical limit that something else holds it back" in part.paragraph
+    part = section(StoryFacts(search(best=best(seq=1, limit_fraction=1.03)), [ROOT, node(1)]), "The winner")
+    assert "It reaches the physical limit (103 % of it)." in part.paragraph
 
 
 @given(st.data())
