@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from kernels_db.models import NodeRow, ProfileRow, SearchRow
 from kernels_db.profiles import ask_profile, latest_profile
 from service.context import ServiceDependency
-from service.problems import NotFound, StorageFull, WrongState, documented
+from service.problems import InvalidInput, NotFound, StorageFull, WrongState, documented
 from service.schemas import ProfileDocument
 from workers import dispatch
 from workers.queues import judge_queue
@@ -43,7 +43,7 @@ def request_profile(node_id: str, service: ServiceDependency) -> JSONResponse:
     return JSONResponse(document.model_dump(mode="json"), 202, {"Location": f"/v1/nodes/{node_id}/profile"})
 
 
-@router.get("/{node_id}/profile", summary="The latest profile", responses=documented(NotFound))
+@router.get("/{node_id}/profile", summary="The latest profile", responses=documented(NotFound, InvalidInput))
 def get_profile(
     node_id: str,
     service: ServiceDependency,
