@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def prepare(source: str, language: str, **options: Any) -> languages.Prepared:
         seen.append({"language": language, **options})
-        return {"seconds": 0.0, "log": "", "cached": False, "kernels": []}
+        return {"seconds": 0.0, "log": "", "cached": False, "kernels": [], "binaries": []}
 
     monkeypatch.setattr(languages, "prepare", prepare)
     return seen
