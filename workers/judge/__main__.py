@@ -6,6 +6,10 @@ the jobs that were not answered should be sent to a fresh judge.
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
 {"id", "fault": traceback}. {"cancel": id} takes a job back that is not being judged yet.
+
+`python -m workers.judge DIR` judges a bundle instead (`workers.judge.directory`; `--job-timeout S` seconds for a job):
+0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130 and 143
+when it was interrupted. What it has judged by then stays.
 """
 
 from __future__ import annotations
@@ -53,13 +57,39 @@ def _lines(fd: int) -> Iterator[str]:
         yield pending.decode(errors="replace")
 
 
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 86_400:
+        raise argparse.ArgumentTypeError(f"found {text}, expected seconds, more than 0 and less than a day")
+    return seconds
+
+
+def _judge_bundle(directory: Path, timeout_s: float | None) -> int:
+    from workers.judge.directory import JOB_TIMEOUT_S, judge_directory  # noqa: PLC0415 - the door needs none of it
+
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return judge_directory(directory, cache_directory(), timeout_s or JOB_TIMEOUT_S)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: the verdicts so far stay; the same command goes on from here\n")
+        return 130
+
+
 def main() -> int:
-    """Serve until the end of input; returns the exit status."""
-    arguments = argparse.ArgumentParser(prog="python -m workers.judge", description="Judge jobs from standard input.")
+    """Serve until the end of input, or judge a bundle; returns the exit status."""
+    arguments = argparse.ArgumentParser(
+        prog="python -m workers.judge", description="Judge jobs from standard input, or those of a bundle."
+    )
+    arguments.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="a bundle by `warpsmith bundle`")
+    arguments.add_argument("--job-timeout", type=_seconds, metavar="S", help="seconds for a job of a bundle (600)")
     arguments.add_argument("--die-with-parent", type=int, metavar="PID")
-    parent = arguments.parse_args().die_with_parent
-    if parent is not None:
-        process_control.die_with_parent(parent)
+    given = arguments.parse_args()
+    if given.directory is not None:
+        return _judge_bundle(given.directory, given.job_timeout)
+    if given.job_timeout is not None:
+        arguments.error("--job-timeout is for a bundle: name its directory")
+    if given.die_with_parent is not None:
+        process_control.die_with_parent(given.die_with_parent)
     process_control.hide_memory()
     process_control.adopt_orphans()
     signal.signal(signal.SIGTERM, _terminate)

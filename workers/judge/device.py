@@ -11,10 +11,10 @@ import subprocess
 from abc import ABC, abstractmethod
 from typing import Any, Literal
 
-import psutil
 import torch
 
 from workers.judge import gpu
+from workers.judge.host import available_bytes
 from workers.judge.processor import caches, cpu_name, vector_extensions
 
 _PROOF_ELEMENTS = 1 << 20
@@ -75,7 +75,7 @@ class Cpu(Device):
         }
 
     def free_bytes(self) -> int:
-        return psutil.virtual_memory().available
+        return available_bytes()
 
     def fault(self) -> str | None:
         return None

@@ -1,42 +1,30 @@
 """The judge's door: one JSON line into a `Job`, with the field, what was found and what was expected where it is none;
 or {"cancel": id}, which takes a job back.
 
-The check follows the TypedDicts of `kernels_db.job`, so the contract is written once.
+`workers.judge.contract` checks the types; here stands what types do not say.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-import types
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, Required, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, cast
 
 import torch
 
 from kernels_db.job import Job, ResolvedWorkload
+from workers.judge.contract import BrokenDocument, check, short
 
 MAX_LINE = 64 << 20
 DEVICES = ("cpu", "cuda")
 BASELINES = ("eager", "compile", "max_autotune")
-_JSON_NAMES: dict[Any, str] = {
-    str: "a string",
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-    dict: "an object",
-    list: "a list",
-}
 
 
-class BrokenJob(ValueError):  # noqa: N818 - named for what happened
+class BrokenJob(BrokenDocument):
     """A line that is no job. `id` is the job's, where that could be read."""
 
-    def __init__(self, field: str, found: object, expected: str) -> None:
-        super().__init__(f"{field}: found {found!r}, expected {expected}")
-        self.field, self.found, self.expected = field, found, expected
-        self.id: str | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,75 +39,19 @@ def parse_line(line: str) -> Job | Cancel:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BrokenJob("(line)", _short(line), f"a job as one line of JSON ({error})") from error
+        raise BrokenJob("(line)", short(line), f"a job as one line of JSON ({error})") from error
     if isinstance(document, dict) and document.keys() == {"cancel"} and isinstance(document["cancel"], str):
         return Cancel(document["cancel"])
     try:
-        _check(Job, document, "")
+        check(Job, document, "")
         job = cast("Job", document)
         _check_meaning(job)
-    except BrokenJob as broken:
+    except BrokenDocument as wrong:
+        broken = BrokenJob(wrong.field, wrong.found, wrong.expected)
         if isinstance(document, dict) and isinstance(document.get("id"), str):
             broken.id = document["id"]
-        raise
+        raise broken from wrong
     return job
-
-
-def _check(kind: Any, value: Any, path: str) -> None:
-    """Raise BrokenJob unless `value` is of the annotated `kind`."""
-    origin = get_origin(kind)
-    if kind is Any:
-        return
-    if is_typeddict(kind):
-        _check_object(kind, value, path)
-    elif origin in (Union, types.UnionType):
-        _check_union(get_args(kind), value, path)
-    elif origin is Literal:
-        if value not in get_args(kind):
-            raise BrokenJob(path, _short(value), f"one of {', '.join(get_args(kind))}")
-    elif origin is list:
-        _check_plain(list, value, path)
-        for position, item in enumerate(value):
-            _check(get_args(kind)[0], item, f"{path}[{position}]")
-    elif origin is dict:
-        _check_plain(dict, value, path)
-        for key, item in value.items():
-            _check(get_args(kind)[1], item, f"{path}.{key}")
-    else:
-        _check_plain(kind, value, path)
-
-
-def _check_object(kind: Any, value: Any, path: str) -> None:
-    _check_plain(dict, value, path or "(line)")
-    for name, declared in get_type_hints(kind, include_extras=True).items():
-        optional = get_origin(declared) is NotRequired
-        inner = get_args(declared)[0] if get_origin(declared) in (NotRequired, Required) else declared
-        field = f"{path}.{name}" if path else name
-        if name in value:
-            _check(inner, value[name], field)
-        elif not optional:
-            raise BrokenJob(field, None, "this field")
-
-
-def _check_union(kinds: tuple[Any, ...], value: Any, path: str) -> None:
-    if value is None and type(None) in kinds:
-        return
-    present = [kind for kind in kinds if kind is not type(None)]
-    if len(present) == 1:
-        _check(present[0], value, path)
-    elif not any(_is_plain(kind, value) for kind in present):
-        raise BrokenJob(path, _short(value), " or ".join(_JSON_NAMES[kind] for kind in kinds))
-
-
-def _is_plain(kind: type, value: Any) -> bool:
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _check_plain(kind: Any, value: Any, path: str) -> None:
-    if not _is_plain(kind, value):
-        raise BrokenJob(path, _short(value), _JSON_NAMES[kind])
 
 
 def _check_meaning(job: Job) -> None:
@@ -179,9 +111,3 @@ def _check_tensor(tensor: dict[str, Any], path: str) -> None:
         raise BrokenJob(f"{path}.strides", strides, f"{len(shape)} strides of at least 0")
     if "dist" in tensor and not isinstance(tensor["dist"].get("kind"), str):
         raise BrokenJob(f"{path}.dist.kind", tensor["dist"].get("kind"), "the name of a distribution")
-
-
-def _short(value: object) -> object:
-    """What a message may quote."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return value if len(text) <= 200 else text[:200] + "..."

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 
-import psutil
 import torch
 
 from kernels_db.job import Job, ResolvedWorkload
 from workers.judge.baselines import input_specs, result_specs, slots_for, widened
 from workers.judge.buffers import TensorSpec, layout_bytes
 from workers.judge.device import Device
+from workers.judge.host import available_bytes
 from workers.judge.inputs import stock_bytes
 from workers.judge.verdict import Stopped
 
@@ -90,7 +90,7 @@ def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) ->
                 },
             )
     if device.kind == "cuda":  # the buffers are the GPU's, and a context alone takes more than the least
-        return max(GPU_RUNNER, int(SHARE * psutil.virtual_memory().available))
+        return max(GPU_RUNNER, int(SHARE * available_bytes()))
     return max(LEAST_FOR_RUNNERS, limit - most)
 
 

@@ -1,4 +1,6 @@
-"""How much of this host others use while the judge times: a busy host makes times that say little."""
+"""The host: memory that is available, and how much of its processors others use while the judge times. A busy host
+makes times that say little.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,16 @@ def usage() -> Usage:
     idle = ticks[3] + ticks[4]
     own = sum(_ticks(pid) for pid in family(os.getpid()))
     return Usage(sum(ticks), sum(ticks) - idle, own)
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping, as the kernel estimates it. Not by psutil: the judge also runs where
+    torch is all that is installed."""
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    raise OSError("/proc/meminfo: found no MemAvailable, expected Linux 3.14 or newer")
 
 
 def share_of_others(before: Usage, after: Usage) -> float:

@@ -1,0 +1,291 @@
+"""`python -m workers.judge DIR`: the jobs of a bundle, judged where the service cannot reach.
+
+Reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its own (`workers.judge.client`) judge every job
+that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. It may be killed at any
+moment and started again: a line that was not finished is cut off, and its job judged anew. What could not be judged
+gets no verdict, and is tried again by the next run.
+
+Nothing here is secret and nothing is vouched for: the service checks what comes back, and whoever holds this host can
+write what they like into a verdict.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from kernels_db.bundle import (
+    FORMAT,
+    HEADER,
+    JOBS,
+    VERDICTS,
+    VERSION,
+    BundleHeader,
+    SignedJob,
+    SignedVerdict,
+    digest,
+    read_strictly,
+    ticket_of,
+)
+from kernels_db.job import Verdict
+from workers.judge.client import JudgeClient, JudgeError, judge_environment
+from workers.judge.contract import BrokenDocument, check, short
+
+DONE, SOME_LEFT, MISUSE = 0, 1, 2
+JOB_TIMEOUT_S = 600.0
+AT_ONCE_ON_A_GPU = 8
+"""Jobs that are with the judge at once: it compiles some while it times one. On a CPU compilers would disturb it."""
+
+_PROBE_TIMEOUT_S = 180.0
+_PROBE = """
+import json, numpy, torch
+gpu = torch.cuda.get_device_capability(0) if torch.cuda.is_available() else None
+print(json.dumps({"torch": torch.__version__, "gpu": gpu and "cuda:sm_%d%d" % gpu}))
+"""
+
+
+class BadDirectory(ValueError):  # noqa: N818 - named for what is wrong
+    """The directory is no bundle that can be judged here; the message has a line for each thing that is wrong."""
+
+
+class _Interrupted(Exception):  # noqa: N818 - no error
+    """Raised in the threads that wait for verdicts when the run is to end."""
+
+
+def judge_directory(directory: Path, cache: Path, timeout_s: float) -> int:
+    """Judge what has no verdict yet, at most `timeout_s` seconds a job; returns the exit status.
+
+    DONE: every job has its verdict. SOME_LEFT: some could not be judged. MISUSE: a bad directory, or the wrong host.
+    """
+    try:
+        header, jobs = read_bundle(directory)
+        with opened_verdicts(directory / VERDICTS) as (file, judged):
+            unknown = judged - {job["nonce"] for job in jobs}
+            if unknown:
+                raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
+            waiting = [job for job in jobs if job["nonce"] not in judged]
+            _say(f"bundle {header['id']}: {len(jobs)} jobs for {header['op']} on {header['target']}")
+            if judged:
+                _say(f"{len(judged)} have their verdict already; {len(waiting)} to go")
+            if waiting:
+                check_host(header["target"], cache)
+            left = _judge_all(waiting, cache, timeout_s, file, header["target"])
+    except BadDirectory as error:
+        _say(f"error: {error}")
+        return MISUSE
+    if left:
+        _say(f"{left} of {len(jobs)} jobs have no verdict: run this again, or merge what there is")
+        return SOME_LEFT
+    _say(f"every job has its verdict; take {directory / VERDICTS} back and: warpsmith merge DIR")
+    return DONE
+
+
+def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
+    """The bundle's header and jobs. Raises BadDirectory."""
+    if not directory.is_dir():
+        raise BadDirectory(f"DIR: found no directory {directory}, expected one that `warpsmith bundle` wrote")
+    header = _read_header(_text_of(directory / HEADER))
+    jobs: list[SignedJob] = []
+    wrong: list[str] = []
+    seen: set[str] = set()
+    for number, line in enumerate(_text_of(directory / JOBS).removesuffix("\n").split("\n"), 1):
+        try:
+            job = _read_job(line, header)
+            if job["nonce"] in seen:
+                raise BrokenDocument("nonce", job["nonce"], "one that no other line has")
+        except (BrokenDocument, ValueError) as error:
+            wrong.append(f"{JOBS}: line {number}, {error}")
+            continue
+        seen.add(job["nonce"])
+        jobs.append(job)
+    if not wrong and len(jobs) != header["count"]:
+        wrong.append(f"{JOBS}: found {len(jobs)} jobs, expected the {header['count']} that {HEADER} counts")
+    if wrong:
+        raise BadDirectory("\n".join(wrong))
+    return header, jobs
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadDirectory(f"{path.name}: found none in {path.parent}, expected a bundle's") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDirectory(f"{path.name}: found what cannot be read ({error}), expected text") from None
+
+
+def _read_header(text: str) -> BundleHeader:
+    try:
+        document = read_strictly(text)
+        check(dict, document, "(document)")
+        for name, expected in (("format", FORMAT), ("version", VERSION)):
+            if document.get(name) != expected:
+                raise BrokenDocument(name, short(document.get(name)), repr(expected))
+        check(BundleHeader, document, "")
+    except (BrokenDocument, ValueError) as error:
+        raise BadDirectory(f"{HEADER}: {error}") from None
+    return cast("BundleHeader", document)
+
+
+def _read_job(line: str, header: BundleHeader) -> SignedJob:
+    """Raises BrokenDocument, ValueError. Whether the signature is right, only the service can tell."""
+    document = read_strictly(line)
+    check(SignedJob, document, "")
+    job = cast("SignedJob", document)
+    found = digest(job["job"])
+    for field, value, expected in (
+        ("bundle_id", job["bundle_id"], header["id"]),
+        ("job_digest", job["job_digest"], found),
+        ("job.id", job["job"]["id"], job["nonce"]),
+        ("job.target", job["job"]["target"], header["target"]),
+    ):
+        if value != expected:
+            whose = ", the digest of the job on this line" if field == "job_digest" else ""
+            raise BrokenDocument(field, short(value), f"{expected!r}{whose}")
+    return job
+
+
+@contextmanager
+def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
+    """The file for appending, held alone, and the nonces that it has verdicts on. Raises BadDirectory.
+
+    A last line that was not finished is cut off: whoever wrote it was killed.
+    """
+    try:
+        file = path.open("a+b", buffering=0)
+    except OSError as error:
+        raise BadDirectory(f"{path.name}: found {error}, expected a file that can be written") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadDirectory(f"{path.name}: found another judge at work on it, expected none") from None
+        except OSError as error:  # some file systems of clusters have no locks
+            _say(f"{path.name} cannot be locked ({error}): see to it that only one judge works on it")
+        file.seek(0)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            _say(f"{path.name}: the last line was not finished; it is cut off and its job is judged again")
+            file.truncate(whole)
+        yield file, {_nonce(line, number) for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1)}
+
+
+def _nonce(line: bytes, number: int) -> str:
+    try:
+        document = read_strictly(line.decode())
+        check(SignedVerdict, document, "")
+        return str(document["nonce"])
+    except ValueError as error:
+        raise BadDirectory(f"{VERDICTS}: line {number}, {error}; remove that line to have its job judged") from None
+
+
+def check_host(target: str, cache: Path) -> None:
+    """Raise BadDirectory where this host cannot judge for `target`.
+
+    Without this a judge would do what it can on another device and answer `ambiguous`, job by job.
+    """
+    device, _, architecture = target.partition(":")
+    if device == "cpu" and architecture != platform.machine():
+        raise BadDirectory(
+            f"target: found {target} in the bundle, expected cpu:{platform.machine()}, which this host is"
+        )
+    with tempfile.TemporaryDirectory(prefix="warpsmith-probe-") as home:
+        command = [sys.executable, "-P", "-c", _PROBE]
+        environment = judge_environment(cache, Path(home))
+        try:
+            said = subprocess.run(
+                command,
+                env=environment,
+                cwd=home,
+                capture_output=True,
+                text=True,
+                timeout=_PROBE_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BadDirectory(
+                f"torch: found it not imported within {_PROBE_TIMEOUT_S:g} s, expected it to work here"
+            ) from None
+    if said.returncode != 0:
+        last = (said.stderr.strip().splitlines() or [f"exit status {said.returncode}"])[-1]
+        raise BadDirectory(
+            f"torch: found {last!r}, expected torch and numpy in the environment of {sys.executable} "
+            "(the judge starts clean: neither PYTHONPATH nor your home directory counts)"
+        )
+    found = json.loads(said.stdout)
+    if device == "cuda" and found["gpu"] != target:
+        here = f"{found['gpu']}, the first GPU here" if found["gpu"] else f"no GPU that torch {found['torch']} can use"
+        raise BadDirectory(f"target: found {here}, expected {target}, for which the jobs are")
+
+
+def _judge_all(jobs: list[SignedJob], cache: Path, timeout_s: float, file: BinaryIO, target: str) -> int:
+    """Judge the jobs and write their verdicts; returns how many got none."""
+    width = AT_ONCE_ON_A_GPU if target.startswith("cuda") else 1
+    ending = threading.Event()
+
+    def stop_when_ending() -> None:
+        if ending.is_set():
+            raise _Interrupted
+
+    with JudgeClient(cache=cache) as client, ThreadPoolExecutor(width, thread_name_prefix="bundle") as pool:
+
+        def judge(job: SignedJob) -> tuple[Verdict, float]:
+            stop_when_ending()
+            began = time.monotonic()
+            return client.judge(job["job"], timeout_s, on_wait=stop_when_ending), time.monotonic() - began
+
+        asked = {pool.submit(judge, job): job for job in jobs}
+        left = 0
+        try:
+            for number, future in enumerate(as_completed(asked), 1):
+                job = asked[future]
+                place = f"[{number}/{len(jobs)}] {job['nonce']}"
+                try:
+                    verdict, seconds = future.result()
+                except JudgeError as error:
+                    left += 1
+                    _say(f"{place}: no verdict: {error}")
+                    continue
+                _append(file, job, verdict)
+                _say(f"{place}: {_summary(verdict)} ({seconds:.1f} s)")
+        except BaseException:
+            ending.set()
+            raise
+    return left
+
+
+def _append(file: BinaryIO, job: SignedJob, verdict: Verdict) -> None:
+    """Write one line, and have it on the disk before anything else happens."""
+    host = {
+        "name": platform.node(),
+        "system": platform.platform(),
+        "judged_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    line: SignedVerdict = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": host}
+    raw: Any = memoryview(json.dumps(line, allow_nan=False).encode() + b"\n")
+    while raw:
+        raw = raw[file.write(raw) :]
+    os.fsync(file.fileno())
+
+
+def _summary(verdict: Verdict) -> str:
+    score = verdict["score"]
+    what = f"{score:.2f}x the fastest baseline" if score is not None else verdict["reason"]
+    return f"{verdict['level']}: {verdict['verdict']} at {verdict['gate']}: {what}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
