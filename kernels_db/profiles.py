@@ -43,9 +43,13 @@ def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow,
 
     Raises LookupError for an unknown node, ValueError for one without code.
     """
-    node = session.get(NodeRow, node_id, with_for_update=True, populate_existing=True)
+    node = session.get(NodeRow, node_id)
     if node is None:
         raise LookupError(f"node: found {node_id!r}, expected the id of a node")
+    # One asks at a time. The search is locked first, as every step does: the new row refers to it, and locks that are
+    # taken in another order end in a deadlock.
+    session.get(SearchRow, node.search_id, with_for_update=True, populate_existing=True)
+    session.refresh(node)
     if node.source is None:
         found = "the root" if node.seq == 0 else f"{node.state}, without code"
         raise ValueError(found)

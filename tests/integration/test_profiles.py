@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select
+from sqlalchemy import TextClause, select, text
 
 from kernels_db.db import Database
 from kernels_db.job import Job, Verdict
@@ -24,6 +24,7 @@ from workers.judge.client import JudgeDied
 from workers.process import WorkerProcess
 from workers.profile_task import perform_profile
 from workers.settings import Settings
+from workers.steps.rows import lock_search
 
 RIGHT = '''from kernels_db.runtime import cpp
 
@@ -248,3 +249,34 @@ def test_without_a_worker_the_command_says_so(tmp_path: Path, capsys: pytest.Cap
     with api_support.served(app) as url:
         assert run(["profile", node.id, "--url", url, "--wait", "0"]) == 1
     assert "is a judge worker up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_asking_takes_its_locks_in_the_order_of_every_step(db: Database) -> None:
+    """A step locks its search, then writes to its node: who asks for a profile meanwhile waits, and neither dies."""
+    node = coded(db)
+    asked: list[str] = []
+
+    def ask() -> None:
+        with db.writing() as session:
+            asked.append(ask_profile(session, node.id, 5.0)[0].id)
+
+    waits = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    asking = threading.Thread(target=ask)
+    with db.writing() as session:
+        lock_search(session, node.search_id)
+        asking.start()
+        end = time.monotonic() + 30.0
+        while _waiting(db, waits) == 0 and time.monotonic() < end:
+            time.sleep(0.01)
+        session.get_one(NodeRow, node.id).reason = "written by a step"
+        session.flush()
+    asking.join(30.0)
+    assert len(asked) == 1
+
+
+def _waiting(db: Database, query: TextClause) -> int:
+    with db.reading() as session:
+        return int(session.scalar(query) or 0)
