@@ -23,6 +23,7 @@ from workers.model.base import (
 )
 from workers.model.parsing import Idea, Lesson, Unreadable
 from workers.model.privacy import Private
+from workers.model.techniques import TECHNIQUES
 from workers.settings import Settings
 from workers.steps import ModelCall, NodeRecord, Work
 
@@ -212,9 +213,10 @@ def reflects(work: Work, calls: int) -> bool:
 
 
 def avoid(work: Work) -> tuple[str, ...]:
-    """Techniques that the step's ideas may not use."""
-    names = str(work.params.get("technique_not_in") or "")
-    return tuple(name for name in names.split(",") if name)
+    """Techniques that the step's ideas may not use; none where every technique is named, for then nothing could be
+    answered."""
+    names = str(work.params.get("technique_not_in") or "").split(",")
+    return tuple(name for name in names if name) if set(TECHNIQUES) - set(names) else ()
 
 
 def _facts(node: NodeRecord | None) -> requests.NodeFacts | None:

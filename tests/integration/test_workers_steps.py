@@ -17,6 +17,7 @@ from kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchR
 from tests.integration.steps_support import create, source, verdict
 from workers import process, steps, tasks
 from workers.celery_app import make_app
+from workers.model.techniques import TECHNIQUES
 from workers.process import WorkerProcess
 from workers.settings import Settings
 from workers.steps import Message, Work
@@ -149,6 +150,20 @@ def test_a_restart_refuses_ideas_of_used_techniques(here: WorkerProcess) -> None
     tell(here, json.dumps(IDEAS))
     tasks.perform(make_app(here.settings), message.attempt_id, tasks.ask)
     assert {node.technique for node in nodes(here, search_id)[1:]} == {"compute"}
+
+
+def test_a_restart_with_every_technique_used_refuses_none(here: WorkerProcess) -> None:
+    search_id, message = begun(here)
+    with here.db.writing() as session:
+        attempt = session.get_one(AttemptRow, message.attempt_id)
+        attempt.params = {**attempt.params, "technique_not_in": ",".join(sorted(TECHNIQUES))}
+    tasks.perform(make_app(here.settings), message.attempt_id, tasks.ask)
+    with here.db.reading() as session:
+        prompt = session.scalars(select(AskRow).where(AskRow.state == "open")).one().messages[-1]["content"]
+    assert "Only these may be used now" not in prompt
+    tell(here, json.dumps(IDEAS))
+    tasks.perform(make_app(here.settings), message.attempt_id, tasks.ask)
+    assert len(nodes(here, search_id)) == 5
 
 
 def test_an_unreachable_model_puts_the_step_off_and_then_pauses_the_search(here: WorkerProcess, app: Celery) -> None:
