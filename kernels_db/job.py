@@ -185,13 +185,33 @@ class ProfileRow(TypedDict):
     launch: NotRequired[dict[str, Any]]
 
 
+class NsightKernel(TypedDict):
+    """Nsight Compute's metrics of one kernel by their own names, means over its launches: times in microseconds, sizes
+    in bytes, shares in percent."""
+
+    name: str
+    launches: int
+    metrics: dict[str, float]
+
+
+class Nsight(TypedDict):
+    """What `ncu` measured, the kernel that took longest first. `reason`: why there is nothing. `sandbox`: what stood
+    around the process, {"level", "layers"}; absent where none was started."""
+
+    kernels: list[NsightKernel]
+    reason: NotRequired[str]
+    sandbox: NotRequired[dict[str, Any]]
+
+
 class Profile(TypedDict):
-    """A profiled run of `calls` calls on one workload. All of it is the runner's word."""
+    """A profiled run of `calls` calls on one workload. All of it is the runner's word. `nsight`: on a GPU, where there
+    is `ncu`."""
 
     workload: str
     calls: int
     rows: list[ProfileRow]
     trace: dict[str, Any]  # a Chrome trace
+    nsight: NotRequired[Nsight]
 
 
 class Generated(TypedDict):
@@ -228,4 +248,6 @@ class Verdict(TypedDict):
     admission: NotRequired[list[AdmissionCheck]]  # at level baseline
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     profile: NotRequired[Profile]  # at level profile
+    # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
+    bundle: NotRequired[dict[str, Any]]
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
