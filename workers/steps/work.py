@@ -1,10 +1,10 @@
-"""Gathering what a claimed step needs, inside the transaction that claims it."""
+"""Gathering what a claimed step needs."""
 
 from __future__ import annotations
 
 from typing import cast
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from kernels_db.job import Level, Verdict
@@ -103,7 +103,9 @@ def _known_binaries(session: Session, search_id: str) -> dict[str, int]:
 
 
 def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
-    columns = (NodeRow.seq, NodeRow.idea, NodeRow.verdict, NodeRow.gate, NodeRow.score, NodeRow.reason)
+    # The reason of a full verification may name what is hidden from whoever writes candidates: hold-out shapes.
+    reason = case((NodeRow.verification.in_(("passed", "failed")), None), else_=NodeRow.reason)
+    columns = (NodeRow.seq, NodeRow.idea, NodeRow.verdict, NodeRow.gate, NodeRow.score, reason)
     query = select(*columns).where(
         NodeRow.search_id == search_id, NodeRow.seq > 0, NodeRow.state.in_(("judged", "closed"))
     )
