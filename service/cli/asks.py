@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from service.client import Client
 from service.schemas import AskDocument, AskSummary
 
 SEARCH, ASK = "sr_", "ak_"
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def ask(
@@ -45,7 +43,7 @@ def ask(
     state = None if every else "open"
     with connected(url, key) as client:
         if which is None:
-            _list(client.asks(state), as_json)
+            _list(client.asks(state), every, as_json)
             return
         documents = [client.ask(which)] if which.startswith(ASK) else _of_search(client, which, state)
     paths = None if output is None else [_write(document, output) for document in documents]
@@ -62,7 +60,7 @@ def ask(
         for document, path in zip(documents, paths, strict=True):
             tell(f"{_line(document)}  {path}")
     if not documents:
-        say(f"no open asks of {which}")
+        say(f"no {'asks' if every else 'open asks'} of {which}")
     elif any(item.state == "open" for item in documents):
         say("answer one: warpsmith tell ASK REPLY.txt (- reads standard input)")
 
@@ -92,7 +90,7 @@ def _of_search(client: Client, search_id: str, state: str | None) -> list[AskDoc
     return [client.ask(item.id) for item in reversed(client.asks(state, search_id=search_id))]
 
 
-def _list(found: list[AskSummary], as_json: bool) -> None:
+def _list(found: list[AskSummary], every: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
@@ -101,7 +99,7 @@ def _list(found: list[AskSummary], as_json: bool) -> None:
     if found:
         say("with their prompts: warpsmith ask SEARCH, or warpsmith ask ASK for one")
     else:
-        say("no open asks")
+        say("no asks" if every else "no open asks")
 
 
 def _line(item: AskSummary) -> str:
@@ -114,8 +112,7 @@ def _show(document: AskDocument) -> None:
         parts += [f"--- reply of {document.answered_by or 'somebody unnamed'} ---", document.reply]
     if document.replaced_by is not None:
         parts.append(f"--- {document.replaced_by} asks the same now ---")
-    # A prompt holds what models wrote: on a terminal its control characters are shown, not obeyed.
-    sys.stdout.write(_CONTROLS.sub("\ufffd", "\n".join(parts)) + "\n")
+    tell("\n".join(parts))
 
 
 def _write(document: AskDocument, directory: Path) -> Path:

@@ -3,6 +3,8 @@
 Standard output carries results, standard error progress and errors. Under `--json` standard output is one JSON
 document, an error's included. Exit codes: 0 done (`judge`: accepted), 1 it did not come off (`judge`: not accepted),
 2 misuse.
+
+Much of what is said was written by models, by ops' authors or by other clients: nothing of it steers the terminal.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
+from service.foreign import escaped, visible
+
 DONE, FAILED, MISUSE = 0, 1, 2
 WIDEST = 400
 
-stdout = Console(soft_wrap=True, highlight=False)
-stderr = Console(stderr=True, soft_wrap=True, highlight=False)
+stdout = Console(soft_wrap=True, highlight=False, emoji=False)
+stderr = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 class CommandError(Exception):
@@ -40,7 +44,7 @@ def misuse(field: str, found: object, expected: str) -> NoReturn:
 
 def print_json(value: object) -> None:
     """One JSON document on standard output; models and lists of models are understood."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(escaped(json.dumps(plain(value), ensure_ascii=False, indent=2)) + "\n")
 
 
 def plain(value: object) -> Any:
@@ -55,15 +59,16 @@ def plain(value: object) -> Any:
 
 
 def print_wide(picture: Table | Tree) -> None:
-    """A table or a tree on standard output at its natural width: nothing is cut, whatever the terminal's width."""
-    Console(width=WIDEST, highlight=False).print(picture)
+    """A table or a tree on standard output at its natural width: nothing is cut, whatever the terminal's width. What
+    others wrote stands in it as `foreign.seen` leaves it."""
+    Console(width=WIDEST, highlight=False, emoji=False).print(picture)
 
 
 def say(text: str) -> None:
     """A line on standard error."""
-    stderr.print(text, markup=False)
+    stderr.print(visible(text), markup=False)
 
 
 def tell(text: str) -> None:
-    """A line of the result on standard output."""
-    stdout.print(text, markup=False)
+    """A line of the result on standard output, as it is but for `foreign.visible`."""
+    sys.stdout.write(visible(text) + "\n")

@@ -9,15 +9,18 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, print_json, print_wide, say
 from service.cli.steer import Node, node_id
 from service.client import Client
+from service.foreign import seen
 from service.schemas import ProfileDocument
 
 POLL_S = 0.5
+LONGEST_NAME = 300
 
 
 def profile(
@@ -61,7 +64,7 @@ def _waited(client: Client, chosen: str, wait_s: float, *, trace: bool) -> Profi
 
 
 def _table(found: ProfileDocument) -> Table:
-    table = Table(title=f"{found.calls} calls on {found.workload}, {found.device or 'a device without a name'}")
+    table = Table(title=_plain(f"{found.calls} calls on {found.workload}, {found.device or 'a device without a name'}"))
     for heading in ("kind", "name"):
         table.add_column(heading)
     for heading in ("count", "mean us", "total us"):
@@ -70,10 +73,10 @@ def _table(found: ProfileDocument) -> Table:
     for row in found.rows:
         launch = ", ".join(f"{name} {value}" for name, value in (row.launch or {}).items())
         numbers = (str(row.count), f"{row.mean_us:.2f}", f"{row.total_us:.2f}")
-        table.add_row(row.kind, _plain(row.name), *numbers, _plain(launch))
+        table.add_row(_plain(row.kind), _plain(row.name), *numbers, _plain(launch))
     return table
 
 
-def _plain(text: str) -> str:
-    """Text that a table takes as it is."""
-    return text.replace("[", r"\[")
+def _plain(text: str) -> Text:
+    """Names that a candidate gave, as a table takes them: no markup, nothing that steers a terminal."""
+    return Text(seen(text, LONGEST_NAME))
