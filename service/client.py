@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -42,6 +43,8 @@ RECONNECT_FIRST_S = 0.5
 RECONNECT_LONGEST_S = 10.0
 RECONNECT_FOR_S = 300.0
 WORTH_WAITING = frozenset({429, 503})
+
+_ID = re.compile(r"\w+", re.ASCII)
 
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -109,7 +112,7 @@ class Client:
 
     def op(self, op_id: str) -> OpDocument:
         """One op with its spec."""
-        return self._get(f"/v1/ops/{op_id}", OpDocument)
+        return self._get(f"/v1/ops/{_id(op_id)}", OpDocument)
 
     def create_search(self, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
         """Submit a search."""
@@ -126,38 +129,38 @@ class Client:
 
     def search(self, search_id: str) -> SearchDocument:
         """One search with its progress."""
-        return self._get(f"/v1/searches/{search_id}", SearchDocument)
+        return self._get(f"/v1/searches/{_id(search_id)}", SearchDocument)
 
     def change_search(self, search_id: str, action: str) -> SearchDocument:
         """pause, resume or cancel a search."""
-        return SearchDocument.model_validate(self._send("POST", f"/v1/searches/{search_id}/{action}"))
+        return SearchDocument.model_validate(self._send("POST", f"/v1/searches/{_id(search_id)}/{action}"))
 
     def change_budget(self, search_id: str, changes: dict[str, float | None]) -> SearchDocument:
         """Set limits of a search; None lifts one."""
         body = {"budget": changes}
-        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{search_id}", json=body))
+        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_id(search_id)}", json=body))
 
     def add_idea(self, search_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> IdeaDocument:
         """Add a person's idea to a search."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
-        path = f"/v1/searches/{search_id}/ideas"
+        path = f"/v1/searches/{_id(search_id)}/ideas"
         return IdeaDocument.model_validate(self._send("POST", path, json=body, headers=headers))
 
     def mark_node(self, node_id: str, mark: str, *, wanted: bool) -> NodeSummary:
         """pin or ban a node, or take it back."""
         method = "POST" if wanted else "DELETE"
-        return NodeSummary.model_validate(self._send(method, f"/v1/nodes/{node_id}/{mark}"))
+        return NodeSummary.model_validate(self._send(method, f"/v1/nodes/{_id(node_id)}/{mark}"))
 
     def branch(self, node_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
         """Start a new search from a node's candidate."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         return SearchDocument.model_validate(
-            self._send("POST", f"/v1/nodes/{node_id}/branch", json=body, headers=headers)
+            self._send("POST", f"/v1/nodes/{_id(node_id)}/branch", json=body, headers=headers)
         )
 
     def node_at(self, search_id: str, seq: int) -> NodeSummary | None:
         """The node with this number in the search's tree."""
-        page = self._get(f"/v1/searches/{search_id}/tree", TreePage, {"after_seq": seq - 1, "limit": 1})
+        page = self._get(f"/v1/searches/{_id(search_id)}/tree", TreePage, {"after_seq": seq - 1, "limit": 1})
         return next((node for node in page.nodes if node.seq == seq), None)
 
     def tree(self, search_id: str) -> list[NodeSummary]:
@@ -166,7 +169,7 @@ class Client:
         after: int | None = None
         while True:
             parameters = {} if after is None else {"after_seq": after}
-            page = self._get(f"/v1/searches/{search_id}/tree", TreePage, parameters)
+            page = self._get(f"/v1/searches/{_id(search_id)}/tree", TreePage, parameters)
             nodes += page.nodes
             if page.next_after_seq is None or page.next_after_seq == after:
                 return nodes
@@ -174,19 +177,19 @@ class Client:
 
     def story(self, search_id: str) -> StoryDocument:
         """A search in prose."""
-        return self._get(f"/v1/searches/{search_id}/story", StoryDocument)
+        return self._get(f"/v1/searches/{_id(search_id)}/story", StoryDocument)
 
     def node(self, node_id: str) -> NodeDocument:
         """One node with its source, verdicts and model calls."""
-        return self._get(f"/v1/nodes/{node_id}", NodeDocument)
+        return self._get(f"/v1/nodes/{_id(node_id)}", NodeDocument)
 
     def request_profile(self, node_id: str) -> ProfileDocument:
         """Ask for a profile of a node's candidate."""
-        return ProfileDocument.model_validate(self._send("POST", f"/v1/nodes/{node_id}/profile"))
+        return ProfileDocument.model_validate(self._send("POST", f"/v1/nodes/{_id(node_id)}/profile"))
 
     def profile(self, node_id: str, *, trace: bool = False) -> ProfileDocument:
         """The node's latest profile, finished or not."""
-        return self._get(f"/v1/nodes/{node_id}/profile", ProfileDocument, {"trace": trace})
+        return self._get(f"/v1/nodes/{_id(node_id)}/profile", ProfileDocument, {"trace": trace})
 
     def import_pool(self, content: bytes) -> PoolDocument:
         """Store a recorded pool (JSON lines); the same pool is stored once."""
@@ -199,7 +202,7 @@ class Client:
 
     def export_pool(self, search_id: str) -> bytes:
         """The pool of a search: its recorded replies as JSON lines."""
-        return self._send_raw("GET", f"/v1/searches/{search_id}/pool").content
+        return self._send_raw("GET", f"/v1/searches/{_id(search_id)}/pool").content
 
     def asks(self, state: str | None = "open", search_id: str | None = None) -> list[AskSummary]:
         """Model requests of agent mode."""
@@ -207,12 +210,12 @@ class Client:
 
     def ask(self, ask_id: str) -> AskDocument:
         """One ask with its prompt."""
-        return self._get(f"/v1/asks/{ask_id}", AskDocument)
+        return self._get(f"/v1/asks/{_id(ask_id)}", AskDocument)
 
     def answer(self, ask_id: str, reply: str, answered_by: str | None) -> AskDocument:
         """Answer an ask."""
         body = {"reply": reply} | ({"answered_by": answered_by} if answered_by else {})
-        return AskDocument.model_validate(self._send("POST", f"/v1/asks/{ask_id}/answer", json=body))
+        return AskDocument.model_validate(self._send("POST", f"/v1/asks/{_id(ask_id)}/answer", json=body))
 
     def kernels(self, *, most: int | None = None, **filters: str | None) -> list[KernelSummary]:
         """Kept kernels, newest first; at most `most`."""
@@ -220,11 +223,11 @@ class Client:
 
     def kernel(self, kernel_id: str) -> KernelDocument:
         """One kernel with its evidence."""
-        return self._get(f"/v1/kernels/{kernel_id}", KernelDocument)
+        return self._get(f"/v1/kernels/{_id(kernel_id)}", KernelDocument)
 
     def export(self, kernel_id: str) -> bytes:
         """The kernel's package as a zip archive."""
-        return self._send_raw("GET", f"/v1/kernels/{kernel_id}/export").content
+        return self._send_raw("GET", f"/v1/kernels/{_id(kernel_id)}/export").content
 
     def workers(self) -> list[WorkerDocument]:
         """Every worker that reported in."""
@@ -262,7 +265,7 @@ class Client:
         """One connection: None once it stands, then its events."""
         headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
         timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
-        path = f"/v1/searches/{search_id}/events"
+        path = f"/v1/searches/{_id(search_id)}/events"
         with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
             if response.is_error:
                 response.read()
@@ -323,6 +326,15 @@ def describe_problem(status: int, document: dict[str, Any]) -> str:
     title = document.get("title") or f"HTTP {status}"
     detail = document.get("detail")
     return f"{title}: {detail}" if detail else str(title)
+
+
+def _id(text: str) -> str:
+    """`text` as a part of a path. Raises ProblemError where it could be no id, and would name another path."""
+    if _ID.fullmatch(text) is None:
+        raise ProblemError(
+            404, {"title": "Not found", "detail": f"id: found {text!r}, expected one such as sr_01kd..."}
+        )
+    return text
 
 
 def _problem(response: httpx.Response) -> ProblemError:

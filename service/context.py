@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.db import Database
 from kernels_db.db import StorageFull as StorageFullError
-from kernels_db.models import Base
+from kernels_db.models import AskRow, Base, KernelRow, NodeRow, OpRow, PoolRow, SearchRow
 from service import auth
 from service.metrics import Metrics
 from service.problems import NotFound, brief
@@ -25,12 +25,28 @@ from workers import dispatch, heartbeat, log, steps
 ALIVE_AFTER_S = 3 * heartbeat.INTERVAL_S
 """A worker that missed three beats counts as gone."""
 
+PREFIXES: dict[type[Base], str] = {
+    AskRow: "ak",
+    KernelRow: "kn",
+    NodeRow: "nd",
+    OpRow: "op",
+    PoolRow: "pl",
+    SearchRow: "sr",
+}
+"""How ids of what has a route of its own begin."""
+
 logger = log.get(__name__)
 
 _ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,29}")
 
 
 Row = TypeVar("Row", bound=Base)
+
+
+def unknown(table: type[Base], row_id: str, noun: str) -> NotFound:
+    """The problem that no row has this id."""
+    expected = f"the id of one that is stored, {PREFIXES[table]}_..."
+    return NotFound(f"{noun}: found {brief(row_id)!r}, expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,7 @@ class Service:
         """The row with this id; raises NotFound."""
         found = session.get(table, row_id) if self.is_id(row_id) else None
         if found is None:
-            raise NotFound(f"{noun}: found {brief(row_id)!r}, expected the id of one that is stored")
+            raise unknown(table, row_id, noun)
         return found
 
     def advance(self, search_id: str) -> None:

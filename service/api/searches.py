@@ -20,7 +20,7 @@ from kernels_db.models import NodeRow, SearchRow
 from service import views
 from service.api.paging import After, Limit, Word, page
 from service.bodies import StrictRoute
-from service.context import Asker, Service, ServiceDependency
+from service.context import Asker, Service, ServiceDependency, unknown
 from service.idempotency import Answer, OnceDependency
 from service.problems import (
     BodyTooLarge,
@@ -245,7 +245,7 @@ async def get_events(
         await run_in_threadpool(read_batch, service.db, search_id, start, limit) if service.is_id(search_id) else None
     )
     if batch is None:
-        raise NotFound(f"search: found {search_id[:64]!r}, expected the id of one that is stored")
+        raise unknown(SearchRow, search_id, "search")
     if form == "json":
         items: list[EventDocument] = [views.event_document(row) for row in batch.events]
         following = None if batch.ended else (items[-1].id if items else start)
@@ -297,6 +297,6 @@ def _change(service: Service, search_id: str, change: Callable[[float], list[ste
     try:
         messages = change(time.time())
     except steps.WrongState as error:
-        raise WrongState(str(error)) from error
+        raise WrongState.one(error.what, error.found, error.expected) from error
     dispatch.send(service.celery, messages or [])
     return get_search(search_id, service)

@@ -127,6 +127,14 @@ def test_a_stream_of_no_search_is_an_error(client: Client) -> None:
         list(client.follow("sr_2"))
 
 
+@pytest.mark.parametrize("text", ["../kernels", "sr_1/events", "sr_1?x=1", "#7", "sr_1%2Ftree", "", "sr 1", "sr_\n"])
+def test_an_id_names_no_other_path(client: Client, text: str) -> None:
+    for read in (client.search, client.tree, client.ask, client.node, client.export_pool):
+        with pytest.raises(ProblemError, match=r"id: found .*, expected one such as sr_") as caught:
+            read(text)
+        assert caught.value.status == 404
+
+
 def test_lists_are_read_to_their_last_page(client: Client) -> None:
     assert [item.id for item in client.asks()] == [f"ak_{index}" for index in range(5)]
 
