@@ -40,7 +40,7 @@ def test_the_baselines_carry_inductors_triton(judge: JudgeClient) -> None:
     root = judge.judge(job(REFERENCE, PLACES, target=target(), baselines=("eager", "compile")), TIMEOUT_S)
     assert root["verdict"] == "accepted", root["reason"]
     assert root["generated"]["language"] == "triton"
-    assert root["generated"]["source"].startswith("@triton.jit")
+    assert root["generated"]["source"].startswith("@triton.jit")  # no library call stands in it
     assert "triton_helpers.set_driver" not in root["generated"]["source"]
 
 

@@ -167,6 +167,9 @@ def test_the_ledger_joins_the_variants_of_an_idea() -> None:
 def test_a_ledger_entry_comes_from_a_nodes_columns() -> None:
     entry = ledger_entry(seq=4, idea=IDEA, verdict="rejected", gate="compile", score=None, reason="line 3:\n no")
     assert (entry.outcome, entry.cause, entry.technique) == ("rejected at compile", "line 3: no", "fusion")
+    right = {"seq": 4, "idea": IDEA, "verdict": "accepted", "gate": "time", "score": 1.5, "reason": "right everywhere"}
+    assert ledger_entry(**right, ci_low=1.41, ci_high=1.6).cause == "1.41 to 1.60"
+    assert ledger_entry(**right).cause == ""
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

@@ -50,7 +50,8 @@ def kernels_of(codes: Sequence[str]) -> Generated | None:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # it was cut, or is no code of Inductor's
         sources += _kernels(tree)
-        calls.update(dict.fromkeys(one or other for one, other in _EXTERN.findall(text)))
+        code_alone = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+        calls.update(dict.fromkeys(one or other for one, other in _EXTERN.findall(code_alone)))
     if not sources:
         return None
     language = sources[0][0]

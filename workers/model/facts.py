@@ -261,7 +261,7 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
         shown = ", ".join(
             f"{kind} {significant(value)}" for kind, value in sorted(gflops.items()) if isinstance(value, int | float)
         )
-        lines.append(f"measured peak GFLOP/s: {shown}")
+        lines += [f"measured peak GFLOP/s: {shown}"] if shown else []
     return lines
 
 

@@ -213,7 +213,10 @@ def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> 
             continue
         line = f"`{entry['id']}`: {microseconds(time)}"
         speedups = [
-            f"{significant(value)}x {BASELINE_NAMES.get(name, name)}" for name, value in entry["speedup"].items()
+            f"{significant(value)}x {BASELINE_NAMES.get(name, name)} ({microseconds(beside)} beside it)"
+            if (beside := entry["time_us"].get(name)) is not None
+            else f"{significant(value)}x {BASELINE_NAMES.get(name, name)}"
+            for name, value in entry["speedup"].items()
         ]
         if speedups:
             line += f"; {', '.join(speedups)}"

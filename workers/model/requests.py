@@ -16,6 +16,7 @@ from kernels_db.resolve import LIBRARY_CALLS
 from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from workers.model import facts
 from workers.model.base import ModelRequest, RequestKind
+from workers.model.facts import significant
 from workers.model.feedback import cause, feedback, outcome
 from workers.model.parsing import MAX_LESSONS, Lesson
 from workers.model.techniques import TECHNIQUES
@@ -308,12 +309,17 @@ def ledger_entry(
     gate: str | None,
     score: float | None,
     reason: str | None,
+    ci_low: float | None = None,
+    ci_high: float | None = None,
 ) -> LedgerEntry:
-    """The entry of a node, from the columns of its row."""
+    """The entry of a node, from the columns of its row. What is right needs no reason: its interval says more."""
+    told = reason or ""
+    if verdict == "accepted" and score is not None:
+        told = "" if ci_low is None or ci_high is None else f"{significant(ci_low)} to {significant(ci_high)}"
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",
         title=str(idea["title"]) if idea else f"code #{seq}",
         outcome=outcome(verdict, gate, score),
-        cause=one_line(reason or "", 140),
+        cause=one_line(told, 140),
     )

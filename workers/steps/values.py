@@ -128,6 +128,8 @@ class Tried(NamedTuple):
     gate: str | None
     score: float | None
     reason: str | None
+    ci_low: float | None = None
+    ci_high: float | None = None
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,16 @@ def _known_binaries(session: Session, search_id: str) -> dict[str, int]:
 def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     # The reason of a full verification may name what is hidden from whoever writes candidates: hold-out shapes.
     reason = case((NodeRow.verification.in_(("passed", "failed")), None), else_=NodeRow.reason)
-    columns = (NodeRow.seq, NodeRow.idea, NodeRow.verdict, NodeRow.gate, NodeRow.score, reason)
+    columns = (
+        NodeRow.seq,
+        NodeRow.idea,
+        NodeRow.verdict,
+        NodeRow.gate,
+        NodeRow.score,
+        reason,
+        NodeRow.ci_low,
+        NodeRow.ci_high,
+    )
     query = select(*columns).where(
         NodeRow.search_id == search_id, NodeRow.seq > 0, NodeRow.state.in_(("judged", "closed"))
     )
