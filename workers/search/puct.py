@@ -24,8 +24,9 @@ class Puct(TreePolicy):
     """Parameters of PUCT.
 
     exploration: the weight c of what was rarely tried. parallel: expansions under way together; a verification takes
-    the place of one. rounds: expansions, each on one node. ideas, codes: ideas per expansion, codes per idea. repairs: times a rejected candidate is given
-    back with its failure. stop_fraction: share of the physical limit at which a verified champion ends the search.
+    the place of one. rounds: expansions, each on one node. ideas, codes: ideas per expansion, codes per idea. repairs:
+    times a rejected candidate is given back with its failure. stop_fraction: share of the physical limit at which a
+    verified champion ends the search.
 
     Of the root and the contenders, the next to be expanded is the node s with the largest
 
