@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 
 from kernels_db.db import Database
 from service import openapi, status_page
-from service.api import asks, health, kernels, nodes, ops, pools, profiles, searches, steering, workers
+from service.api import asks, bundles, health, kernels, nodes, ops, pools, profiles, searches, steering, workers
 from service.context import ALIVE_AFTER_S, Service
 from service.handlers import install
 from service.metrics import Metrics
@@ -27,6 +27,7 @@ ROUTERS = (
     nodes.router,
     profiles.router,
     pools.router,
+    bundles.router,
     asks.router,
     kernels.router,
     workers.router,
@@ -69,7 +70,7 @@ def _middleware(service: Service) -> list[Middleware]:
     settings = service.settings
 
     def limit(path: str) -> int:
-        return settings.max_pool_bytes if path == "/v1/pools" else settings.max_body_bytes
+        return settings.max_pool_bytes if path in ("/v1/pools", bundles.MERGE) else settings.max_body_bytes
 
     keys = [Middleware(RequireKey, db=service.db, is_page=status_page.is_page)] if settings.keys_required else []
     return [

@@ -16,11 +16,14 @@ from service.schemas import (
     TERMINAL_STATES,
     AskDocument,
     AskSummary,
+    BundleDocument,
+    DroppedBundle,
     EstimateDocument,
     EventDocument,
     IdeaDocument,
     KernelDocument,
     KernelSummary,
+    MergeReport,
     NodeDocument,
     NodeSummary,
     OpDocument,
@@ -203,6 +206,22 @@ class Client:
     def export_pool(self, search_id: str) -> bytes:
         """The pool of a search: its recorded replies as JSON lines."""
         return self._send_raw("GET", f"/v1/searches/{_id(search_id)}/pool").content
+
+    def create_bundle(self, search_id: str, idempotency_key: str | None = None) -> BundleDocument:
+        """Take the steps of a search that wait for a judge, as signed jobs."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        return BundleDocument.model_validate(
+            self._send("POST", f"/v1/searches/{_id(search_id)}/bundles", headers=headers)
+        )
+
+    def merge_verdicts(self, lines: bytes) -> MergeReport:
+        """Store verdicts (JSON lines); each is taken once."""
+        headers = {"Content-Type": "application/x-ndjson"}
+        return MergeReport.model_validate(self._send("POST", "/v1/bundles/merge", content=lines, headers=headers))
+
+    def drop_bundle(self, bundle_id: str) -> DroppedBundle:
+        """Give the steps of a bundle back to the queue."""
+        return DroppedBundle.model_validate(self._send("DELETE", f"/v1/bundles/{_id(bundle_id)}"))
 
     def asks(self, state: str | None = "open", search_id: str | None = None) -> list[AskSummary]:
         """Model requests of agent mode."""

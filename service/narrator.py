@@ -95,6 +95,12 @@ def _tell_budget(event: EventDocument, _: str) -> str:
     return f"budget changed by {_who(event)}: {limits}"
 
 
+def _tell_bundle(event: EventDocument, _: str) -> str:
+    payload = event.payload
+    done = "left in" if event.type == "bundle.created" else "returned from"
+    return f"  {payload.get('jobs')} judge steps {done} bundle {payload.get('bundle_id')}"
+
+
 _TELLERS: dict[str, Callable[[EventDocument, str], str | None]] = {
     "round.started": _tell_round,
     "node.judged": _tell_verdict,
@@ -111,6 +117,8 @@ _TELLERS: dict[str, Callable[[EventDocument, str], str | None]] = {
     "attempt.expired": _tell_expired,
     "attempt.failed": _tell_failed,
     "ask.opened": _tell_ask,
+    "bundle.created": _tell_bundle,
+    "bundle.dropped": _tell_bundle,
 }
 
 

@@ -6,6 +6,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
+from service.problems import FieldError
+
 SearchState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 TERMINAL_STATES = ("finished", "failed", "cancelled")
 AskState = Literal["open", "answered", "withdrawn", "expired"]
@@ -393,6 +395,54 @@ class KernelDocument(KernelSummary):
     envelope: dict[str, Any]
     evidence: dict[str, Any] = Field(description="The verify verdict, whole")
     lineage: list[dict[str, Any]] = Field(description="From the root to the winner: the ideas that led there")
+
+
+class BundleDocument(BaseModel):
+    """Judge jobs that leave for a host which this service cannot reach."""
+
+    format: Literal["warpsmith-bundle"]
+    version: int
+    id: str
+    search_id: str
+    op: str
+    target: str
+    created_at: float
+    count: int = Field(description="Jobs in the bundle")
+    left: int = Field(description="Steps that wait for a judge and found no room: they are for another bundle")
+    jobs: list[str] = Field(description="The lines of jobs.jsonl, each a signed job as JSON, to be kept as they are")
+
+
+class DroppedBundle(BaseModel):
+    """A bundle that was given back."""
+
+    id: str
+    search_id: str
+    returned: int = Field(description="Steps that returned to the queue")
+    merged: int = Field(description="Jobs whose verdicts had come; they stay")
+
+
+class MergedLine(BaseModel):
+    """What became of one line of verdicts.jsonl."""
+
+    line: int = Field(description="Its number in the body, from 1")
+    nonce: str | None = Field(description="The job's, where that could be read")
+    outcome: Literal["merged", "already", "late", "refused"] = Field(
+        description="merged: stored now. already: this very verdict was stored before. late: its search ended, or its "
+        "step is somebody else's. refused: `error` says why; nothing of it was stored"
+    )
+    search_id: str | None = None
+    detail: str | None = Field(None, description="Of one that came already or late: since when, or why")
+    error: FieldError | None = None
+
+
+class MergeReport(BaseModel):
+    """What became of a file of verdicts."""
+
+    merged: int
+    already: int
+    late: int
+    refused: int
+    lines: list[MergedLine]
 
 
 class WorkerDocument(BaseModel):

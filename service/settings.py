@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from workers.settings import Settings
 
@@ -28,6 +28,11 @@ class ServiceSettings(Settings):
     )
     max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
     max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
+    bundle_key: SecretStr | None = Field(
+        None,
+        description="Secret that signs bundles, at least 32 characters; default is one made once and kept in `home`; "
+        "API processes on several hosts need the same",
+    )
     max_streams: int = Field(64, ge=1, description="Open event streams served at once")
     stream_poll_s: float = Field(0.5, gt=0, description="Seconds between two looks of an event stream at the database")
     stream_heartbeat_s: float = Field(

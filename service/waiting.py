@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.models import AskRow, AttemptRow, SearchRow, WorkerRow
 from service.schemas import TERMINAL_STATES, WaitingFor
+from workers.steps.bundling import owner_of
 from workers.steps.outages import again_at
 
 MODEL_STEPS = ("ideate", "code")
@@ -38,19 +39,28 @@ def _paused(session: Session, search: SearchRow) -> WaitingFor:
 
 
 def _running(session: Session, search: SearchRow) -> list[WaitingFor]:
+    away = AttemptRow.owner.startswith(owner_of(""))
     rows = session.execute(
-        select(AttemptRow.kind, func.count())
+        select(AttemptRow.kind, away, func.count())
         .where(AttemptRow.search_id == search.id, AttemptRow.state == "running")
-        .group_by(AttemptRow.kind)
+        .group_by(AttemptRow.kind, away)
     )
     by_side: dict[Literal["model", "judge"], int] = {}
-    for kind, count in rows:
+    bundled = 0
+    for kind, in_bundle, count in rows:
+        if in_bundle:
+            bundled += count
+            continue
         side: Literal["model", "judge"] = "model" if kind in MODEL_STEPS else "judge"
         by_side[side] = by_side.get(side, 0) + count
-    return [
+    found = [
         WaitingFor(what=side, count=count, detail=f"{_count(count, 'step')} at the {side}")
         for side, count in by_side.items()
     ]
+    if bundled:
+        detail = f"{_count(bundled, 'step')} in a bundle: warpsmith merge DIR brings the verdicts"
+        found.append(WaitingFor(what="judge", count=bundled, detail=detail))
+    return found
 
 
 def _pending(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:

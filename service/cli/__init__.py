@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from kernels_db.op import SpecError, SpecErrors
-from service.cli import admin, asks, doctor, judge, kernels, mcp, ops, pools, profiles, search, steer, up
+from service.cli import admin, asks, bundles, doctor, judge, kernels, mcp, ops, pools, profiles, search, steer, up
 from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
 from service.client import ProblemError, ServiceUnreachableError
 
@@ -42,6 +42,8 @@ for command in (
     kernels.kernels,
     kernels.export,
     asks.ask,
+    bundles.bundle,
+    bundles.merge,
     mcp.mcp,
     doctor.doctor,
 ):

@@ -13,7 +13,7 @@ from kernels_db.op import load_op
 from service.cli import app
 
 REPOSITORY = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/guide.md", "docs/agents.md", "docs/judge.md", "docs/threat-model.md")
+DOCUMENTS = ("README.md", "docs/guide.md", "docs/agents.md", "docs/bundles.md", "docs/judge.md", "docs/threat-model.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 

@@ -7,6 +7,7 @@ died.
 """
 
 from workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
+from workers.steps.bundling import GivenBack, Merged, Taken, VerdictRefused, give_back, merge_verdict, take_jobs
 from workers.steps.caps import refusal
 from workers.steps.claims import claim, give_up, renew
 from workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
@@ -17,10 +18,14 @@ from workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, Wr
 
 __all__ = [
     "AskClosed",
+    "GivenBack",
+    "Merged",
     "Message",
     "ModelCall",
     "NodeRecord",
+    "Taken",
     "Tried",
+    "VerdictRefused",
     "Work",
     "WrongState",
     "advance",
@@ -32,7 +37,9 @@ __all__ = [
     "complete_judge",
     "create_search",
     "defer",
+    "give_back",
     "give_up",
+    "merge_verdict",
     "pause",
     "put_off",
     "reconcile",
@@ -40,6 +47,7 @@ __all__ = [
     "renew",
     "replacement",
     "resume",
+    "take_jobs",
     "tell",
     "wait_for_answer",
 ]

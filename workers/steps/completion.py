@@ -19,7 +19,7 @@ from workers.candidate.normalise import normalised_digest
 from workers.model.text import storable
 from workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from workers.steps.planting import digest_of, ideas_so_far, plan
-from workers.steps.rows import add_event, close_attempt, held, plain, put_back, record_calls
+from workers.steps.rows import Held, add_event, close_attempt, held, plain, put_back, record_calls
 from workers.steps.values import ModelCall
 from workers.steps.work import level_of
 
@@ -105,44 +105,49 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
         work = held(session, attempt_id, owner)
         if work is None:
             return False
-        search, node, attempt = work.search, work.node, work.attempt
-        level = level_of(node, attempt)
-        if verdict["level"] != level:
-            raise ValueError(f"verdict.level: found {verdict['level']!r}, expected {level!r}")
-        document: dict[str, Any] = plain(verdict)
-        session.add(
-            VerdictRow(
-                id=new_id("vd"),
-                search_id=search.id,
-                node_id=node.id,
-                attempt_id=attempt.id,
-                level=level,
-                verdict=verdict["verdict"],
-                gate=verdict["gate"],
-                source=node.source,
-                document=document,
-                created_at=now,
-            )
-        )
-        close_attempt(attempt, "succeeded", now)
-        search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
-        if level == "screen" and (twin := _twin(document)) is not None:
-            again = "the repair changed nothing: " if twin == node.seq else ""
-            close_node(session, search, node, f"{again}duplicate of node #{twin} (same binary)", now)
-            return True
-        _judged(node, document, now)
-        accepted = node.verdict == "accepted"
-        if level == "verify":
-            node.verification = "passed" if accepted else "failed"
-            renew_best(session, search)
-        elif level == "screen":
-            search.candidates += 1
-            _challenge(session, search, node)
-        what = "node.verified" if level == "verify" else "node.judged"
-        add_event(session, search, what, now, node, **_progress(search, node, document))
-        if level == "baseline" and not accepted:
-            end(session, search, "failed", f"the op was not admitted: {node.reason}", now, _problem(document))
+        commit_verdict(session, work, verdict, now)
         return True
+
+
+def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -> None:
+    """Store the verdict on a step that is held, and what follows from it. Raises ValueError as `complete_judge`."""
+    search, node, attempt = work.search, work.node, work.attempt
+    level = level_of(node, attempt)
+    if verdict["level"] != level:
+        raise ValueError(f"verdict.level: found {verdict['level']!r}, expected {level!r}")
+    document: dict[str, Any] = plain(verdict)
+    session.add(
+        VerdictRow(
+            id=new_id("vd"),
+            search_id=search.id,
+            node_id=node.id,
+            attempt_id=attempt.id,
+            level=level,
+            verdict=verdict["verdict"],
+            gate=verdict["gate"],
+            source=node.source,
+            document=document,
+            created_at=now,
+        )
+    )
+    close_attempt(attempt, "succeeded", now)
+    search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
+    if level == "screen" and (twin := _twin(document)) is not None:
+        again = "the repair changed nothing: " if twin == node.seq else ""
+        close_node(session, search, node, f"{again}duplicate of node #{twin} (same binary)", now)
+        return
+    _judged(node, document, now)
+    accepted = node.verdict == "accepted"
+    if level == "verify":
+        node.verification = "passed" if accepted else "failed"
+        renew_best(session, search)
+    elif level == "screen":
+        search.candidates += 1
+        _challenge(session, search, node)
+    what = "node.verified" if level == "verify" else "node.judged"
+    add_event(session, search, what, now, node, **_progress(search, node, document))
+    if level == "baseline" and not accepted:
+        end(session, search, "failed", f"the op was not admitted: {node.reason}", now, _problem(document))
 
 
 def close_branch(

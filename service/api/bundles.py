@@ -1,0 +1,187 @@
+"""Bundles: judge jobs for hosts that this service cannot reach, and the verdicts that come back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from kernels_db.bundle import FORMAT, VERSION
+from kernels_db.models import SearchRow
+from service.bodies import Body
+from service.bundles.key import BadKey, bundle_key
+from service.bundles.merging import merge_lines
+from service.bundles.signing import signature_of
+from service.context import Asker, Service, ServiceDependency
+from service.idempotency import Answer, OnceDependency
+from service.problems import (
+    BodyTooLarge,
+    IdempotencyReuse,
+    InvalidInput,
+    MalformedBody,
+    MissingSetting,
+    NotFound,
+    StorageFull,
+    UnsupportedMedia,
+    WrongState,
+    brief,
+    documented,
+)
+from service.schemas import BundleDocument, DroppedBundle, MergeReport
+from workers import dispatch, steps
+from workers.judge_step import job_of
+
+NDJSON = "application/x-ndjson"
+MERGE = "/v1/bundles/merge"
+MOST_BYTES = 32 << 20
+"""Of the jobs in one bundle, beyond the first."""
+
+MOST_LINES = 1000
+"""Verdicts in one request to merge: each is a transaction."""
+
+EXAMPLE_LINE = {
+    "nonce": "bj_01kaexample0000000000000000",
+    "bundle_id": "bn_01kaexample0000000000000000",
+    "search_id": "sr_01kaexample0000000000000000",
+    "attempt_id": "at_01kaexample0000000000000000",
+    "job_digest": "0f" * 32,
+    "signature": "a1" * 32,
+    "verdict": {"id": "bj_01kaexample0000000000000000", "level": "screen"},
+    "host": {"name": "node7"},
+}
+MERGE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "Lines of a verdicts.jsonl, as `python -m workers.judge DIR` wrote them",
+        "content": {
+            NDJSON: {
+                "schema": {"type": "string"},
+                "examples": {"verdicts": {"value": json.dumps(EXAMPLE_LINE) + "\n"}},
+            }
+        },
+    }
+}
+
+router = APIRouter(tags=["bundles"])
+
+
+@router.post(
+    "/v1/searches/{search_id}/bundles",
+    status_code=201,
+    summary="Bundle the jobs that wait",
+    response_model=BundleDocument,
+    responses=documented(NotFound, WrongState, InvalidInput, MissingSetting, IdempotencyReuse, StorageFull),
+)
+def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
+    """Takes the steps of a search that wait for a judge and answers them as signed jobs, at most 256 and about 32 MiB.
+    No worker takes them from then on: their verdicts come by merging, or the bundle is dropped. 409 where nothing
+    waits."""
+    key = _key(service)
+    with service.db.reading() as session:
+        service.row(session, SearchRow, search_id, "search")
+        stored = once.stored(session)
+        if stored is not None:
+            return stored.response()
+    answers: list[Answer] = []
+
+    def answer(session: Session, taken: steps.Taken) -> None:
+        if taken.jobs:
+            answers.append(Answer.of(201, _document(key, taken)))
+            once.record(session, answers[0])
+
+    def create() -> Answer:
+        make_job = partial(job_of, sandbox_minimum=service.settings.sandbox_minimum)
+        try:
+            steps.take_jobs(service.db, search_id, make_job, time.time(), most_bytes=MOST_BYTES, also=answer, by=asker)
+        except steps.WrongState as error:
+            raise WrongState.one(error.what, error.found, error.expected) from error
+        if not answers:
+            service.advance(search_id)  # every step that waited failed: the search goes on without them
+            raise WrongState.one(f"search {search_id}", "no step that can be judged", "at least one that waits")
+        return answers[0]
+
+    return once.guard(service.db, create).response()
+
+
+@router.post(
+    MERGE,
+    summary="Merge verdicts",
+    responses=documented(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput, MissingSetting, StorageFull),
+    openapi_extra=MERGE_BODY,
+)
+def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
+    """Stores the verdicts on jobs of bundles, line by line, and lets their searches go on. The first verdict on a job
+    stands; sent again it changes nothing. What is forged, foreign or malformed is refused by its line, which keeps no
+    other line from being merged: the answer is 200 all the same, and says what became of each."""
+    body.require(NDJSON)
+    key = _key(service)
+    try:
+        lines = body.data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {body.data[error.start]:#04x}") from error
+    if not body.data.strip():
+        raise InvalidInput.one("body", None, "at least one verdict")
+    if len(lines) > MOST_LINES + 1:
+        raise InvalidInput.one("body", f"{len(lines)} lines", f"at most {MOST_LINES}")
+    told = []
+    searches: dict[str, None] = {}
+    try:
+        for line in merge_lines(service.db, key, lines):
+            told.append(line)
+            if line.outcome == "merged" and line.search_id is not None:
+                searches[line.search_id] = None
+    finally:  # what was merged before the database failed is merged
+        for search_id in searches:
+            service.advance(search_id)
+    counts = Counter(line.outcome for line in told)
+    return MergeReport(
+        merged=counts["merged"], already=counts["already"], late=counts["late"], refused=counts["refused"], lines=told
+    )
+
+
+@router.delete("/v1/bundles/{bundle_id}", summary="Drop a bundle", responses=documented(NotFound, StorageFull))
+def drop_bundle(bundle_id: str, service: ServiceDependency, asker: Asker) -> DroppedBundle:
+    """Gives the steps of a bundle that have no verdict back to the queue. Verdicts on them are refused from then on;
+    those that were merged stay. 404 where nothing of the bundle is known any more."""
+    wrong = f"bundle: found {brief(bundle_id)!r}, expected the id of a bundle that is out"
+    if not service.is_id(bundle_id):
+        raise NotFound(wrong)
+    try:
+        dropped = steps.give_back(service.db, bundle_id, time.time(), by=asker)
+    except LookupError as error:
+        raise NotFound(wrong) from error
+    dispatch.send(service.celery, dropped.messages)
+    return DroppedBundle(
+        id=dropped.bundle_id, search_id=dropped.search_id, returned=dropped.returned, merged=dropped.merged
+    )
+
+
+def _key(service: Service) -> bytes:
+    try:
+        return bundle_key(service.settings)
+    except BadKey as error:
+        raise MissingSetting.one(error.where, error.found, error.expected) from error
+
+
+def _document(key: bytes, taken: steps.Taken) -> BundleDocument:
+    return BundleDocument(
+        format=FORMAT,
+        version=VERSION,
+        id=taken.bundle_id,
+        search_id=taken.search_id,
+        op=taken.op,
+        target=taken.target,
+        created_at=taken.created_at,
+        count=len(taken.jobs),
+        left=taken.left,
+        jobs=[
+            json.dumps({**ticket, "signature": signature_of(key, ticket), "job": job}, allow_nan=False)
+            for ticket, job in taken.jobs
+        ],
+    )

@@ -1,0 +1,100 @@
+"""A bundle's directory: written for the other host, read when it has come back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernels_db.bundle import HEADER, JOBS, VERDICTS, BundleHeader
+from service.schemas import BundleDocument
+
+README = "README.txt"
+JUDGE = "judge"
+JUDGE_BESIDE = "cd DIR && PYTHONPATH=judge python -m workers.judge ."
+JUDGE_INSTALLED = "python -m workers.judge DIR      (with Warpsmith installed there)"
+CHUNK_BYTES = 1 << 20
+CHUNK_LINES = 500
+LARGEST_FILE = 1 << 30
+"""Of verdicts.jsonl, bytes: what is larger is none."""
+
+_README = """\
+{count} judge jobs of Warpsmith for {op} on {target} (bundle {id}, search {search_id}).
+
+1. Take this directory to a host that has the device, with Python 3.11 or newer, torch and numpy
+   (for Triton candidates triton, for CUDA candidates cuda-core, for C++ candidates g++), and there:
+
+       {judge}
+
+   It can be interrupted and started again; what was judged stays in verdicts.jsonl.
+   Leave the device to it: what else computes there spoils the timing.
+
+2. Bring the directory back, or verdicts.jsonl alone, and:
+
+       warpsmith merge DIR
+
+What will not come back is given back to the service's own judges by
+
+       warpsmith bundle --drop {id}
+
+These files run somebody's kernels on your host, confined as far as it allows. They hold no key.
+"""
+
+
+class BadFolder(ValueError):  # noqa: N818 - named for what is wrong
+    """The directory cannot be written or read as a bundle."""
+
+
+def prepare(directory: Path) -> None:
+    """See to it that a bundle can be written to `directory`. Raises BadFolder where something stands there."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise BadFolder(f"--output: found {directory}, which is not empty, expected a new directory")
+    directory.mkdir(parents=True, exist_ok=True)
+
+
+def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -> None:
+    """Write bundle.json last, so that a directory without it was never finished."""
+    header: BundleHeader = {
+        "format": bundle.format,
+        "version": bundle.version,
+        "id": bundle.id,
+        "search_id": bundle.search_id,
+        "op": bundle.op,
+        "target": bundle.target,
+        "created_at": bundle.created_at,
+        "count": bundle.count,
+    }
+    judge = JUDGE_BESIDE if with_judge else JUDGE_INSTALLED
+    (directory / JOBS).write_text("".join(f"{line}\n" for line in bundle.jobs), encoding="utf-8")
+    (directory / README).write_text(_README.format(**header, judge=judge), encoding="utf-8")
+    draft = directory / f".{HEADER}"
+    draft.write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+    os.replace(draft, directory / HEADER)
+
+
+def read_verdicts(path: Path) -> tuple[list[bytes], bool]:
+    """The lines of verdicts.jsonl, and whether a last one that was not finished was left out.
+
+    `path` is the file or its directory. Raises BadFolder, OSError.
+    """
+    file = path / VERDICTS if path.is_dir() else path
+    if not file.is_file():
+        raise BadFolder(f"DIR: found no {VERDICTS} in {path}, expected one: python -m workers.judge {path} writes it")
+    size = file.stat().st_size
+    if size > LARGEST_FILE:
+        raise BadFolder(f"DIR: found {size} bytes in {file}, expected at most {LARGEST_FILE}")
+    *lines, torn = file.read_bytes().split(b"\n")
+    return lines, bool(torn.strip())
+
+
+def chunks(lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Requests' worth of lines, each with the number of lines before it: a line larger than a chunk goes alone."""
+    start, size = 0, 0
+    for number, line in enumerate(lines):
+        if number > start and (size + len(line) > CHUNK_BYTES or number - start == CHUNK_LINES):
+            yield start, b"\n".join(lines[start:number]) + b"\n"
+            start, size = number, 0
+        size += len(line) + 1
+    if start < len(lines):
+        yield start, b"\n".join(lines[start:]) + b"\n"

@@ -1,0 +1,38 @@
+"""Bringing verdicts in: each line of verdicts.jsonl is read, checked and stored in a transaction of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from kernels_db.bundle import ticket_of
+from kernels_db.db import Database
+from service.bundles.signing import is_genuine
+from service.bundles.verdicts import read_line
+from service.problems import FieldError, brief
+from service.schemas import MergedLine
+from workers import steps
+from workers.judge.contract import BrokenDocument
+
+
+def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[MergedLine]:
+    """What became of each line that is not empty, as it is done; a refused one leaves nothing behind and stops
+    nothing."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield _merge(db, key, number, line)
+
+
+def _merge(db: Database, key: bytes, number: int, line: str) -> MergedLine:
+    nonce = None
+    try:
+        found = read_line(line)
+        nonce = found["nonce"]
+        genuine = is_genuine(key, ticket_of(found), found["signature"])
+        merged = steps.merge_verdict(db, found, genuine, time.time())
+    except (BrokenDocument, steps.VerdictRefused) as error:
+        wrong = FieldError(field=error.field, found=brief(error.found), expected=brief(error.expected))
+        return MergedLine(line=number, nonce=nonce, outcome="refused", error=wrong)
+    return MergedLine(
+        line=number, nonce=nonce, outcome=merged.outcome, search_id=merged.search_id, detail=merged.reason
+    )

@@ -1,0 +1,255 @@
+"""Reading a line of verdicts.jsonl as what it is: something that anybody may have written.
+
+Everything that Warpsmith later reads of a verdict is checked here, so that a forged one can be wrong, but can break
+nothing: types by the TypedDicts of `kernels_db.job`, sizes, ranges, and numbers that are numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
+
+from kernels_db.bundle import SignedVerdict, read_strictly
+from kernels_db.job import Level, Verdict, WorkloadVerdict
+from workers.judge.contract import BrokenDocument, check, short
+
+LONGEST_LINE = 4 << 20
+LONGEST_TEXT = 1 << 18
+"""Characters. The longest texts that the judge writes, compilers' messages and generated code, are far shorter."""
+
+MOST_VALUES = 200_000
+DEEPEST = 32
+LARGEST_NUMBER = 1e30
+"""No time, error, ratio or count of the judge's comes near it; squares of what is below it stay finite."""
+
+LONGEST_GATE_S = 7 * 86_400.0
+TICKET = {
+    "nonce": r"bj_[0-9a-z]{26}",
+    "bundle_id": r"bn_[0-9a-z]{26}",
+    "search_id": r"sr_[0-9a-z]{1,29}",
+    "attempt_id": r"at_[0-9a-z]{1,29}",
+    "job_digest": r"[0-9a-f]{64}",
+    "signature": r"[0-9a-f]{64}",
+}
+MOST_FACTS, LONGEST_FACT = 8, 300
+NOT_FINITE = ("nan", "inf", "-inf")
+BY_THE_SERVICE = "bundle"
+"""The field of a verdict in which the service says where it came from: nobody else writes it."""
+
+
+class _Config(TypedDict):
+    num_warps: NotRequired[int]
+
+
+class _Kernel(TypedDict):
+    name: NotRequired[str]
+    registers: NotRequired[int | None]
+    spills: NotRequired[int | None]
+    shared: NotRequired[int | None]
+    config: NotRequired[_Config]
+
+
+class _Launch(TypedDict):
+    kernel: str
+    block: list[int]
+    shared_bytes: NotRequired[int | None]
+
+
+class _Compile(TypedDict):
+    """What is read of `Verdict.compile`."""
+
+    log: NotRequired[str | None]
+    digest: NotRequired[str | None]
+    kernels: NotRequired[list[_Kernel]]
+    launches: NotRequired[list[_Launch] | None]
+
+
+class _Peaks(TypedDict):
+    bandwidth_gbs: NotRequired[dict[str, float] | None]
+
+
+class _Device(TypedDict):
+    """What is read of `Verdict.device`."""
+
+    name: NotRequired[str | None]
+    peaks: NotRequired[_Peaks | None]
+
+
+class _Sandbox(TypedDict):
+    level: str
+    layers: list[str]
+
+
+def read_line(line: str) -> SignedVerdict:
+    """The signed verdict on a line. Raises BrokenDocument; whether its ticket is ours is another question."""
+    if len(line) > LONGEST_LINE:
+        raise BrokenDocument("(line)", f"{len(line)} characters", f"at most {LONGEST_LINE}")
+    try:
+        document = read_strictly(line)
+    except ValueError as error:
+        raise BrokenDocument("(line)", short(line), f"a verdict as one line of JSON ({error})") from None
+    check_values(document)
+    check(SignedVerdict, _as_numbers(document), "")
+    _only(SignedVerdict, document, "")
+    for field, pattern in TICKET.items():
+        if not re.fullmatch(pattern, document[field]):
+            raise BrokenDocument(field, short(document[field]), f"what matches {pattern}")
+    found = cast("SignedVerdict", document)
+    if len(found["host"]) > MOST_FACTS or any(
+        len(name) + len(fact) > LONGEST_FACT for name, fact in found["host"].items()
+    ):
+        raise BrokenDocument("host", short(found["host"]), f"at most {MOST_FACTS} facts of {LONGEST_FACT} characters")
+    if found["verdict"]["id"] != found["nonce"]:
+        raise BrokenDocument("verdict.id", short(found["verdict"]["id"]), f"{found['nonce']!r}, the job of this line")
+    check_verdict(found["verdict"])
+    return found
+
+
+def check_values(document: Any) -> None:
+    """Raise BrokenDocument where a value is not finite or beyond what a verdict can hold, or there are too many."""
+    for number, (path, depth, value) in enumerate(_walk(document)):
+        if number > MOST_VALUES:
+            raise BrokenDocument("(line)", f"more than {MOST_VALUES} values", "a verdict")
+        if depth > DEEPEST:
+            raise BrokenDocument(path[:100], f"{depth} levels", f"at most {DEEPEST} levels of nesting")
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            raise BrokenDocument(path[:100], f"{len(value)} characters", f"at most {LONGEST_TEXT}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BrokenDocument(path[:100], str(value), "a finite number")
+        if isinstance(value, int) and abs(value) >= 2**63:
+            raise BrokenDocument(path[:100], f"an integer of {value.bit_length()} bits", "one of at most 64 bits")
+
+
+def check_verdict(verdict: Verdict) -> None:
+    """What types do not say. Raises BrokenDocument."""
+    _only(Verdict, cast("dict[str, Any]", verdict), "verdict.")
+    if BY_THE_SERVICE in verdict:
+        raise BrokenDocument("verdict.bundle", "a provenance", "none: the service writes it")
+    if verdict["level"] == "profile":
+        raise BrokenDocument("verdict.level", "profile", f"one of {', '.join(get_args(Level)[:3])}")
+    check(_Compile | None, verdict["compile"], "verdict.compile")
+    check(_Device, verdict["device"], "verdict.device")
+    check(_Sandbox, verdict["sandbox"], "verdict.sandbox")
+    for footprint, rate in ((verdict["device"].get("peaks") or {}).get("bandwidth_gbs") or {}).items():
+        path = f"verdict.device.peaks.bandwidth_gbs.{footprint}"
+        if not re.fullmatch(r"\d{1,18}(\.\d{1,6})?", footprint):
+            raise BrokenDocument(path[:200], short(footprint), "bytes")
+        _within(rate, path)
+    for position, launch in enumerate((verdict["compile"] or {}).get("launches") or []):
+        if len(launch["block"]) != 3:
+            raise BrokenDocument(f"verdict.compile.launches[{position}].block", launch["block"], "three sizes")
+    for gate, seconds in verdict["seconds"].items():
+        if not 0 <= seconds <= LONGEST_GATE_S:
+            raise BrokenDocument(f"verdict.seconds.{gate}", seconds, f"seconds from 0 to {LONGEST_GATE_S:g}")
+    failure: Mapping[str, Any] = verdict["failure"] or {}
+    wrong, elements = failure.get("wrong_elements", 0), failure.get("elements", 1)
+    if not 0 <= wrong <= elements or elements < 1:
+        raise BrokenDocument("verdict.failure.wrong_elements", wrong, f"a share of {elements} elements")
+    _check_score(verdict)
+    seen: set[str] = set()
+    for position, workload in enumerate(verdict["workloads"]):
+        path = f"verdict.workloads[{position}]"
+        if workload["id"] in seen:
+            raise BrokenDocument(f"{path}.id", short(workload["id"]), "an id that no other workload has")
+        seen.add(workload["id"])
+        _check_workload(workload, path)
+
+
+def _check_score(verdict: Verdict) -> None:
+    score, interval = verdict["score"], verdict["score_ci95"]
+    if score is None:
+        if interval is not None:
+            raise BrokenDocument("verdict.score_ci95", interval, "null, where there is no score")
+        return
+    _within(score, "verdict.score")
+    if interval is None:
+        raise BrokenDocument("verdict.score_ci95", None, "two numbers, beside a score")
+    _check_interval(interval, "verdict.score_ci95")
+
+
+def _check_workload(workload: WorkloadVerdict, path: str) -> None:
+    check(Literal["bench", "test", "holdout"], workload["role"], f"{path}.role")
+    for name in ("time_us", "speedup"):
+        for key, value in cast("dict[str, dict[str, float]]", workload)[name].items():
+            _within(value, f"{path}.{name}.{key}")
+    for key, interval in workload["ci95"].items():
+        _check_interval(interval, f"{path}.ci95.{key}")
+    for name in ("limit_us", "limit_fraction"):
+        found = cast("dict[str, Any]", workload)[name]
+        if found is not None:
+            _within(found, f"{path}.{name}")
+    for key in workload["speedup"]:
+        if key not in workload["time_us"]:
+            raise BrokenDocument(f"{path}.time_us.{key}", None, "the time to the speed-up of that name")
+        if key not in workload["ci95"]:
+            raise BrokenDocument(f"{path}.ci95.{key}", None, "the interval to the speed-up of that name")
+    names, calls = workload.get("kernels"), workload.get("kernel_calls")
+    if names is not None and calls is not None and len(names) != len(calls):
+        raise BrokenDocument(f"{path}.kernel_calls", len(calls), f"{len(names)} numbers, one for each kernel")
+
+
+def _as_numbers(line: Any) -> Any:
+    """The line with 0 for "nan", "inf" and "-inf" where the judge writes an error that is no number: JSON has none."""
+    if not isinstance(line, dict) or not isinstance(line.get("verdict"), dict):
+        return line
+    verdict = dict(line["verdict"])
+    if isinstance(verdict.get("failure"), dict) and _told(verdict["failure"].get("limit")):
+        verdict["failure"] = {**verdict["failure"], "limit": 0.0}
+    if isinstance(verdict.get("workloads"), list):
+        verdict["workloads"] = [_with_numbers(workload) for workload in verdict["workloads"]]
+    return {**line, "verdict": verdict}
+
+
+def _with_numbers(workload: Any) -> Any:
+    if not isinstance(workload, dict):
+        return workload
+    given = {name: workload[name] for name in ("error", "families") if isinstance(workload.get(name), dict)}
+    return {**workload, **{name: _numbers(errors) for name, errors in given.items()}}
+
+
+def _numbers(errors: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: 0.0 if _told(value) else _numbers(value) if isinstance(value, dict) else value
+        for name, value in errors.items()
+    }
+
+
+def _told(value: object) -> bool:
+    return isinstance(value, str) and value in NOT_FINITE
+
+
+def _check_interval(interval: list[float], path: str) -> None:
+    if len(interval) != 2 or interval[0] > interval[1]:
+        raise BrokenDocument(path, short(interval), "the lower and the upper end")
+    for end in interval:
+        _within(end, path, least=0.0)
+
+
+def _within(value: float, path: str, least: float | None = None) -> None:
+    """A positive number that is no fantasy; from `least` on, where given."""
+    low = value > 0 if least is None else value >= least
+    if not low or value > LARGEST_NUMBER:
+        raise BrokenDocument(path, value, f"a number above 0 and up to {LARGEST_NUMBER:g}")
+
+
+def _only(kind: Any, document: dict[str, Any], path: str) -> None:
+    """Raise BrokenDocument where a name is not one of the TypedDict's."""
+    for name, value in document.items():
+        if name not in kind.__annotations__:
+            raise BrokenDocument(f"{path}{name}"[:200], short(value), "no field of this name")
+
+
+def _walk(document: Any) -> Iterator[tuple[str, int, Any]]:
+    """Every value, and every name as a value of its own, without recursion."""
+    pending: list[tuple[str, int, Any]] = [("(line)", 0, document)]
+    while pending:
+        path, depth, value = pending.pop()
+        yield path, depth, value
+        below = "" if path == "(line)" else f"{path}."
+        if isinstance(value, dict) and depth <= DEEPEST:
+            pending.extend((f"{path} (a name)", depth, name) for name in value)
+            pending.extend((f"{below}{str(name)[:100]}", depth + 1, item) for name, item in value.items())
+        elif isinstance(value, list) and depth <= DEEPEST:
+            pending.extend((f"{path}[{position}]", depth + 1, item) for position, item in enumerate(value))
