@@ -13,6 +13,7 @@ import fcntl
 import math
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,6 +165,21 @@ def allocate(specs: list[TensorSpec], count: int, device: torch.device) -> list[
     for slot in slots:
         slot.arena.view(torch.int16).fill_(_GUARD)
     return slots
+
+
+def fill(slot: Slot, inputs: Sequence[TensorSpec], outputs: int, values: Sequence[torch.Tensor | None]) -> None:
+    """Copy values into a slot's inputs (None for scalars), and poison its outputs, which follow, and the gaps of
+    strided inputs.
+    """
+    for position, (spec, value) in enumerate(zip(inputs, values, strict=True)):
+        if value is None:
+            continue
+        if spec.storage_elements != spec.elements:
+            slot.poison(position)
+        axes = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides)  # broadcast: stored once
+        slot.tensor(position)[axes].copy_(value[axes])
+    for position in range(len(inputs), len(inputs) + outputs):
+        slot.poison(position)
 
 
 def release(slots: list[Slot]) -> None:

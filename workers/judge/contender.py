@@ -219,18 +219,7 @@ class Contender:
         """Copy values into the slot's inputs (None for scalars), and poison its outputs and the gaps of strided
         inputs.
         """
-        target = self.slots[slot]
-        for position, (spec, value) in enumerate(zip(self.inputs, values, strict=True)):
-            if value is None:
-                continue
-            if spec.storage_elements != spec.elements:
-                target.poison(position)
-            axes = [
-                slice(0, 1) if stride == 0 else slice(None) for stride in spec.strides
-            ]  # a broadcast axis is stored once
-            target.tensor(position)[tuple(axes)].copy_(value[tuple(axes)])
-        for position in range(len(self.inputs), len(self.inputs) + len(self.outputs)):
-            target.poison(position)
+        buffers.fill(self.slots[slot], self.inputs, len(self.outputs), values)
 
     def call(self, slot: int, limit_s: float) -> int:
         """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault."""

@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -22,6 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
@@ -72,21 +73,24 @@ def forbid_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def drop_privileges() -> None:
-    """Give up every capability and the gaining of new ones. As root this leaves root's files but not ptrace, mount or
-    limits.
+def drop_privileges(keep: Collection[int] = ()) -> None:
+    """Give up every capability but those in `keep`, and the gaining of new ones. As root this leaves root's files but
+    not ptrace, mount or limits. What is kept is kept by the programs that this process starts, too.
     """
     forbid_new_privileges()
     for capability in range(_LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):  # not permitted, or beyond the kernel's last capability
-            _prctl(_PR_CAPBSET_DROP, capability)
+        if capability not in keep:
+            with contextlib.suppress(OSError):  # not permitted, or beyond the kernel's last capability
+                _prctl(_PR_CAPBSET_DROP, capability)
     with contextlib.suppress(OSError):  # kernels before 4.3
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    if _libc.capset(header, nothing) != 0:
+    low, high = (sum(1 << number % 32 for number in keep if number // 32 == word) for word in (0, 1))
+    if _libc.capset(header, (ctypes.c_uint32 * 6)(low, low, low, high, high, high)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"capset: {os.strerror(number)}")
+    for capability in keep:
+        _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability)
 
 
 def count_apart(tasks: int) -> None:

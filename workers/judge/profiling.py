@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from kernels_db.job import Failure
+from kernels_db.job import Failure, Nsight, ResolvedWorkload
 from workers.judge import families, traces
 from workers.judge.case import Case, candidate_at_fault
 from workers.judge.contender import Contender
@@ -23,11 +23,14 @@ from workers.judge.verification import TRACING_S
 CALLS = 5
 """Profiled calls, after one that wakes threads and code."""
 
+Measure = Callable[[ResolvedWorkload], Nsight]
+"""Nsight Compute's metrics of the candidate on a workload, by a process of their own."""
+
 SAID = "profiled; a profile is the runner's own word and decides nothing"
 
 
-def profile(case: Case, start_candidate: Callable[[], Contender]) -> Outcome:
-    """Profile the candidate; the profile goes on the verdict. Raises Stopped."""
+def profile(case: Case, start_candidate: Callable[[], Contender], measure: Measure | None = None) -> Outcome:
+    """Profile the candidate; the profile goes on the verdict, with what `measure` finds. Raises Stopped."""
     if case.interpreted or not case.job["target"].startswith(case.device.type):
         raise Stopped("ambiguous", "time", f"no {case.job['target']} here: there is nothing to profile")
     with case.report.gate("screen"), candidate_at_fault("screen", None):
@@ -55,6 +58,9 @@ def profile(case: Case, start_candidate: Callable[[], Contender]) -> Outcome:
         "rows": traces.table(events),
         "trace": traces.chrome(events),
     }
+    if measure is not None:
+        with case.on_device():
+            case.report.profile["nsight"] = measure(workload)
     return "ambiguous", "time", SAID, None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from kernels_db.job import Failure, Job, Verdict
-from workers.judge import footprint, host, upkeep
+from workers.judge import footprint, host, nsight_job, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import Prepared, prepare
 from workers.judge.case import Case
@@ -53,7 +53,7 @@ class _Bench:
 
     def __init__(self, device: Device, cache: Path, scratch: Path, cores: int) -> None:
         self.device = device
-        directory = scratch / device.kind
+        self.scratch = directory = scratch / device.kind
         directory.mkdir(mode=0o700)
         # A GPU host's runners never interpret, so Triton, which reads that choice when it is imported, can be there
         # before the fork.
@@ -214,7 +214,8 @@ class Referee:
                     return _noted(report, started)
 
                 if job["level"] == "profile":
-                    return profile(case, start)
+                    ncu = nsight_job.here(bench.scratch, self._cores, bench.server.ready()) if on_gpu else None
+                    return profile(case, start, ncu and ncu.measure_of(job, environment))
                 passage.reference()
                 return passage.contest(start)
             finally:
