@@ -160,9 +160,12 @@ def test_an_end_withdraws_what_is_open_and_says_so(driver: Driver) -> None:
 def test_answers_that_could_not_be_read_make_way_for_the_next_issue(driver: Driver) -> None:
     work = waiting(driver)
     [ask] = asks(driver.db)
+    unreadable = [call(1, error="nonsense") for _ in range(3)]
+    other = next(attempt.id for attempt in driver.attempts() if attempt.state == "pending")
+    driver.claim(other)
+    assert steps.close_branch(driver.db, other, "me", "nonsense", unreadable, driver.now)
     steps.tell(driver.db, ask.id, "nonsense", "ada", driver.now)
     driver.claim(work.attempt_id)
-    unreadable = [call(1, error="nonsense") for _ in range(3)]
     assert steps.close_branch(driver.db, work.attempt_id, "me", "nonsense", unreadable, driver.now)
     assert driver.search().state == "paused"
     steps.resume(driver.db, driver.search_id, driver.now, driver.decide)

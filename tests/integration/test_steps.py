@@ -385,6 +385,25 @@ def test_unreadable_replies_in_a_row_pause_the_search(driver: Driver) -> None:
     assert driver.run(messages).state == "finished"
 
 
+def test_one_step_that_draws_nothing_readable_closes_its_branch_alone(driver: Driver) -> None:
+    work = driver.until("code")
+    unreadable = [call(n, error="no code block") for n in range(3)]
+    assert steps.close_branch(driver.db, work.attempt_id, "me", "unreadable", unreadable, driver.now)
+    assert driver.search().state == "running", "the request may be at fault: what others draw will tell"
+    assert driver.nodes()[work.node.seq].state == "closed"
+
+
+def test_a_pool_of_unreadable_replies_does_not_wait_for_somebody(db: Database) -> None:
+    driver = Driver(db, create(db, model={"provider": "replay", "pool": "pl_1"}))
+    work = driver.until("code")
+    for attempt in [work.attempt_id, *(a.id for a in driver.attempts() if a.state == "pending")]:
+        if attempt != work.attempt_id:
+            driver.claim(attempt)
+        unreadable = [call(n, error="no code block") for n in range(3)]
+        assert steps.close_branch(db, attempt, "me", "unreadable", unreadable, driver.now)
+    assert driver.run().state == "finished", "asked again, the pool would give the same replies for ever"
+
+
 def test_the_ledger_keeps_what_a_verification_said_to_itself(db: Database) -> None:
     driver = Driver(db, create(db, policy={"name": "greedy", "repairs": 0}), next_steps)
     hidden = "workload holdout-1: y[3, 16] is 2, expected 1; 9 of 221 elements are wrong"

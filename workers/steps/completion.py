@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from sqlalchemy import select, update
@@ -24,7 +25,11 @@ from workers.steps.values import ModelCall
 from workers.steps.work import level_of
 
 UNREADABLE_IN_A_ROW = 3
-"""So many unreadable replies in a row are the model's fault, not the request's: the search waits for somebody."""
+"""So many unreadable replies in a row, to more than one step, are the model's fault and not the request's: the search
+waits for somebody."""
+
+LATEST_CALLS = 32
+"""Calls of a search that are looked at for it: more than a step makes, also where it was tried again."""
 
 
 def complete_ideate(
@@ -155,7 +160,8 @@ def close_branch(
 ) -> bool:
     """End the branch: the pool has no reply, or no reply could be read.
 
-    Where the search's last three calls were all unreadable it pauses instead, and the attempt is pending again.
+    Where none of the search's latest replies could be read, three at least and of two steps, it pauses instead, and the
+    attempt is pending again.
     """
     with db.writing() as session:
         work = held(session, attempt_id, owner)
@@ -163,7 +169,7 @@ def close_branch(
             return False
         recorded = list(calls)
         record_calls(session, work, recorded, now)
-        if recorded and _only_unreadable(session, work.search.id):
+        if recorded and _only_unreadable(session, work.search):
             put_back(work.attempt)
             work.attempt.error = storable(reason)
             # Somebody may answer better; the replies that could not be read stay among the calls.
@@ -180,14 +186,19 @@ def close_branch(
         return True
 
 
-def _only_unreadable(session: Session, search_id: str) -> bool:
-    last = session.execute(
-        select(ModelCallRow.reply.is_not(None), ModelCallRow.error.is_not(None))
-        .where(ModelCallRow.search_id == search_id)
+def _only_unreadable(session: Session, search: SearchRow) -> bool:
+    """None of the search's latest replies could be read, whatever was asked: at least UNREADABLE_IN_A_ROW, and of two
+    steps. What a pool replays will never read otherwise."""
+    if search.model.get("provider") == "replay":
+        return False
+    latest = session.execute(
+        select(ModelCallRow.attempt_id, ModelCallRow.reply.is_not(None), ModelCallRow.error.is_not(None))
+        .where(ModelCallRow.search_id == search.id)
         .order_by(ModelCallRow.created_at.desc(), ModelCallRow.id.desc())
-        .limit(UNREADABLE_IN_A_ROW)
-    ).all()
-    return len(last) == UNREADABLE_IN_A_ROW and all(replied and wrong for replied, wrong in last)
+        .limit(LATEST_CALLS)
+    ).tuples()
+    attempts = [attempt_id for attempt_id, _, _ in takewhile(lambda call: call[1] and call[2], latest)]
+    return len(attempts) >= UNREADABLE_IN_A_ROW and len(set(attempts)) > 1
 
 
 def _twin(document: Mapping[str, Any]) -> int | None:
