@@ -20,7 +20,7 @@ LARGEST_FILE = 1 << 30
 """Of verdicts.jsonl, bytes: what is larger is none."""
 
 _README = """\
-{count} judge jobs of Warpsmith for {op} on {target} (bundle {id}, search {search_id}).
+Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {search_id}).
 
 1. Take this directory to a host that has the device, with Python 3.11 or newer, torch and numpy
    (for Triton candidates triton, for CUDA candidates cuda-core, for C++ candidates g++), and there:
@@ -46,11 +46,10 @@ class BadFolder(ValueError):  # noqa: N818 - named for what is wrong
     """The directory cannot be written or read as a bundle."""
 
 
-def prepare(directory: Path) -> None:
-    """See to it that a bundle can be written to `directory`. Raises BadFolder where something stands there."""
+def check_free(directory: Path) -> None:
+    """Raise BadFolder where something stands in `directory` that a bundle would be written over."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise BadFolder(f"--output: found {directory}, which is not empty, expected a new directory")
-    directory.mkdir(parents=True, exist_ok=True)
 
 
 def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -> None:
@@ -65,6 +64,7 @@ def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -
         "created_at": bundle.created_at,
         "count": bundle.count,
     }
+    directory.mkdir(parents=True, exist_ok=True)
     judge = JUDGE_BESIDE if with_judge else JUDGE_INSTALLED
     (directory / JOBS).write_text("".join(f"{line}\n" for line in bundle.jobs), encoding="utf-8")
     (directory / README).write_text(_README.format(**header, judge=judge), encoding="utf-8")

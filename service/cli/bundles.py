@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kernels_db.bundle import HEADER
-from service.bundles.folder import JUDGE, BadFolder, chunks, prepare, read_verdicts, write_bundle
+from service.bundles.folder import JUDGE, BadFolder, check_free, chunks, read_verdicts, write_bundle
 from service.bundles.judge_copy import copy_judge
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
@@ -46,7 +46,7 @@ def bundle(
     if output is None:
         misuse("--output", None, "a new directory for the bundle")
     try:
-        prepare(output)
+        check_free(output)
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
     with connected(url, key) as client:
@@ -114,7 +114,8 @@ def _tell_report(report: MergeReport, directory: Path) -> None:
         say(f"... and {len(worth_telling) - MOST_SHOWN} more lines: --json has them all")
     others = {"already merged": report.already, "too late": report.late, "refused": report.refused}
     rest = "".join(f", {count} {word}" for word, count in others.items() if count)
-    tell(f"{report.merged} verdicts merged{rest}" if report.lines else f"no verdicts in {directory}")
+    merged = f"{report.merged} verdict{'' if report.merged == 1 else 's'} merged"
+    tell(f"{merged}{rest}" if report.lines else f"no verdicts in {directory}")
     for search_id in sorted({line.search_id for line in report.lines if line.search_id and line.outcome == "merged"}):
         say(f"the search goes on: warpsmith tree {search_id}")
 

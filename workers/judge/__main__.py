@@ -58,7 +58,10 @@ def _lines(fd: int) -> Iterator[str]:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < 86_400:
         raise argparse.ArgumentTypeError(f"found {text}, expected seconds, more than 0 and less than a day")
     return seconds

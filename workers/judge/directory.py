@@ -76,9 +76,9 @@ def judge_directory(directory: Path, cache: Path, timeout_s: float) -> int:
             if unknown:
                 raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
             waiting = [job for job in jobs if job["nonce"] not in judged]
-            _say(f"bundle {header['id']}: {len(jobs)} jobs for {header['op']} on {header['target']}")
+            _say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
             if judged:
-                _say(f"{len(judged)} have their verdict already; {len(waiting)} to go")
+                _say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
             if waiting:
                 check_host(header["target"], cache)
             left = _judge_all(waiting, cache, timeout_s, file, header["target"])
@@ -86,7 +86,7 @@ def judge_directory(directory: Path, cache: Path, timeout_s: float) -> int:
         _say(f"error: {error}")
         return MISUSE
     if left:
-        _say(f"{left} of {len(jobs)} jobs have no verdict: run this again, or merge what there is")
+        _say(f"no verdict on {left} of {_jobs(len(jobs))}: run this again, or merge what there is")
         return SOME_LEFT
     _say(f"every job has its verdict; take {directory / VERDICTS} back and: warpsmith merge DIR")
     return DONE
@@ -285,6 +285,10 @@ def _summary(verdict: Verdict) -> str:
     score = verdict["score"]
     what = f"{score:.2f}x the fastest baseline" if score is not None else verdict["reason"]
     return f"{verdict['level']}: {verdict['verdict']} at {verdict['gate']}: {what}"
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job" + ("" if count == 1 else "s")
 
 
 def _say(text: str) -> None:
