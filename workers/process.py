@@ -57,7 +57,9 @@ class WorkerProcess:
                 from workers.judge.client import JudgeClient  # noqa: PLC0415
 
                 judge_log = log.get("workers.judge")
-                self._judge = JudgeClient(cache=self.settings.judge_cache_dir, log=judge_log.info)
+                self._judge = JudgeClient(
+                    cache=self.settings.judge_cache_dir, log=judge_log.info, ncu=self.settings.ncu
+                )
             return self._judge
 
     def close(self) -> None:

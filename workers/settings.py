@@ -91,6 +91,11 @@ class Settings(BaseSettings):
     sandbox_minimum: SandboxLevel | None = Field(
         None, description="Least confinement of the judge's runners; where a machine reaches less, nothing is judged"
     )
+    ncu: str | None = Field(
+        None,
+        description="Nsight Compute's command line, for metrics in profiles on a GPU: a path, or `off`; default is "
+        "what PATH or CUDA's own directories have",
+    )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
 
     @field_validator("model_keys", "model_concurrency_by_endpoint", mode="after")

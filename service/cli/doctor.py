@@ -21,7 +21,7 @@ from service.cli.output import FAILED, print_json, stdout
 from service.home import running_service
 from service.settings import ServiceSettings
 from workers.celery_app import make_app
-from workers.judge import sandbox
+from workers.judge import nsight, nsight_access, sandbox
 
 State = Literal["ok", "note", "bad"]
 CONNECT_TIMEOUT_S = 3
@@ -68,7 +68,7 @@ def examine(settings: ServiceSettings) -> list[Finding]:
         _service,
         _model,
     )
-    return [check(settings) for check in checks] + _gpus() + _languages()
+    return [check(settings) for check in checks] + _gpus() + _nsight(settings) + _languages()
 
 
 def _python(_: ServiceSettings) -> Finding:
@@ -199,6 +199,24 @@ def _gpus() -> list[Finding]:
         names = ", ".join(gpu.name for gpu in found)
         return [Finding("gpu", "bad", f"{names}: torch is built without CUDA", "install torch's build for CUDA")]
     return [Finding("gpu", "ok", f"{gpu.index}: {gpu.name}, target {gpu.target}") for gpu in found]
+
+
+def _nsight(settings: ServiceSettings) -> list[Finding]:
+    """Nsight Compute, where there is a GPU to ask it about."""
+    if not machine.gpus():
+        return []
+    ncu = nsight_access.find(settings.ncu)
+    if ncu is None:
+        off = settings.ncu == nsight_access.OFF
+        found = (
+            "switched off (WARPSMITH_NCU)" if off else f"no {settings.ncu or 'ncu'}: the model is told no GPU metrics"
+        )
+        fix = None if off else "install Nsight Compute (it comes with CUDA's toolkit), or set WARPSMITH_NCU to its ncu"
+        return [Finding("nsight", "note", found, fix)]
+    if nsight_access.permission() == "refused":
+        found = f"{ncu}: the driver keeps its performance counters to administrators (ERR_NVGPUCTRPERM)"
+        return [Finding("nsight", "note", found, nsight.REMEDY)]
+    return [Finding("nsight", "ok", ncu)]
 
 
 def _languages() -> list[Finding]:

@@ -164,6 +164,29 @@ def test_the_doctor_says_what_to_do(said: Any, monkeypatch: pytest.MonkeyPatch) 
     assert "no C++ compiler" in said("doctor")[1]
 
 
+def test_the_doctor_says_whether_nsight_compute_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(**changes: Any) -> list[doctor.Finding]:
+        settings = ServiceSettings(database_url=f"sqlite:///{tmp_path / 'x.db'}", **changes)
+        return [item for item in doctor.examine(settings) if item.name == "nsight"]
+
+    monkeypatch.setattr(machine, "gpus", list)
+    assert found() == []
+    monkeypatch.setattr(machine, "gpus", lambda: [machine.Gpu(0, "Example", "9.0")])
+    (absent,) = found(ncu=str(tmp_path / "ncu"))
+    assert (absent.state, absent.fix is not None) == ("note", True)
+    (off,) = found(ncu="off")
+    assert (off.state, off.fix) == ("note", None)
+    (tmp_path / "ncu").write_text("")
+    (tmp_path / "ncu").chmod(0o700)
+    monkeypatch.setattr("workers.judge.nsight_access.permission", lambda: "refused")
+    (refused,) = found(ncu=str(tmp_path / "ncu"))
+    assert "ERR_NVGPUCTRPERM" in refused.found
+    assert refused.fix is not None
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in refused.fix
+    monkeypatch.setattr("workers.judge.nsight_access.permission", lambda: "everybody")
+    assert [item.state for item in found(ncu=str(tmp_path / "ncu"))] == ["ok"]
+
+
 def test_the_doctor_finds_a_broker_that_does_not_answer(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARPSMITH_BROKER_URL", "redis://:secret@127.0.0.1:9/0")
     code, out, _ = said("doctor", "--json")

@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import workers
 from kernels_db.job import Job, Verdict
+from workers.judge import nsight_access
 from workers.judge.connection import Connection, Waiting
 
 _WAIT_S = 1.0
@@ -61,9 +62,11 @@ class JobRefused(JudgeError):  # noqa: N818 - the contract's name
         self.field, self.found, self.expected = field, found, expected
 
 
-def judge_environment(cache: Path, home: Path) -> dict[str, str]:
+def judge_environment(cache: Path, home: Path, ncu: str | None = None) -> dict[str, str]:
     """The whole environment of a judge process."""
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if ncu is not None:
+        passed[nsight_access.VARIABLE] = ncu
     return {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
@@ -79,9 +82,11 @@ def judge_environment(cache: Path, home: Path) -> dict[str, str]:
 class JudgeClient:
     """Keeps one judge process; it starts with the first job and again after its death. Thread-safe."""
 
-    def __init__(self, *, cache: Path, log: Callable[[str], None] | None = None) -> None:
-        """`cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread."""
+    def __init__(self, *, cache: Path, log: Callable[[str], None] | None = None, ncu: str | None = None) -> None:
+        """`cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread;
+        `ncu` is where Nsight Compute is (`nsight_access.find`)."""
         self._cache = cache
+        self._ncu = ncu
         self._log = log
         self._lock = threading.Lock()
         self._keeper: ThreadPoolExecutor | None = None
@@ -166,7 +171,7 @@ class JudgeClient:
 
     def _connect(self) -> Connection:
         command = [sys.executable, "-P", "-m", "workers.judge", "--die-with-parent", str(os.getpid())]
-        return Connection(command, lambda home: judge_environment(self._cache, home), self._log)
+        return Connection(command, lambda home: judge_environment(self._cache, home, self._ncu), self._log)
 
 
 def _wait(waiting: Waiting, deadline: float, on_wait: Callable[[], None] | None) -> None:

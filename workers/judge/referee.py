@@ -215,7 +215,7 @@ class Referee:
 
                 if job["level"] == "profile":
                     ncu = nsight_job.here(bench.scratch, self._cores, bench.server.ready()) if on_gpu else None
-                    return profile(case, start, ncu and ncu.measure_of(job, environment))
+                    return profile(case, start, None if ncu is None else ncu.measure_of(job, environment))
                 passage.reference()
                 return passage.contest(start)
             finally:
