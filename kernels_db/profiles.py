@@ -1,12 +1,13 @@
 """Profiles of nodes: asked for, taken by a worker, finished. Nothing here touches a search's state.
 
 A row's `document` tells how far it is: {"state": pending | running | done | failed, "sent_at", "until", "reason",
-"workload", "calls", "rows", "device"}. A profile is asked for and seen to again by whoever wants it, so a message or a
-worker that is lost costs asking once more.
+"workload", "calls", "rows", "device", "nsight", "source_sha256"}. A profile is asked for and seen to again by whoever
+wants it, so a message or a worker that is lost costs asking once more.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,10 +15,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from kernels_db.db import new_id
+from kernels_db.job import NsightKernel
 from kernels_db.models import NodeRow, OpRow, ProfileRow, SearchRow
 
 SEND_AGAIN_S = 60.0
 """A profile that nobody has taken for so long is announced again when it is asked for."""
+MOST_READ = 5
+"""Latest profiles of a node that are searched for metrics."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,25 @@ def latest_profile(session: Session, node_id: str) -> ProfileRow | None:
     """The node's latest profile, finished or not."""
     query = select(ProfileRow).where(ProfileRow.node_id == node_id)
     return session.scalar(query.order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc()).limit(1))
+
+
+def source_sha256(source: str) -> str:
+    """Names the code that metrics were measured of: a node's may change by a repair."""
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def latest_metrics(session: Session, node: NodeRow) -> tuple[NsightKernel, ...]:
+    """Nsight Compute's metrics of the node's code, from the latest profile that has any; empty without one."""
+    if node.source is None:
+        return ()
+    query = select(ProfileRow.document).where(ProfileRow.node_id == node.id)
+    for document in session.scalars(
+        query.order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc()).limit(MOST_READ)
+    ):
+        kernels = (document.get("nsight") or {}).get("kernels")
+        if kernels and document.get("source_sha256") == source_sha256(node.source):
+            return tuple(kernels)
+    return ()
 
 
 def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow, bool]:

@@ -204,6 +204,24 @@ class ProfileRowDocument(BaseModel):
     )
 
 
+class NsightKernelDocument(BaseModel):
+    """One kernel; what took longest comes first."""
+
+    name: str
+    launches: int
+    metrics: dict[str, float] = Field(
+        description="By Nsight Compute's own names, means over the launches; microseconds, bytes, percent"
+    )
+
+
+class NsightDocument(BaseModel):
+    """What `ncu` measured in a process of its own."""
+
+    kernels: list[NsightKernelDocument]
+    reason: str | None = Field(None, description="Why there are no metrics, with the remedy where one is known")
+    sandbox: dict[str, Any] | None = Field(None, description="What stood around that process: level and layers")
+
+
 class ProfileDocument(BaseModel):
     """A profiled run of a node's candidate."""
 
@@ -216,6 +234,9 @@ class ProfileDocument(BaseModel):
     workload: str | None = Field(description="The largest of the op's bench workloads")
     calls: int | None = Field(description="Calls of `run` that were profiled, one after another on the same values")
     rows: list[ProfileRowDocument]
+    nsight: NsightDocument | None = Field(
+        None, description="Nsight Compute's metrics, on a GPU whose judge has `ncu`; null elsewhere"
+    )
     said_by: Literal["runner"] = Field(
         "runner", description="Whose word this is: the process's in which the candidate ran. It decides nothing"
     )

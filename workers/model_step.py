@@ -222,4 +222,4 @@ def avoid(work: Work) -> tuple[str, ...]:
 def _facts(node: NodeRecord | None) -> requests.NodeFacts | None:
     if node is None or node.source is None or node.source_digest is None:
         return None
-    return requests.NodeFacts(node.seq, node.idea, node.source, node.source_digest, node.document)
+    return requests.NodeFacts(node.seq, node.idea, node.source, node.source_digest, node.document, node.metrics)

@@ -1,4 +1,5 @@
-"""Profiling a node's candidate on request, in a judge worker. It is no step: no search changes by it.
+"""Profiling a node's candidate in a judge worker, on request or because it survives. It is no step: no search changes
+by it but in what its later requests tell of the candidate.
 
 The rows are the candidate's own word (`workers.judge.profiling`), kept for people to look at.
 """
@@ -9,12 +10,15 @@ import time
 from typing import Any, cast
 
 from kernels_db.job import Job, JobCandidate, Verdict
+from kernels_db.models import NodeRow, SearchRow
 from kernels_db.op import SpecErrors, Target, parse_op
-from kernels_db.profiles import ProfileWork, finish_profile, take_profile
+from kernels_db.profiles import ProfileWork, ask_profile, finish_profile, latest_metrics, source_sha256, take_profile
 from kernels_db.resolve import build_job, limits_with
 from workers import log
+from workers.judge import nsight_access
 from workers.process import WorkerProcess
 from workers.settings import Settings
+from workers.steps import Work
 from workers.steps.rows import plain
 
 logger = log.get(__name__)
@@ -36,6 +40,28 @@ def perform_profile(here: WorkerProcess, profile_id: str) -> None:
             finish_profile(session, profile_id, "failed" if trace is None else "done", told, trace)
 
 
+def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
+    """The profile to announce for a candidate that was just judged: Nsight Compute's metrics help whoever builds on it.
+
+    Asked for where this host has `ncu`, for the candidate that leads its search and for those that were verified: from
+    these the next round's parents come. None where there is nothing to ask for. Nobody waits for it.
+    """
+    if not work.target.startswith("cuda") or work.node.source is None or not _has_ncu(here.settings):
+        return None
+    with here.db.writing() as session:
+        node = session.get_one(NodeRow, work.node.id)
+        search = session.get_one(SearchRow, work.search_id)
+        survives = node.verification == "passed" or search.best_node_id == node.id
+        if not survives or node.verdict != "accepted" or latest_metrics(session, node):
+            return None
+        row, announce = ask_profile(session, node.id, time.time())
+        return row.id if announce else None
+
+
+def _has_ncu(settings: Settings) -> bool:
+    return nsight_access.find(settings.ncu) is not None and nsight_access.permission() != "refused"
+
+
 def profile_job(work: ProfileWork, settings: Settings) -> Job:
     """The judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
     candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
@@ -43,13 +69,15 @@ def profile_job(work: ProfileWork, settings: Settings) -> Job:
     return build_job(parse_op(work.op), Target.parse(work.target), level="profile", candidate=candidate, limits=limits)
 
 
-def told_of(verdict: Verdict) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What is stored of a verdict: the table, and the trace; without one, the reason why there is none."""
+def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What is stored of a verdict on `source`: the table, and the trace; without one, the reason why there is none."""
     device = verdict["device"].get("name")
     found = verdict.get("profile")
     if found is None:
         return plain({"reason": verdict["reason"], "device": device}), None
     told = {"workload": found["workload"], "calls": found["calls"], "rows": found["rows"], "device": device}
+    if "nsight" in found:
+        told |= {"nsight": found["nsight"], "source_sha256": source_sha256(source)}
     return plain(told), plain(found["trace"])
 
 
@@ -57,7 +85,8 @@ def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[
     from workers.judge.client import JudgeError  # noqa: PLC0415 - model workers have no judge
 
     try:
-        return told_of(here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s))
+        verdict = here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s)
+        return told_of(verdict, work.source)
     except (SpecErrors, JudgeError) as error:
         return {"reason": str(plain(str(error)))}, None
     except Exception as error:

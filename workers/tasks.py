@@ -17,8 +17,8 @@ from workers.lease import LeaseKeeper
 from workers.model.providers import open_model
 from workers.model_step import ModelStep
 from workers.process import WorkerProcess
-from workers.profile_task import perform_profile
-from workers.queues import JUDGE_TASK, MODEL_TASK, PROFILE_TASK
+from workers.profile_task import perform_profile, survivor_profile
+from workers.queues import JUDGE_TASK, MODEL_TASK, PROFILE_TASK, judge_queue
 from workers.steps import Work
 
 logger = log.get(__name__)
@@ -92,7 +92,21 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
         # The lease ends now: the reconciler counts the try, and gives up after too many.
         return steps.renew(here.db, work.attempt_id, owner, 0.0, time.time())
     logger.info("judged", **summary(verdict))
-    return steps.complete_judge(here.db, work.attempt_id, owner, verdict, time.time())
+    done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, time.time())
+    if done:
+        _profile_survivor(here, work)
+    return done
+
+
+def _profile_survivor(here: WorkerProcess, work: Work) -> None:
+    """Announce a profile of a candidate that survives; a search does as well without."""
+    try:
+        wanted = survivor_profile(here, work)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.warning("no profile of a survivor", error=str(error).splitlines()[0])
+        return
+    if wanted is not None:
+        dispatch.send_profile(app, wanted, judge_queue(work.target))
 
 
 class _LeaseLost(Exception):  # noqa: N818 - no error: the step is somebody else's

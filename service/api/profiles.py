@@ -72,6 +72,7 @@ def profile_document(row: ProfileRow, *, trace: bool) -> ProfileDocument:
         workload=told.get("workload"),
         calls=told.get("calls"),
         rows=told.get("rows", []),
+        nsight=told.get("nsight"),
         trace=row.trace if trace else None,
         created_at=row.created_at,
     )

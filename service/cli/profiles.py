@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from kernels_db.job import NsightKernel
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, print_json, print_wide, say
@@ -18,6 +19,7 @@ from service.cli.steer import Node, node_id
 from service.client import Client
 from service.foreign import seen
 from service.schemas import ProfileDocument
+from workers.judge import nsight
 
 POLL_S = 0.5
 LONGEST_NAME = 300
@@ -44,6 +46,10 @@ def profile(
         print_json(found)
         return
     print_wide(_table(found))
+    if found.nsight is not None:
+        say(f"Nsight Compute: {found.nsight.reason}" if found.nsight.reason else "Nsight Compute:")
+        for line in nsight.lines([cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]):
+            say(f"  {line}")
     say("by the candidate's own word: a profile decides nothing")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.judge import nsight
+from workers.judge import nsight, nsight_access, process_control
 
 SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 READ = "dram__bytes_read.sum"
@@ -126,6 +127,26 @@ def test_more_kernels_than_are_kept_are_left_out() -> None:
     assert [kernel["name"] for kernel in found] == [
         f"k{number}" for number in range(nsight.MOST_LAUNCHES, nsight.MOST_LAUNCHES - nsight.MOST_KERNELS, -1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "capable", "expected"),
+    [
+        ("RmProfilingAdminOnly: 0\nOther: 1\n", "0", "everybody"),
+        ("RmProfilingAdminOnly: 1\n", "0", "refused"),
+        ("RmProfilingAdminOnly: 1\n", "200000", "administrator"),
+        ("nothing of the kind", "0", "everybody"),  # trying tells
+        (None, "200000", "administrator"),
+    ],
+)
+def test_who_may_read_the_counters(
+    said: str | None, capable: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "params"
+    if said is not None:
+        file.write_text(said)
+    monkeypatch.setattr(process_control, "status", lambda _: {"CapEff": capable})
+    assert nsight_access.permission(file) == expected
 
 
 names = st.sampled_from([metric.name for metric in nsight.METRICS])

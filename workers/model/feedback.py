@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
+from kernels_db.job import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
+from workers.judge import nsight
 from workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
 from workers.model.occupancy import Occupancy, occupancies
 from workers.model.text import middle_cut, one_line, without_directories
@@ -36,11 +37,11 @@ _ADVICE = {
 }
 
 
-def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
+def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metrics: Sequence[NsightKernel] = ()) -> str:
     """What the judge found, for the model: the failure where there is one, else times, rates and the limit that binds.
 
     `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
-    that one failed.
+    that one failed. `metrics`: Nsight Compute's, of the same code.
     """
     failure = verdict["failure"]
     if verdict["verdict"] == "rejected" and failure is not None:
@@ -55,6 +56,8 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> st
     lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
     lines += [f"- {line}" for line in _kernel_lines(verdict)]
     lines += [f"- {line}" for line in _compile_lines(verdict)]
+    if metrics:
+        lines += ["- Nsight Compute, on the largest bench workload, cold caches:", *nsight.lines(metrics)]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import prompts
 from kernels_db.formats.pool import summary
-from kernels_db.job import ResolvedWorkload, Verdict
+from kernels_db.job import NsightKernel, ResolvedWorkload, Verdict
 from kernels_db.op import Op, Target
 from kernels_db.resolve import LIBRARY_CALLS
 from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
@@ -44,7 +44,7 @@ class LedgerEntry:
 class NodeFacts:
     """A node with code: the parent, the best so far, or the candidate that failed.
 
-    `idea` is None where nobody had one.
+    `idea` is None where nobody had one. `metrics`: Nsight Compute's, where they are known.
     """
 
     seq: int
@@ -52,6 +52,7 @@ class NodeFacts:
     source: str
     source_digest: str
     verdict: Verdict | None
+    metrics: tuple[NsightKernel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,9 @@ def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | N
         "seq": node.seq,
         "idea": node.idea,
         "source": node.source,
-        "feedback": feedback(node.verdict, context.workloads) if node.verdict else "It has not been judged.",
+        "feedback": feedback(node.verdict, context.workloads, node.metrics)
+        if node.verdict
+        else "It has not been judged.",
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from kernels_db.job import Level, Verdict
+from kernels_db.job import Level, NsightKernel, Verdict
 from workers.model.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
@@ -102,7 +102,8 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node with its code; `document` is its latest verdict, None before the first."""
+    """A node with its code; `document` is its latest verdict, None before the first. `metrics`: Nsight Compute's, of
+    this code, where they are known; for model steps alone."""
 
     id: str
     seq: int
@@ -117,6 +118,7 @@ class NodeRecord:
     verdict: str | None
     score: float | None
     document: Verdict | None
+    metrics: tuple[NsightKernel, ...] = ()
 
 
 class Tried(NamedTuple):

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.job import Level, Verdict
 from kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
+from kernels_db.profiles import latest_metrics
 from workers.steps.planting import bare_variants
 from workers.steps.values import NodeRecord, StepKind, Tried, Work
 
@@ -37,9 +38,9 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         model=search.model,
         level=None if asks_model else level_of(node, attempt),
         node=_record(session, node),
-        parent=None if parent is None or parent.seq == 0 or not asks_model else _record(session, parent),
+        parent=None if parent is None or parent.seq == 0 or not asks_model else _record(session, parent, measured=True),
         baselines=_latest_verdict(session, root_id),
-        best=None if best is None else _record(session, best),
+        best=None if best is None else _record(session, best, measured=True),
         ledger=_ledger(session, search.id) if kind == "ideate" else (),
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
@@ -58,7 +59,7 @@ def _node(session: Session, node_id: str | None) -> NodeRow | None:
     return None if node_id is None else session.get_one(NodeRow, node_id)
 
 
-def _record(session: Session, node: NodeRow) -> NodeRecord:
+def _record(session: Session, node: NodeRow, *, measured: bool = False) -> NodeRecord:
     return NodeRecord(
         id=node.id,
         seq=node.seq,
@@ -73,6 +74,7 @@ def _record(session: Session, node: NodeRow) -> NodeRecord:
         verdict=node.verdict,
         score=node.score,
         document=_latest_verdict(session, node.id),
+        metrics=latest_metrics(session, node) if measured else (),
     )
 
 
