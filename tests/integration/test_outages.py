@@ -11,6 +11,7 @@ from kernels_db.db import Database
 from kernels_db.models import EventRow
 from tests.integration.steps_support import SETTINGS, Driver, call, create
 from workers import steps
+from workers.steps.outages import resting
 
 
 @pytest.fixture
@@ -101,3 +102,13 @@ def test_a_step_without_a_slot_is_put_back_and_nothing_is_counted(driver: Driver
     assert (attempt.state, attempt.deferrals, attempt.tries) == ("pending", 0, 0)
     assert work.attempt_id not in reconcile_at(driver, 0.5)
     assert work.attempt_id in reconcile_at(driver, 0.5)
+
+
+def test_searches_that_wait_for_a_person_keep_no_other_from_trying_again(db: Database) -> None:
+    driver, stopped = Driver(db, create(db)), Driver(db, create(db))
+    fail(driver, driver.until("code").attempt_id)
+    stopped.now = driver.now + 1.0
+    fail(stopped, stopped.until("code").attempt_id, final=True)
+    with db.reading() as session:
+        assert resting(session, driver.now + 29.0, 1) == []
+        assert resting(session, driver.now + 60.0, 1) == [driver.search_id]

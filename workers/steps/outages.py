@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database
@@ -112,15 +112,17 @@ def again_at(session: Session, search: SearchRow) -> float | None:
 
 
 def resting(session: Session, now: float, limit: int) -> list[str]:
-    """Paused searches whose time to try again has come, at most `limit`, those that paused last first."""
-    due = exists().where(
-        AttemptRow.search_id == SearchRow.id,
-        AttemptRow.state == "pending",
-        AttemptRow.deferrals > 0,
-        AttemptRow.not_before <= now,
+    """Paused searches whose time to try again has come, at most `limit`."""
+    last = (
+        select(EventRow.id)
+        .where(EventRow.search_id == SearchRow.id, EventRow.type == "search.paused")
+        .order_by(EventRow.id.desc())
+        .limit(1)
+        .correlate(SearchRow)
+        .scalar_subquery()
     )
-    paused = select(SearchRow).where(SearchRow.state == "paused", due).order_by(SearchRow.updated_at.desc())
-    return [search.id for search in session.scalars(paused.limit(limit)) if _is_due(session, search, now)]
+    query = select(SearchRow.id).join(EventRow, EventRow.id == last).where(SearchRow.state == "paused")
+    return list(session.scalars(query.where(EventRow.payload["again_at"].as_float() <= now).limit(limit)))
 
 
 def _is_due(session: Session, search: SearchRow, now: float) -> bool:
