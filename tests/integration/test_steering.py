@@ -13,6 +13,7 @@ from kernels_db.models import EventRow, NodeRow, SearchRow
 from kernels_db.op import SpecError
 from tests.integration.steps_support import Driver, create, idea, small_policy, verdict
 from workers import steps
+from workers.search.policy import next_steps
 from workers.steps import steering
 
 
@@ -87,10 +88,18 @@ def test_before_the_baselines_an_idea_waits_on_the_root(db: Database) -> None:
     play = driver(db)
     (node_id,) = steering.add_idea(db, play.search_id, idea(900), play.now)
     root, node = play.nodes()
-    assert (node.id, node.parent_id, node.round) == (node_id, root.id, 1)
+    assert (node.id, node.parent_id, node.round) == (node_id, root.id, 0), "the first round is the policy's"
     assert payloads(play, "idea.added")[0].keys() == {"seq", "parent_id", "title", "technique", "codes"}, "nobody's key"
     assert play.end().state == "finished"
     assert play.nodes()[1].verdict is not None
+    play.check()
+
+
+def test_an_idea_before_the_first_round_takes_none_of_the_policys(db: Database) -> None:
+    play = Player(db, create(db, policy={"name": "greedy", "rounds": 2, "repairs": 0}), next_steps)
+    steering.add_idea(db, play.search_id, idea(900), play.now)
+    assert play.end().reason == "2 rounds were played"
+    assert {attempt.ordinal for attempt in play.attempts() if attempt.kind == "ideate"} == {1, 2}
     play.check()
 
 

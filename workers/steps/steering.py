@@ -43,7 +43,7 @@ def add_idea(
     by: str | None = None,
     also: Also | None = None,
 ) -> list[str]:
-    """Plan `codes` nodes for a person's idea in the current round; returns their ids.
+    """Plan `codes` nodes for a person's idea in the current round, 0 before the first; returns their ids.
 
     `idea` has at least technique, title and mechanism. It builds on `parent_id`: the root or an accepted candidate that
     is not banned; by default the best so far, or the root. Raises WrongState where the search has ended, has had the
@@ -56,9 +56,8 @@ def add_idea(
         twin = ideas_so_far(session, search.id).get(digest_of(document))
         if twin is not None:
             raise WrongState("idea", f"the same idea as node #{twin}", "one that the search has not had")
-        number = max(search.round, 1)
         nodes = [
-            plan(session, search, parent.id, document, now, round_=number, variant=variant, origin="person")
+            plan(session, search, parent.id, document, now, round_=search.round, variant=variant, origin="person")
             for variant in range(codes)
         ]
         told = {"title": document["title"], "technique": document["technique"], "codes": codes}
