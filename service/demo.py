@@ -111,7 +111,7 @@ def make_plan(examples: Path, ops: Sequence[str], gpus: list[machine.Gpu]) -> Pl
         raise CommandError(
             f"pool: found no {', '.join(map(str, missing))}, expected specs and recorded model replies; record them: "
             "`warpsmith search examples/OP.yaml --model agent`, answer with `warpsmith ask` and `warpsmith tell`, "
-            "then `warpsmith pools export SEARCH`"
+            "then `warpsmith export SEARCH --format pool`"
         )
     return Plan(machine.cpu_target(), why, recorded)
 

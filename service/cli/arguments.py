@@ -31,18 +31,23 @@ def parse_budget(text: str) -> dict[str, float]:
     for name, value in _pairs("--budget", text):
         if name not in BUDGET_NAMES:
             misuse(f"--budget {name}", name, f"one of {', '.join(BUDGET_NAMES)}")
-        document_name = BUDGET_NAMES[name]
-        number = _seconds(value) if document_name in TIMES else _number(value)
-        if number is None or number <= 0:
-            misuse(
-                f"--budget {name}",
-                value,
-                "a number above zero" + (", as in 90, 90s, 10m or 1h" if document_name in TIMES else ""),
-            )
-        if document_name in {"candidates", "model_calls", "tokens"} and number != int(number):
-            misuse(f"--budget {name}", value, "a whole number")
-        budget[document_name] = int(number) if number == int(number) else number
+        budget |= parse_limit(f"--budget {name}", name, value)
     return budget
+
+
+def parse_limit(option: str, name: str, text: str) -> dict[str, float]:
+    """The limit `name` (one of BUDGET_NAMES) as it stands in a budget document; `option` is where it was given."""
+    document_name = BUDGET_NAMES[name]
+    number = _seconds(text) if document_name in TIMES else _number(text)
+    if number is None or number <= 0:
+        misuse(
+            option,
+            text,
+            "a number above zero" + (", as in 90, 90s, 10m or 1h" if document_name in TIMES else ""),
+        )
+    if document_name in {"candidates", "model_calls", "tokens"} and number != int(number):
+        misuse(option, text, "a whole number")
+    return {document_name: int(number) if number == int(number) else number}
 
 
 def parse_policy(text: str) -> dict[str, str | int | float | bool]:

@@ -1,4 +1,4 @@
-"""Kernels: the winners that were kept, and their packages."""
+"""Kernels: the winners that were kept, and their packages; `export` of anything."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from service.archive import ArchiveError, unpack
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, misuse, print_json, say, tell
+from service.cli.pools import export_pool
 from service.client import Client
 from service.progress import ratio, share
 from service.schemas import KernelSummary
+
+FORMATS = ("package", "pool")
 
 
 def kernels(
@@ -37,19 +40,41 @@ def kernels(
 
 
 def export(
-    kernel: Annotated[
-        str, typer.Argument(metavar="KERNEL|OP", help="A kernel's id, or an op's name for its best kernel.")
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL|OP|SEARCH",
+            help="A kernel's id, or an op's name for its best kernel; with --format pool a search's id.",
+        ),
     ],
-    output: Annotated[Path, typer.Option(help="Directory that receives the package.")] = Path("exports"),
+    format_name: Annotated[
+        str, typer.Option("--format", help="package: of a kernel; pool: the recorded replies of a search.")
+    ] = "package",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory that receives the package, by default exports; file that receives the pool, by default "
+            "SEARCH.jsonl."
+        ),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="With an op's name: only kernels for this target.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist with another content.")] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write a kernel as a Python package: a PyTorch op with its guards, fallback and evidence."""
+    """Write a kernel as a Python package: a PyTorch op with its guards, fallback and evidence; or a search's replies as
+    a pool, from which it can be replayed."""
+    if format_name not in FORMATS:
+        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
+    if format_name == "pool":
+        if target is not None:
+            misuse("--target", target, "no target with --format pool: a search has one")
+        export_pool(what, output, force, url, key, as_json)
+        return
+    output = output or Path("exports")
     with connected(url, key) as client:
-        chosen = kernel if kernel.startswith("kn_") else best_kernel(client, kernel, target).id
+        chosen = what if what.startswith("kn_") else best_kernel(client, what, target).id
         content = client.export(chosen)
     try:
         written = unpack(content, output, replace=force)
@@ -63,12 +88,13 @@ def export(
         tell(f"  {path.relative_to(output)}")
 
 
-def best_kernel(client: Client, op: str, target: str | None) -> KernelSummary:
-    """The kernel of an op with the highest score."""
+def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:
+    """The kernel of an op with the highest score; `field` is the argument that names the op."""
     found = client.kernels(op=op, target=target)
     if not found:
         there = sorted({item.op_name for item in client.kernels()})
+        hint = "; a search is exported with --format pool" if op.startswith("sr_") and field == "KERNEL|OP" else ""
         misuse(
-            "KERNEL|OP", op, f"a kernel's id (kn_...) or an op with a kernel: {', '.join(there) or 'there is none yet'}"
+            field, op, f"a kernel's id (kn_...) or an op with a kernel: {', '.join(there) or 'there is none yet'}{hint}"
         )
     return max(found, key=lambda item: item.score)

@@ -9,7 +9,7 @@ import typer
 
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
-from service.cli.output import misuse, print_json, say, tell
+from service.cli.output import CommandError, misuse, print_json, say, tell
 from service.schemas import PoolDocument
 
 app = typer.Typer(no_args_is_help=True, help="Recorded model replies, from which searches replay.")
@@ -27,7 +27,7 @@ def list_pools(url: Url = None, key: Key = None, as_json: Json = False) -> None:
     for pool in found:
         tell(_line(pool))
     if not found:
-        say("no pools yet: warpsmith pools import FILE")
+        say("no pools yet: warpsmith import FILE --format pool")
 
 
 @app.command("import")
@@ -37,7 +37,7 @@ def import_pool(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Store a pool; the same pool is stored once."""
+    """Store a pool; the same pool is stored once. Short for `warpsmith import FILE --format pool`."""
     if not file.is_file():
         misuse("FILE", str(file), "a pool file that exists")
     with connected(url, key) as client:
@@ -48,14 +48,20 @@ def import_pool(
 @app.command("export")
 def export_pool(
     search_id: Annotated[str, typer.Argument(metavar="SEARCH", help="The search whose replies are wanted.")],
-    output: Annotated[Path, typer.Option(help="File to write.")],
+    output: Annotated[Path | None, typer.Option(help="File to write, by default SEARCH.jsonl.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists with another content.")] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write the replies of a search as a pool."""
+    """Write the replies of a search as a pool. Short for `warpsmith export SEARCH --format pool`."""
     with connected(url, key) as client:
         content = client.export_pool(search_id)
+    output = output or Path(f"{search_id}.jsonl")
+    if output.exists() and not force and (not output.is_file() or output.read_bytes() != content):
+        raise CommandError(
+            f"--output: found {output} with another content, expected a new file; give --force to replace it"
+        )
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(content)
     replies = len(content.splitlines()) - 1

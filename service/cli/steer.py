@@ -101,9 +101,9 @@ def budget(
         if text == "none":
             changes[arguments.BUDGET_NAMES[name]] = None
         elif text is not None:
-            changes |= arguments.parse_budget(f"{name}={text}")
+            changes |= arguments.parse_limit(f"--{name}", name, text)
     if not changes:
-        misuse("--candidates", None, "a limit to change: --candidates, --calls, --tokens, --cost, --time or --gpu")
+        misuse("budget", None, "a limit to change: --candidates, --calls, --tokens, --cost, --time or --gpu")
     with connected(url, key) as client:
         document = client.change_budget(search_id, changes)
     print_json(document) if as_json else tell(f"search {document.id} may use {limits(document.budget)}")

@@ -39,7 +39,7 @@ class Packing:
         then."""
         into = self._desk.export_directory(directory)
         with self._desk.client() as client:
-            chosen = kernel if kernel.startswith("kn_") else best_kernel(client, kernel, target).id
+            chosen = kernel if kernel.startswith("kn_") else best_kernel(client, kernel, target, "kernel").id
             content = client.export(chosen)
         written = unpack(content, into)
         project = into / written[0].relative_to(into).parts[0]

@@ -90,7 +90,7 @@ def test_a_missing_recording_is_said(tmp_path: Path) -> None:
     )
     assert result.returncode == 1
     assert "layer_norm.cpu.jsonl" in result.stderr
-    assert "warpsmith pools export" in result.stderr
+    assert "warpsmith export SEARCH --format pool" in result.stderr
 
 
 def test_the_command_line_does_the_whole_job_against_a_running_service(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_command_line_does_the_whole_job_against_a_running_service(tmp_path:
         assert "scale_shift" in unknown.stderr
 
         replies = tmp_path / "replies.jsonl"
-        recorded = documents("pools", "export", found["search"]["id"], "--output", str(replies))
+        recorded = documents("export", found["search"]["id"], "--format", "pool", "--output", str(replies))
         assert recorded["replies"] == len(replies.read_text().splitlines()) - 1 == REPLIES
         stored = documents("import", str(replies), "--format", "pool")
         assert stored["id"] in {item["id"] for item in documents("pools", "list")}

@@ -61,7 +61,7 @@ def test_an_idea_is_added_by_options_or_from_a_file(said: Any, tmp_path: Path) -
         (["idea", "sr_seed", *IDEA, "--parent", "sr_seed#77"], "expected the number of a node of sr_seed"),
         (["idea", "sr_seed", "--file", "absent.json"], "absent.json: found nothing there"),
         (["budget", "sr_seed"], "expected a limit to change"),
-        (["budget", "sr_seed", "--candidates", "many"], "found 'many', expected a number above zero"),
+        (["budget", "sr_seed", "--candidates", "many"], "--candidates: found 'many', expected a number above zero"),
         (["budget", "sr_seed", "--candidates", "1"], "budget.candidates: found 1, expected at least what is spent"),
         (["branch", "nd_good", "--policy", "name=luck"], 'policy.name: found "luck"'),
     ],
