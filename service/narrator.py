@@ -19,15 +19,17 @@ class Narrator:
         kind, payload = event.type, event.payload
         if kind == "node.created" and event.node_id is not None:
             self._titles[event.node_id] = str(payload.get("title") or "")
-        tell = _TELLERS.get(kind)
-        if kind.startswith("search."):
-            tell = _tell_search
+        tell = _TELLERS.get(kind, _tell_search if kind.startswith("search.") else None)
         return None if tell is None else tell(event, self._titles.get(event.node_id or "", ""))
 
 
 def _tell_search(event: EventDocument, _: str) -> str:
     what, reason = event.type.removeprefix("search."), _reason(event)
     return f"search {what}: {reason}" if reason else f"search {what}"
+
+
+def _tell_branch(event: EventDocument, _: str) -> str:
+    return f"search branched from #{event.payload.get('from_seq')} of {event.payload.get('from_search')}"
 
 
 def _tell_round(event: EventDocument, _: str) -> str:
@@ -74,8 +76,22 @@ def _tell_failed(event: EventDocument, _: str) -> str | None:
     return None if kind == "code" else f"  #{event.payload.get('seq')} the step {kind} failed: {_reason(event)}"
 
 
-def _tell_ask(event: EventDocument, _: str) -> str:
+def _tell_ask(event: EventDocument, _: str) -> str | None:
+    if event.payload.get("replaces"):
+        return None  # told with the one that expired
     return f"  #{event.payload.get('seq')} asks for an answer: warpsmith ask {event.payload.get('ask_id')}"
+
+
+def _tell_ask_expired(event: EventDocument, _: str) -> str:
+    payload = event.payload
+    again = f"it is asked again: warpsmith ask {payload.get('replaced_by')}"
+    return f"  #{payload.get('seq')} nobody answered {payload.get('ask_id')} in time; {again}"
+
+
+def _tell_seed(event: EventDocument, _: str) -> str:
+    payload = event.payload
+    kernel = f"kernel {payload.get('kernel_id')} of {shorten(str(payload.get('op')), LONGEST_TITLE)}"
+    return f"  #{payload.get('seq')} a stored kernel to start from: {kernel}"
 
 
 def _tell_idea(event: EventDocument, _: str) -> str:
@@ -117,6 +133,9 @@ _TELLERS: dict[str, Callable[[EventDocument, str], str | None]] = {
     "attempt.expired": _tell_expired,
     "attempt.failed": _tell_failed,
     "ask.opened": _tell_ask,
+    "ask.expired": _tell_ask_expired,
+    "node.seeded": _tell_seed,
+    "search.branched": _tell_branch,
     "bundle.created": _tell_bundle,
     "bundle.dropped": _tell_bundle,
 }

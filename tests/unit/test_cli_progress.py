@@ -135,6 +135,16 @@ def test_the_roots_verdict_is_the_baselines() -> None:
         (event("attempt.failed", seq=3, kind="code", error="no reply"), None),
         (event("attempt.failed", seq=3, kind="verify", error="x"), "  #3 the step verify failed: x"),
         (event("ask.opened", seq=3, ask_id="ak_1"), "  #3 asks for an answer: warpsmith ask ak_1"),
+        (event("ask.opened", seq=3, ask_id="ak_2", replaces="ak_1"), None),
+        (
+            event("ask.expired", seq=3, ask_id="ak_1", replaced_by="ak_2"),
+            "  #3 nobody answered ak_1 in time; it is asked again: warpsmith ask ak_2",
+        ),
+        (
+            event("node.seeded", seq=1, kernel_id="kn_1", op="soft\x1b[2Jmax"),
+            "  #1 a stored kernel to start from: kernel kn_1 of soft[2Jmax",
+        ),
+        (event("search.branched", from_seq=4, from_search="sr_0"), "search branched from #4 of sr_0"),
         (event("kernel.kept", seq=3, kernel_id="kn_1"), "#3 is kept as kernel kn_1"),
         (event("an event of a later version"), None),
     ],
