@@ -19,7 +19,9 @@ from sqlalchemy.orm import Session
 from kernels_db.models import KernelRow, NodeRow, SearchRow, WorkerRow
 from service import views
 from service.context import ServiceDependency
+from service.foreign import visible
 from service.problems import NotFound
+from service.progress import ORIGINS
 from service.schemas import TERMINAL_STATES, NodeSummary, SearchDocument, WorkloadTimes
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -208,16 +210,23 @@ def _missing(detail: str) -> Response:
     return HTMLResponse(_render("problem.html", refresh=None, problem=problem), problem.code)
 
 
+def _shown(value: Any) -> Any:
+    """What a template prints: text of others turns no reading direction and hides nothing, in code least of all."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     for show in (ratio, microseconds, percent, dollars, duration, iso, clock, shorten, contenders):
         environment.filters[show.__name__] = show
+    environment.globals["origins"] = ORIGINS
     environment.filters["workload_times"] = views.workload_times
     environment.globals["version"] = version("warpsmith")
     return environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from kernels_db.models import NodeRow, SearchRow
 from service import status_page
 from service.schemas import NodeSummary
 from tests.integration.api_support import HOSTILE, add_events, client_of, database, seed, settings_for
@@ -110,6 +112,34 @@ def test_what_models_write_is_text_never_markup(client: TestClient) -> None:
         assert HOSTILE not in source
         assert html.escape(HOSTILE, quote=False).split("(")[0] in source
         assert "script" not in {tag for tag, _ in Page(source).elements}
+
+
+def test_what_models_write_turns_no_reading_direction(client: TestClient) -> None:
+    seed(database(client))
+    with database(client).writing() as session:
+        node = session.get_one(NodeRow, "nd_bad")
+        node.source = "if access:\n\treturn  # \u202e\u2066 checked \u2069\u2066"
+        node.idea = {"title": "a\u202eb", "mechanism": "c\x1bd", "technique": "fusion"}
+        node.reason = "e\u2067f"
+    for path in ("/searches/sr_seed", "/nodes/nd_bad"):
+        source = client.get(path).text
+        assert not {c for c in source if unicodedata.category(c) in {"Cf", "Cc"}} - {"\n", "\t"}
+        assert "\ufffd" in source
+    assert "if access:\n\treturn  # " in client.get("/nodes/nd_bad").text
+
+
+def test_steering_shows(client: TestClient) -> None:
+    seed(database(client))
+    with database(client).writing() as session:
+        good, bad = session.get_one(NodeRow, "nd_good"), session.get_one(NodeRow, "nd_bad")
+        good.mark, good.origin, bad.mark = "pinned", "person", "banned"
+        session.get_one(SearchRow, "sr_seed").branched_from = "nd_good"
+    shown = page(client, "/searches/sr_seed")
+    for words in ("pinned", "banned", "a person's idea", "Branched from"):
+        assert words in shown.text, words
+    assert shown.links().count("/nodes/nd_good") >= 2
+    for path, mark in (("/nodes/nd_good", "pinned"), ("/nodes/nd_bad", "banned")):
+        assert mark in page(client, path).text
 
 
 def test_pages_ask_nothing_of_other_hosts(client: TestClient) -> None:
