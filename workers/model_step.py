@@ -58,7 +58,7 @@ class ModelStep:
         allowed = int(self.work.params.get("calls", 1 + parsing.MAX_REASKS))
         context = replace(own, kind="reflect") if reflects(self.work, allowed) else own
         while True:
-            request = private.request(requests.build(context))
+            request = replace(private.request(requests.build(context)), follows=bool(calls))
             capped = steps.refusal(self.db, self.work, self.now(), calls)
             if capped is not None:
                 return self._give_in(capped, calls)

@@ -101,20 +101,20 @@ def test_no_more_calls_at_once_than_allowed() -> None:
     with ModelServer(default=answer) as server:
         values = settings(server.url, model_concurrency=2)
 
-        def call(ordinal: int) -> None:
+        def call(follows: bool) -> None:
             try:
-                OpenAIModel(values, model="m", base_url=None).complete(replace(REQUEST, ordinal=ordinal))
+                OpenAIModel(values, model="m", base_url=None).complete(replace(REQUEST, follows=follows))
                 outcomes.append("answered")
             except ModelBusy:
                 outcomes.append("busy")
 
-        threads = [threading.Thread(target=call, args=(0 if number < 4 else 1,)) for number in range(6)]
+        threads = [threading.Thread(target=call, args=(number >= 4,)) for number in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert most <= 2
-        assert len(server.requests) == outcomes.count("answered") >= 3, "re-asks wait for a slot instead"
+        assert len(server.requests) == outcomes.count("answered") >= 3, "later calls of a step wait for a slot instead"
         assert OpenAIModel(values, model="m", base_url=None).complete(REQUEST).text == "done", "slots are given back"
 
 

@@ -82,6 +82,7 @@ def test_lessons_come_first_and_are_told_with_the_request_for_ideas(db: Database
     assert run(driver, work, model)
     assert calls(driver, work) == [("reflect", 0, None), ("ideate", 0, None)]
     assert "> - Stores bind. (#1 over #2)" in model.asked[1].messages[1]["content"]
+    assert [request.follows for request in model.asked] == [False, True], "a busy endpoint must not cost it its lessons"
     assert [node.idea["title"] for node in driver.nodes()[5:] if node.idea] == ["New 0", "New 0", "New 1", "New 1"]
     driver.check()
 

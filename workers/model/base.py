@@ -25,6 +25,7 @@ class ModelRequest:
     messages: tuple[dict[str, str], ...]  # {"role": "system" | "user" | "assistant", "content": ...}
     summary: str  # one line for people: "code 'Fuse both passes' (fusion), variant 0"
     attempt_id: str  # whose ask it is in agent mode; not a part of the identity
+    follows: bool = False  # its step made calls already, which it would have to make again
 
 
 @dataclass(frozen=True)

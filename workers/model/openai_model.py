@@ -52,11 +52,11 @@ class OpenAIModel:
     def complete(self, request: ModelRequest) -> ModelReply:
         """The endpoint's reply to `request`; raises `ModelUnavailable`, or `ModelBusy` where no slot is free.
 
-        A reply cut at the token limit is a reply (`finish_reason` "length"). A re-ask waits for a slot: its step has
-        paid for calls already, which would have to be made again.
+        A reply cut at the token limit is a reply (`finish_reason` "length"). A request that follows others of its step
+        waits for a slot: those are paid for.
         """
         try:
-            with self._slots.one(wait=request.ordinal > 0):
+            with self._slots.one(wait=request.follows):
                 return self._complete(request)
         except ModelUnavailable as unavailable:
             unavailable.model = self._model
