@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import stat
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from benchmarks.jobs import job
 from kernels_db.job import Job, Nsight
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import judging, stand_in_ncu
-from workers.judge import nsight_access, nsight_job, sandbox
+from workers.judge import nsight_access, nsight_job, process_control, sandbox
 from workers.judge.nsight_job import Profiler
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)
@@ -142,8 +145,10 @@ def test_metrics_that_a_version_does_not_know_are_left_out(place: Place) -> None
     place.mode("old")
     found = place.measure(built(place, norm()))
     assert [kernel["launches"] for kernel in found["kernels"]] == [2]
-    assert len(place.calls) == 2
-    assert "lts__throughput" not in place.calls[1]["options"]["--metrics"]
+    assert len(place.calls) == 3
+    assert "throughput" not in place.calls[2]["options"]["--metrics"].replace("sm__throughput", "").replace(
+        "dram__throughput", ""
+    )
 
 
 def test_what_hangs_is_killed_with_all_that_it_started(place: Place) -> None:
@@ -155,6 +160,53 @@ def test_what_hangs_is_killed_with_all_that_it_started(place: Place) -> None:
     pids = (place.directory / "hangs").read_text().split()
     assert len(pids) == 2  # the second had left its session and its group
     assert not [pid for pid in pids if Path("/proc", pid).exists()]
+
+
+def test_all_of_it_ends_with_a_judge_that_is_killed(place: Place, tmp_path: Path) -> None:
+    place.mode("hang")
+    spec = tmp_path / "spec.json"
+    command = [str(place.directory / "ncu"), *["--log-file", str(tmp_path / "log")], "--metrics", "x", "true"]
+    told = {"command": command, "directory": str(tmp_path), "limits": {}, "network": "none", "keep": [], "limit_s": 600}
+    spec.write_text(json.dumps(told))
+    judge = subprocess.Popen(
+        [
+            *(sys.executable, "-c"),
+            "import os, sys; from pathlib import Path; from workers.judge import nsight_job;"
+            "nsight_job._launched(Path(sys.argv[1]), os.environ, os.memfd_create('output'), 600.0)",
+            str(spec),
+        ]
+    )
+    try:
+        hangs = place.directory / "hangs"
+        assert until(lambda: hangs.exists() and len(hangs.read_text().split()) == 2)
+    finally:
+        judge.kill()
+        judge.wait()
+    pids = hangs.read_text().split()
+    assert until(lambda: not [pid for pid in pids if Path("/proc", pid).exists()])
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Whether it comes to hold within a minute."""
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return holds()
+
+
+def test_where_counters_are_an_administrators_one_capability_is_kept(place: Place) -> None:
+    if not int(process_control.status(os.getpid())["CapEff"], 16) >> nsight_access.CAP_SYS_ADMIN & 1:
+        pytest.skip("this user has no CAP_SYS_ADMIN to keep")
+    asked = norm()
+    assert asked["candidate"] is not None
+    asked["candidate"]["source"] = (
+        "said = [line for line in open('/proc/self/status') if line.startswith('CapEff')]\n"
+        "def run(*tensors):\n    raise RuntimeError(said[0])\n"
+    )
+    assert "CapEff:\t0000000000000000" in place.measure(asked)["reason"]
+    kept = place.measure(asked, permission="administrator")
+    assert f"CapEff:\t{1 << nsight_access.CAP_SYS_ADMIN:016x}" in kept["reason"]
+    assert "no capabilities" not in kept["sandbox"]["layers"]
 
 
 def test_a_program_that_cannot_be_run_is_told(place: Place) -> None:

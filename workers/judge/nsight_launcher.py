@@ -14,6 +14,7 @@ import os
 import select
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ def _hold(spec: dict[str, Any], control: int, output: int) -> int:
     if pid == 0:
         try:
             _become(spec, here, output)
+        except BaseException:  # noqa: BLE001 - a child must not run its parent's code
+            traceback.print_exc()
         finally:
-            os._exit(70)  # EX_SOFTWARE: there was an exception, and the output has no word of it
+            os._exit(70)  # EX_SOFTWARE: exec does not return
     try:
         poller = select.poll()
         ended = os.pidfd_open(pid)
