@@ -46,11 +46,10 @@ def _searches(session: Session, now: float, settings: Settings) -> list[str]:
     others = (
         select(AttemptRow.search_id)
         .join(SearchRow, SearchRow.id == AttemptRow.search_id)
-        .where(alive, or_(_unsent(now, settings), _answered()))
+        .where(alive, or_(_unsent(now, settings), _answered(), _unanswered(now)))
     )
     found: dict[str, None] = {}
-    unanswered = select(AskRow.search_id).join(SearchRow, SearchRow.id == AskRow.search_id).where(alive, overdue(now))
-    for query in (expired, others, unanswered, select(SearchRow.id).where(alive, ~any_open)):
+    for query in (expired, others, select(SearchRow.id).where(alive, ~any_open)):
         found.update(dict.fromkeys(session.scalars(query.distinct().limit(LARGEST_ROUND))))
     found.update(dict.fromkeys(resting(session, now, LARGEST_ROUND)))
     return list(found)
@@ -75,6 +74,11 @@ def _answered() -> ColumnElement[bool]:
     ask = aliased(AskRow)
     open_ask = exists().where(ask.attempt_id == AttemptRow.id, ask.state == "open")
     return and_(AttemptRow.state == "waiting", ~open_ask)
+
+
+def _unanswered(now: float) -> ColumnElement[bool]:
+    """Waiting for an ask whose time ran out. Asked by the attempt: asks are kept, and have no index by their state."""
+    return and_(AttemptRow.state == "waiting", exists().where(AskRow.attempt_id == AttemptRow.id, overdue(now)))
 
 
 def _see_to(session: Session, search: SearchRow, now: float, settings: Settings, decide: Decide) -> list[Message]:
