@@ -61,7 +61,7 @@ MERGE_BODY: dict[str, Any] = {
         "description": "Lines of a verdicts.jsonl, as `python -m workers.judge DIR` wrote them",
         "content": {
             NDJSON: {
-                "schema": {"type": "string"},
+                "schema": {"type": "string", "minLength": 1},
                 "examples": {"verdicts": {"value": json.dumps(EXAMPLE_LINE) + "\n"}},
             }
         },
@@ -125,7 +125,7 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
         lines = body.data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {body.data[error.start]:#04x}") from error
-    if not body.data.strip():
+    if not body.data:
         raise InvalidInput.one("body", None, "at least one verdict")
     if len(lines) > MOST_LINES + 1:
         raise InvalidInput.one("body", f"{len(lines)} lines", f"at most {MOST_LINES}")
