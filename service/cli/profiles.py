@@ -45,11 +45,15 @@ def profile(
     if as_json:
         print_json(found)
         return
+    print_profile(found)
+
+
+def print_profile(found: ProfileDocument) -> None:
+    """A finished profile for a person: the table on standard output, what comes with it beside."""
     print_wide(_table(found))
     if found.nsight is not None:
-        say(f"Nsight Compute: {found.nsight.reason}" if found.nsight.reason else "Nsight Compute:")
-        for line in nsight.lines([cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]):
-            say(f"  {line}")
+        kernels = [cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]
+        say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *nsight.lines(kernels)]))
     say("by the candidate's own word: a profile decides nothing")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 from kernels_db.db import Database, StorageFull
 from kernels_db.job import Verdict
 from kernels_db.models import NodeRow, ProfileRow, SearchRow
-from kernels_db.profiles import latest_metrics, latest_profile
+from kernels_db.profiles import ask_profile, latest_metrics, latest_profile
+from service.api.profiles import profile_document
+from service.cli.profiles import print_profile
+from tests.integration import api_support
 from tests.integration.steps_support import Driver, create, small_policy, verdict
-from tests.integration.test_profiles import ROW, TRACE, Here
+from tests.integration.test_profiles import ROW, TRACE, Here, coded
 from workers import dispatch, steps, tasks
 from workers.model import requests
 from workers.model_step import request_context
@@ -143,3 +147,24 @@ def test_a_judge_worker_announces_it_and_goes_on_where_it_cannot(
     monkeypatch.setattr(tasks, "survivor_profile", full)
     tasks._profile_survivor(here, work)
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize("reason", [None, "the driver keeps its performance counters from ncu"])
+def test_api_and_command_tell_the_metrics_or_why_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str | None
+) -> None:
+    app = api_support.application(api_support.settings_for(tmp_path))
+    db = app.state.service.db
+    node = coded(db)
+    answer = profiled() if reason is None else profiled(kernels=[], reason=reason)
+    with db.writing() as session:
+        wanted = ask_profile(session, node.id, time.time())[0].id
+    perform_profile(Here(db, answer, tmp_path), wanted)
+    with db.reading() as session:
+        row = session.get_one(ProfileRow, wanted)
+        told = profile_document(row, trace=False)
+    assert told.nsight is not None
+    assert told.nsight.reason == reason
+    print_profile(told)
+    said = capsys.readouterr()
+    assert (reason or "kernel add_relu(float *), mean of 2 launches:") in said.err
