@@ -142,7 +142,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
     if header:
         _check_pool(header, op, target, language)
     try:
-        policy = policy_document(parse_policy(_first(request.policy, header.get("policy"), DEFAULT_POLICY)))
+        policy = policy_document(parse_policy(_first(request.policy, header.get("policy") or None, DEFAULT_POLICY)))
         budget = budget_document(parse_budget(_first(request.budget, header.get("budget"), {})))
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error

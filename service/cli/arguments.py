@@ -64,6 +64,16 @@ def parse_policy(text: str) -> dict[str, str | int | float | bool]:
     return policy
 
 
+def choose_model(model: str | None, model_file: Path | None, base_url: str | None) -> dict[str, Any] | None:
+    """The model document that --model, --model-file and --base-url name; None where none of them is given."""
+    if model_file is None:
+        return None if model is None and base_url is None else parse_model(model or "openai", base_url)
+    for option, value in (("--model", model), ("--base-url", base_url)):
+        if value is not None:
+            misuse(option, value, "not both it and --model-file")
+    return read_model(model_file)
+
+
 def read_model(path: Path) -> dict[str, Any]:
     """A search's model document from a JSON file: the place for several models with a share each."""
     try:

@@ -13,7 +13,7 @@ from service.cli import arguments
 from service.cli.connection import connected, connected_or_embedded
 from service.cli.following import follow
 from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import FAILED, CommandError, misuse, print_json, print_wide, say, tell
+from service.cli.output import FAILED, CommandError, print_json, print_wide, say, tell
 from service.client import Client
 from service.progress import (
     best_line,
@@ -30,8 +30,11 @@ def search(
     op: OpFile,
     target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
     model: Annotated[
-        str, typer.Option(help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent; or a JSON document.")
-    ] = "openai",
+        str | None,
+        typer.Option(
+            help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent; or a JSON document. By default openai."
+        ),
+    ] = None,
     model_file: Annotated[
         Path | None, typer.Option(help="The model as a JSON document: several models with a share each.")
     ] = None,
@@ -62,7 +65,7 @@ def search(
         body["policy"] = arguments.parse_policy(policy)
     if seeds is not None:
         body["seeds"] = seeds
-    choice = _choice(model, model_file, base_url)
+    choice = arguments.choose_model(model, model_file, base_url) or {"provider": "openai"}
     with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
         body["model"] = model_document(client, choice)
         found = client.estimate(body)
@@ -87,16 +90,6 @@ def search(
             summarise(client, final)
     if final.state != "finished":
         raise typer.Exit(FAILED)
-
-
-def _choice(model: str, model_file: Path | None, base_url: str | None) -> dict[str, Any]:
-    """The model document that the options name."""
-    if model_file is None:
-        return arguments.parse_model(model, base_url)
-    for option, value, default in (("--model", model, "openai"), ("--base-url", base_url, None)):
-        if value != default:
-            misuse(option, value, "not both it and --model-file")
-    return arguments.read_model(model_file)
 
 
 def tell_estimate(found: EstimateDocument) -> None:

@@ -114,6 +114,7 @@ def branch(
     budget: Annotated[str, typer.Option(help="As in `search`; by default the old search's, unspent.")] = "",
     policy: Annotated[str, typer.Option(help="As in `search`; by default the old search's.")] = "",
     model: Annotated[str | None, typer.Option(help="As in `search`; by default the old search's.")] = None,
+    model_file: Annotated[Path | None, typer.Option(help="As in `search`.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Endpoint of an openai model.")] = None,
     url: Url = None,
     key: Key = None,
@@ -125,7 +126,7 @@ def branch(
         body["budget"] = arguments.parse_budget(budget)
     if policy:
         body["policy"] = arguments.parse_policy(policy)
-    choice = None if model is None else arguments.parse_model(model, base_url)
+    choice = arguments.choose_model(model, model_file, base_url)
     with connected(url, key) as client:
         if choice is not None:
             body["model"] = model_document(client, choice)

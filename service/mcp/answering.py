@@ -13,6 +13,7 @@ from service.mcp.documents import Answered, AskPrompt, Asks, Submitted
 from service.mcp.reading import SearchId, report, what_next
 from service.mcp.specs import OpArgument, spec_of
 from service.schemas import TERMINAL_STATES
+from workers.steps.seeding import MOST_SEEDS
 
 LONGEST_WAIT_S = 60.0
 POLL_S = 0.5
@@ -54,6 +55,9 @@ class Answering:
             dict[str, Any] | None,
             Field(description='Who answers; by default you: {"provider": "agent"}. Or a recorded pool, or an endpoint'),
         ] = None,
+        seeds: Annotated[
+            int | None, Field(ge=0, le=MOST_SEEDS, description="Stored kernels for similar ops to start from; 0: none")
+        ] = None,
         idempotency_key: Annotated[
             str | None, Field(min_length=1, max_length=255, description="The same key again starts no second search")
         ] = None,
@@ -65,6 +69,7 @@ class Answering:
         body |= {
             name: value for name, value in (("language", language), ("budget", budget), ("policy", policy)) if value
         }
+        body |= {} if seeds is None else {"seeds": seeds}
         with self._desk.client() as client:
             created = client.create_search(body | {"op": spec_of(client, op)}, idempotency_key or uuid.uuid4().hex)
         waiting = (

@@ -108,6 +108,8 @@ class TreeNode(BaseModel):
     reason: str | None
     verification: str
     best: bool
+    origin: str = Field(description="model, person, stored (a kernel that the search started from) or branch")
+    mark: str | None = Field(description="pinned or banned by a person")
 
 
 class TreeReport(BaseModel):

@@ -91,6 +91,8 @@ class Reading:
                 else None,
                 verification=node.verification,
                 best=node.best,
+                origin=node.origin,
+                mark=node.mark,
             )
             for node in rest[:limit]
         ]

@@ -112,6 +112,19 @@ def test_a_branch(said: Any) -> None:
     assert "branched" in said("tree", out.strip())[1]
 
 
+def test_a_branch_with_other_models(said: Any, tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text('{"provider": "agent"}')
+    document = json.loads(said("branch", "nd_good", "--model-file", str(file), "--json")[1])
+    assert document["model"] == {"provider": "agent"}
+    code, _, err = said("branch", "nd_good", "--model-file", str(file), "--model", "agent")
+    assert code == 2
+    assert "--model: found 'agent', expected not both it and --model-file" in err
+    code, _, err = said("branch", "nd_good", "--base-url", "nowhere")
+    assert code == 2, "an endpoint without a model is openai's, not nothing"
+    assert "base_url: found" in err
+
+
 def test_the_tree_is_followed_by_the_story(said: Any) -> None:
     out = said("tree", "sr_seed")[1]
     assert out.index("reference and its baselines") < out.index("WHAT WAS ASKED") < out.index("WHERE IT STANDS")

@@ -189,6 +189,7 @@ def test_the_tree_comes_in_parts(place: Place) -> None:
         (1, 0, True),
         (2, 1, False),
     ]
+    assert {(node["origin"], node["mark"]) for node in tree["nodes"]} == {("model", None)}
     first = place.agent.call("read_tree", search_id="sr_seed", limit=2)
     assert [node["seq"] for node in first["nodes"]] == [0, 1]
     assert "1 more: call again with after_seq=1" in first["next"]
@@ -269,6 +270,10 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("submit_search", {"op": "add_relu", "budget": {"candidates": 0}}, "budget.candidates: found 0, expected"),
     ("submit_search", {"op": "add_relu", "policy": {"name": "luck"}}, "policy.name: found"),
     ("submit_search", {"op": "add_relu", "target": "tpu"}, "target: found"),
+    ("submit_search", {"op": "add_relu", "seeds": 4}, "seeds: found 4, expected"),
+    ("get_ask", {"ask_id": "../ops"}, "id: found '../ops', expected one such as sr_"),
+    ("read_node", {"node_id": "sr_seed"}, "node: found 'sr_seed', expected the id of one that is stored, nd_..."),
+    ("export_kernel", {"kernel": "gelu", "directory": "d"}, "kernel: found 'gelu', expected a kernel's id"),
     ("judge_candidate", {"op": "add_relu", "source": "import torch"}, "source: imports: found 'no kernel language'"),
     ("judge_candidate", {"op": "add_relu", "source": "def ("}, "expected a Python file"),
     ("judge_candidate", {"op": "add_relu", "source": "x", "level": "glance"}, "level: found 'glance'"),
