@@ -167,6 +167,9 @@ def _key(service: Service) -> bytes:
         return bundle_key(service.settings)
     except BadKey as error:
         raise MissingSetting.one(error.where, error.found, error.expected) from error
+    except OSError as error:
+        found = f"none, and no key can be kept in the service's home ({error.strerror})"
+        raise MissingSetting.one("WARPSMITH_BUNDLE_KEY", found, "a secret of at least 32 characters") from error
 
 
 def _document(key: bytes, taken: steps.Taken) -> BundleDocument:

@@ -176,6 +176,15 @@ def test_a_key_that_is_too_short_is_named_and_not_shown(db: Database, tmp_path: 
     assert attempts(db, search_id)[0].state == "pending"
 
 
+def test_a_home_that_can_keep_no_key_is_told(db: Database, tmp_path: Path) -> None:
+    url = db.url.render_as_string(hide_password=False)
+    search_id = created(db)
+    (tmp_path / "file").write_text("")
+    with client_of(settings_for(tmp_path / "file" / "home", database_url=url)) as client:
+        found = problem(client.post(f"/v1/searches/{search_id}/bundles"), 422, "missing-setting")
+    assert "no key can be kept" in found["errors"][0]["found"]
+
+
 # Merged
 
 
