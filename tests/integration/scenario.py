@@ -55,7 +55,7 @@ away."""
 LOOP = "for (int64_t i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;"
 WRONG = "for (int64_t i = 0; i + 4 < n; i += 4) for (int64_t j = 0; j < 4; ++j) y[i + j] = x[i + j] * 2.0f + 1.0f;"
 UNROLLED = f"{WRONG}\n  for (int64_t i = (n - 1) / 4 * 4; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;"
-RESTRICT = "const float* __restrict in = x; float* __restrict out = y; for (int64_t i = 0; i < n; ++i) out[i] = in[i] * 2.0f + 1.0f;"
+RESTRICT = "#pragma GCC ivdep\n  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * 2.0f + 1.0f;"
 BROKEN = "#pragma omp parallel for\n  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * two + 1.0f;"
 
 
