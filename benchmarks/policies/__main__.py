@@ -33,6 +33,10 @@ from workers.search.policy import Policy
 
 POOLS = Path(__file__).resolve().parents[2] / "examples" / "pools"
 
+SHARE = 0.3
+"""Of what a recording cost: with more, policies that go by rounds have used up what was recorded and stand still, and
+the comparison is of pools rather than of policies."""
+
 Worlds = dict[str, Callable[[random.Random], World]]
 
 
@@ -50,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description="Policies at equal model cost.")
     parser.add_argument("--pools", nargs="*", type=Path, help="pool files; default: all of examples/pools")
     parser.add_argument("--seeds", type=int, default=30, help="plays of each op under each policy")
-    parser.add_argument("--share", type=float, default=0.5, help="money, as a share of what the recording cost")
+    parser.add_argument("--share", type=float, default=SHARE, help="money, as a share of what the recording cost")
     parser.add_argument("--simulate", metavar="TIMES", type=float, help="also simulate so many times that money")
     parser.add_argument("--measure", action="store_true", help="judge every candidate on this machine first")
     parser.add_argument("--png", metavar="FILE", type=Path, help="draw the best-so-far curves")

@@ -4,6 +4,9 @@ The tree changes as `workers.steps` changes it: ideas that were tried are closed
 node, a rejected candidate may be repaired. Steps are done one at a time in the order in which they were opened, and the
 policy is asked after each, as a single worker would. The play ends at its model cost to the call, so that two policies
 are compared for the same money.
+
+A candidate on which the world has nothing recorded is no contender in the policy's eyes: every choice that the policy
+has is one that can be answered. It counts as found all the same.
 """
 
 from __future__ import annotations
@@ -58,6 +61,9 @@ class World(Protocol):
     def repair(self, candidate: Any) -> Answer[Any] | None:
         """A candidate in place of a rejected one."""
 
+    def kept(self, candidate: Any) -> bool:
+        """Whether ideas on the candidate can be had at all."""
+
     def digest(self, candidate: Any) -> str:
         """What tells one source from another."""
 
@@ -108,6 +114,8 @@ class Play:
     variants: dict[str, int] = field(default_factory=dict)
     candidates: dict[str, Any] = field(default_factory=dict)
     played: Played = field(default_factory=lambda: Played([], ""))
+    _believed: dict[str, float] = field(default_factory=dict)
+    _requests: set[tuple[str, str, int]] = field(default_factory=set)
     _digests: set[str] = field(default_factory=set)
     _ideas: set[str] = field(default_factory=set)
 
@@ -168,6 +176,7 @@ class Play:
                 self._judge(node)
             case "verify":
                 score, low, high = self._measured(self.world.outcome(self.candidates[node.id]))
+                self._believed[node.id] = score or 0.0
                 self._change(node, verification="passed", score=score, ci_low=low, ci_high=high)
 
     def _plant(self, step: Step) -> None:
@@ -176,10 +185,14 @@ class Play:
         for _ in range(int(step.params["codes"] or 1)):
             self._plan(node, step.ordinal, None)
 
-    def _pay(self, answer: Answer[Any] | None) -> None:
-        self.played.asked += 1
+    def _pay(self, step: Step, answer: Answer[Any] | None) -> None:
+        """Count the request, once however often it is made, and what its answer cost."""
+        request = (step.kind, str(step.node_id), 0 if step.kind == "ideate" else step.ordinal)
+        if request not in self._requests:
+            self._requests.add(request)
+            self.played.asked += 1
+            self.played.unanswered += answer is None
         if answer is None:
-            self.played.unanswered += 1
             return
         cost = price(answer.prompt_tokens, answer.reply_tokens)
         self.spend = replace(
@@ -192,7 +205,7 @@ class Play:
     def _propose(self, node: NodeView, step: Step) -> None:
         avoid = [name for name in str(step.params.get("technique_not_in") or "").split(",") if name]
         answer = self.world.ideas(self.candidates.get(node.id), int(step.params["ideas"] or 1), avoid)
-        self._pay(answer)
+        self._pay(step, answer)
         self._change(node, ideation="done")
         for proposal in (answer.content if answer else None) or []:
             tried = proposal.digest in self._ideas
@@ -217,7 +230,7 @@ class Play:
         else:
             parent = self.candidates.get(node.parent_id or "")
             answer = self.world.code(parent, self.proposals[node.id], self.variants[node.id])
-        self._pay(answer)
+        self._pay(step, answer)
         digest = None if answer is None or answer.content is None else self.world.digest(answer.content)
         if answer is None or digest is None or digest in self._digests:
             self._change(node, state="closed")
@@ -230,10 +243,13 @@ class Play:
         outcome = self.world.outcome(self.candidates[node.id])
         score, low, high = self._measured(outcome)
         share = outcome.limit_fraction
+        kept = outcome.verdict != "accepted" or self.world.kept(self.candidates[node.id])
+        if outcome.verdict == "accepted" and score is not None:
+            self._believed[node.id] = score
         self._change(
             node,
             state="judged",
-            verdict=outcome.verdict,
+            verdict=outcome.verdict if kept else "ambiguous",
             gate=outcome.gate,
             score=score,
             ci_low=low,
@@ -241,10 +257,9 @@ class Play:
             limit_fraction=share,
         )
         self.spend = replace(self.spend, candidates=self.spend.candidates + 1)
-        believed = [other for other in self.nodes[1:] if other.verdict == "accepted" and other.score is not None]
-        if believed:
-            champion = max(believed, key=lambda other: (other.score or 0.0, -other.seq))
-            truth = self.world.outcome(self.candidates[champion.id]).score or 1.0
+        if self._believed:
+            champion = max(self._believed, key=self._believed.__getitem__)  # of equal ones the older
+            truth = self.world.outcome(self.candidates[champion]).score or 1.0
             spend = self.spend
             self.played.curve.append(Found(spend.cost_usd, spend.model_calls, spend.candidates, truth))
 

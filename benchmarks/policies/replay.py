@@ -51,6 +51,10 @@ class Replay:
         """The recorded repair."""
         return None if candidate.repair is None else _answer(candidate.repair)
 
+    def kept(self, candidate: Candidate) -> bool:
+        """Somebody recorded ideas on it."""
+        return bool(candidate.asked)
+
     def digest(self, candidate: Candidate) -> str:
         """Its source's."""
         return candidate.digest

@@ -141,6 +141,10 @@ class Simulator:
         """The same worth, right as often as repairs were."""
         return Answer(*self.fit.coding, self._candidate(candidate.score, self.fit.repaired))
 
+    def kept(self, candidate: Simulated) -> bool:
+        """There is no end to ideas."""
+        return True
+
     def digest(self, candidate: Simulated) -> str:
         """Its number: no two are the same."""
         return str(candidate.number)
