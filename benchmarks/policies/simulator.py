@@ -128,13 +128,10 @@ class Simulator:
         return Answer(self.fit.ideation[0], self.fit.ideation[1] * count, fresh)
 
     def code(self, parent: Simulated | None, proposal: Proposal | None, variant: int) -> Answer[Simulated] | None:
-        """A candidate; without an idea it is worth what an idea of the same moment is, with two spreads of code."""
+        """A candidate of a proposal's worth, with the spread of codes; None without one, since none was recorded."""
         if proposal is None:
-            proposal = self._proposal(parent, "")
-            value = proposal.key + self.luck.choice(self.fit.codes)
-        else:
-            value = proposal.key
-        score = min(value + self.luck.choice(self.fit.codes), self.fit.ceiling)
+            return None
+        score = min(proposal.key + self.luck.choice(self.fit.codes), self.fit.ceiling)
         return Answer(*self.fit.coding, self._candidate(score, self.fit.right))
 
     def repair(self, candidate: Simulated) -> Answer[Simulated] | None:
