@@ -6,6 +6,8 @@ YAML or tables. `kernels_db.resolve` writes jobs; `workers.judge` reads them and
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 Level = Literal["baseline", "screen", "verify", "profile"]
@@ -251,3 +253,12 @@ class Verdict(TypedDict):
     # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
     bundle: NotRequired[dict[str, Any]]
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
+
+
+def limit_fraction(workloads: Sequence[WorkloadVerdict]) -> float | None:
+    """The share of the physical limit: geometric mean over the bench workloads, None where one has no limit."""
+    shares = [workload["limit_fraction"] for workload in workloads if workload["role"] == "bench"]
+    known = [share for share in shares if share is not None and share > 0]
+    if not shares or len(known) < len(shares):
+        return None
+    return math.exp(sum(math.log(share) for share in known) / len(known))

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from kernels_db.job import Job, JobCandidate
+from kernels_db.job import Job, JobCandidate, limit_fraction
 from kernels_db.op import Target, load_op
 from kernels_db.resolve import build_job
 from workers.judge.client import JudgeClient, JudgeError
@@ -95,18 +95,8 @@ def measure(
                 continue
             device = str(verdict["device"].get("name", target))
             low, high = verdict["score_ci95"] or (None, None)
-            share = _limit_fraction(cast("dict[str, Any]", verdict))
+            share = limit_fraction(verdict["workloads"])
             outcomes[digest] = Outcome(verdict["verdict"], verdict["gate"], verdict["score"], low, high, share)
             shown = "" if verdict["score"] is None else f" {verdict['score']:.3f}"
             say(f"{number} of {len(sources)}: {verdict['verdict']} at {verdict['gate']}{shown}")
     return OutcomeFile(op_name, op.semantic_digest, device, now, outcomes)
-
-
-def _limit_fraction(verdict: dict[str, Any]) -> float | None:
-    shares = [item["limit_fraction"] for item in verdict["workloads"] if item["role"] == "bench"]
-    if not shares or any(share is None or share <= 0 for share in shares):
-        return None
-    product = 1.0
-    for share in shares:
-        product *= share
-    return float(product ** (1.0 / len(shares)))

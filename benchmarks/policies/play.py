@@ -22,7 +22,7 @@ from benchmarks.policies.outcomes import Outcome
 from benchmarks.policies.recording import price
 from workers.search.dedup import idea_digest
 from workers.search.policy import Policy, next_steps
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
 MOST_STEPS = 20_000
 Z95 = 1.96
@@ -121,7 +121,7 @@ class Play:
 
     def run(self) -> Played:
         """Play to the policy's stop or the end of the money."""
-        self.nodes = [_node(0, None, 0, None, state="judged", verdict="accepted", gate="time")]
+        self.nodes = [planned("n0", 0, None, 0, None)._replace(state="judged", verdict="accepted", gate="time")]
         waiting: deque[Step] = deque()
         budget = Budget(cost_usd=self.most_usd)
         for _ in range(MOST_STEPS):
@@ -217,7 +217,8 @@ class Play:
 
     def _plan(self, parent: NodeView, number: int, proposal: Proposal | None) -> NodeView:
         technique = None if proposal is None else proposal.technique
-        node = _node(len(self.nodes), parent.id, number, technique, state="planned")
+        seq = len(self.nodes)
+        node = planned(f"n{seq}", seq, parent.id, number, technique)
         siblings = [other for other in self.nodes if other.parent_id == parent.id]
         self.nodes.append(node)
         self.proposals[node.id] = proposal
@@ -275,10 +276,3 @@ class Play:
 def proposal_digest(technique: str, title: str, mechanism: str) -> str:
     """The digest by which a search refuses an idea that was tried."""
     return idea_digest(technique, f"{title}\n{mechanism}")
-
-
-def _node(seq: int, parent: str | None, number: int, technique: str | None, **changes: Any) -> NodeView:
-    node = NodeView(
-        f"n{seq}", seq, parent, number, technique, "planned", 0, None, None, None, None, None, None, "none", "none"
-    )
-    return node._replace(**changes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from kernels_db.models import (
 from kernels_db.op import Op, Target, load_op
 from kernels_db.resolve import resolve_workload
 from service.app import create_app
+from service.cli import run
 from service.settings import ServiceSettings
 
 BASE_URL = "http://127.0.0.1:8420"
@@ -85,6 +86,24 @@ def database(client: TestClient) -> Database:
     app: Any = client.app
     db: Database = app.state.service.db
     return db
+
+
+Said = Callable[..., tuple[int, str, str]]
+
+
+@contextmanager
+def command_line(app: FastAPI, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
+    """Commands in this process against a served application: exit code, standard output, standard error."""
+    with served(app) as url:
+        monkeypatch.setenv("WARPSMITH_URL", url)
+
+        def run_it(*arguments: str) -> tuple[int, str, str]:
+            capsys.readouterr()
+            code = run(list(arguments))
+            captured = capsys.readouterr()
+            return code, captured.out, captured.err
+
+        yield run_it
 
 
 @contextmanager

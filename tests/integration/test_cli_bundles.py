@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.cli import run
 from service.schemas import BundleDocument
-from tests.integration.api_support import application, served, settings_for
+from tests.integration.api_support import application, command_line, settings_for
 from tests.integration.test_bundles import attempts, created, verdict_line
 from workers.judge.directory import read_bundle
 
@@ -21,15 +20,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     """Run a command against a service, with its database as `db`; returns exit code and both outputs."""
     app = application(settings_for(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
-    with served(app) as url:
-        monkeypatch.setenv("WARPSMITH_URL", url)
-
-        def run_it(*arguments: str) -> tuple[int, str, str]:
-            capsys.readouterr()
-            code = run(list(arguments))
-            captured = capsys.readouterr()
-            return code, captured.out, captured.err
-
+    with command_line(app, capsys, monkeypatch) as run_it:
         run_it.db = app.state.service.db  # type: ignore[attr-defined] # for the tests
         yield run_it
 

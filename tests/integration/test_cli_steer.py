@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.cli import run
-from tests.integration.api_support import application, seed, served, settings_for
+from tests.integration.api_support import application, command_line, seed, settings_for
 
 IDEA = ["--technique", "tiling", "--title", "One pass", "--mechanism", "Both loops become one."]
 
@@ -21,15 +20,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     app = application(settings_for(tmp_path))
     seed(app.state.service.db)
     monkeypatch.setenv("COLUMNS", "200")
-    with served(app) as url:
-        monkeypatch.setenv("WARPSMITH_URL", url)
-
-        def run_it(*arguments: str) -> tuple[int, str, str]:
-            capsys.readouterr()
-            code = run(list(arguments))
-            captured = capsys.readouterr()
-            return code, captured.out, captured.err
-
+    with command_line(app, capsys, monkeypatch) as run_it:
         yield run_it
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from workers.model.techniques import TECHNIQUES
 from workers.search.budget import exhausted
 from workers.search.policy import Policy, next_steps
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
 REPAIRS_OF_TEN = (0, 0, 0, 0, 0, 0, 1, 1, 2, None)
 """Expected: of ten candidates six are right at once, three after a repair or two, one never. With execution feedback
@@ -63,7 +63,7 @@ class Play:
     def run(self) -> Play:
         """Play to the end; returns itself. Limits of time and of the device are not played: nobody knows them yet."""
         self.budget = replace(self.budget, wall_clock_s=None, gpu_seconds=None)
-        self.nodes = [_node(0, None, 0, None)._replace(state="judged", verdict="accepted")]
+        self.nodes = [planned("nd_0", 0, None, 0, None)._replace(state="judged", verdict="accepted")]
         visits = 0
         while True:
             visits += len(self.nodes)
@@ -133,7 +133,8 @@ class Play:
         for number in range(ideas):
             technique = None if step.kind == "plant" else techniques[(len(self.nodes) + number) % len(techniques)]
             for _ in range(codes):
-                self.nodes.append(_node(len(self.nodes), parent.id, step.ordinal, technique))
+                seq = len(self.nodes)
+                self.nodes.append(planned(f"nd_{seq}", seq, parent.id, step.ordinal, technique))
 
     def _judged(self, node: NodeView) -> NodeView:
         wrong = self.policy.repairs if self.worst else REPAIRS_OF_TEN[node.seq % 10]
@@ -144,23 +145,3 @@ class Play:
         return node._replace(
             state="judged", verdict="accepted", gate="time", score=score, ci_low=score * 0.999, ci_high=score * 1.001
         )
-
-
-def _node(seq: int, parent_id: str | None, round_: int, technique: str | None) -> NodeView:
-    return NodeView(
-        id=f"nd_{seq}",
-        seq=seq,
-        parent_id=parent_id,
-        round=round_,
-        technique=technique,
-        state="planned",
-        repairs=0,
-        verdict=None,
-        gate=None,
-        score=None,
-        ci_low=None,
-        ci_high=None,
-        limit_fraction=None,
-        ideation="none",
-        verification="none",
-    )

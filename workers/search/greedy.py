@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workers.search.fields import number, whole
-from workers.search.standing import at_limit
 from workers.search.tree import Step
-from workers.search.turn import TreePolicy, Turn
+from workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)
-class Greedy(TreePolicy):
+class Greedy(RoundsPolicy):
     """Parameters of the greedy chain.
 
     rounds: links of the chain, each one idea and its code on the best candidate so far. repairs: times a rejected
@@ -25,14 +24,6 @@ class Greedy(TreePolicy):
     rounds: int = whole(40, most=1000)
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
-
-    def enough(self, turn: Turn) -> str | None:
-        """The champion is as fast as the hardware allows."""
-        return at_limit(turn.contenders, self.stop_fraction)
-
-    def stop_reason(self, turn: Turn) -> str | None:
-        """The chain is as long as planned."""
-        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
 
     def grow(self, turn: Turn) -> list[Step]:
         """One idea on the best."""

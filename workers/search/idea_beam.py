@@ -14,13 +14,13 @@ from typing import ClassVar
 
 from kernels_db.spec_errors import SpecError
 from workers.search.fields import number, switch, whole
-from workers.search.standing import at_limit, ranked, score, ties
+from workers.search.standing import ranked, score, ties
 from workers.search.tree import NodeView, Step
-from workers.search.turn import TreePolicy, Turn
+from workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)
-class IdeaBeam(TreePolicy):
+class IdeaBeam(RoundsPolicy):
     """Parameters of the idea beam.
 
     beam: parents of a round, of which `diverse` are the best of techniques that the others do not use.
@@ -55,10 +55,6 @@ class IdeaBeam(TreePolicy):
             raise SpecError("policy.diverse", self.diverse, f"less than beam, which is {self.beam}")
         if self.max_rounds < self.rounds:
             raise SpecError("policy.max_rounds", self.max_rounds, f"at least rounds, which is {self.rounds}")
-
-    def enough(self, turn: Turn) -> str | None:
-        """The champion is as fast as the hardware allows."""
-        return at_limit(turn.contenders, self.stop_fraction)
 
     def settled(self, turn: Turn) -> bool:
         """Enough of the latest round's nodes have ended; a request for ideas that is open stands for all that it may

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workers.search.fields import number, switch, whole
-from workers.search.standing import at_limit
 from workers.search.tree import Step
-from workers.search.turn import TreePolicy, Turn
+from workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)
-class ProseFirst(TreePolicy):
+class ProseFirst(RoundsPolicy):
     """Parameters of the prose-first method.
 
     bank: the best candidates that a round builds on; the reference while there are none. ideas, codes: ideas per member
@@ -36,14 +35,6 @@ class ProseFirst(TreePolicy):
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
     prose: bool = switch(True)
-
-    def enough(self, turn: Turn) -> str | None:
-        """The champion is as fast as the hardware allows."""
-        return at_limit(turn.contenders, self.stop_fraction)
-
-    def stop_reason(self, turn: Turn) -> str | None:
-        """The rounds are played."""
-        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
 
     def grow(self, turn: Turn) -> list[Step]:
         """Ideas, or bare candidates, on the bank."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workers.search.fields import number, whole
-from workers.search.standing import at_limit, is_contender, is_open, pinned
+from workers.search.standing import is_contender, is_open, pinned
 from workers.search.tree import NodeView, Step
-from workers.search.turn import TreePolicy, Turn
+from workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)
-class Puct(TreePolicy):
+class Puct(RoundsPolicy):
     """Parameters of PUCT.
 
     exploration: the weight c of what was rarely tried. parallel: expansions under way together; a verification takes
@@ -50,18 +50,10 @@ class Puct(TreePolicy):
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
 
-    def enough(self, turn: Turn) -> str | None:
-        """The champion is as fast as the hardware allows."""
-        return at_limit(turn.contenders, self.stop_fraction)
-
     def settled(self, turn: Turn) -> bool:
         """Whoever leads is verified at once: much is built on it."""
         del turn
         return True
-
-    def stop_reason(self, turn: Turn) -> str | None:
-        """All expansions were made."""
-        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
 
     def grow(self, turn: Turn) -> list[Step]:
         """As many expansions as may be under way beside those that are."""

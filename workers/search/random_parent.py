@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workers.search.fields import number, whole
-from workers.search.standing import at_limit
 from workers.search.tree import NodeView, Step
-from workers.search.turn import TreePolicy, Turn
+from workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)
-class RandomParent(TreePolicy):
+class RandomParent(RoundsPolicy):
     """Parameters of the random search.
 
     seed: what the choices are drawn from; a round's choice depends on the seed, the round's number and how many there
@@ -30,14 +29,6 @@ class RandomParent(TreePolicy):
     codes: int = whole(1, most=16)
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
-
-    def enough(self, turn: Turn) -> str | None:
-        """The champion is as fast as the hardware allows."""
-        return at_limit(turn.contenders, self.stop_fraction)
-
-    def stop_reason(self, turn: Turn) -> str | None:
-        """All parents were drawn."""
-        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
 
     def grow(self, turn: Turn) -> list[Step]:
         """Ideas on a parent drawn at random."""

@@ -34,6 +34,27 @@ class NodeView(NamedTuple):
     origin: str = "model"  # whose idea: model, person, stored (a kernel of an earlier search), branch
 
 
+def planned(node_id: str, seq: int, parent_id: str | None, round_: int, technique: str | None) -> NodeView:
+    """A node of which nothing is known but its place."""
+    return NodeView(
+        id=node_id,
+        seq=seq,
+        parent_id=parent_id,
+        round=round_,
+        technique=technique,
+        state="planned",
+        repairs=0,
+        verdict=None,
+        gate=None,
+        score=None,
+        ci_low=None,
+        ci_high=None,
+        limit_fraction=None,
+        ideation="none",
+        verification="none",
+    )
+
+
 @dataclass(frozen=True)
 class Tree:
     """All nodes of a search by rising `seq`; `nodes[0]` is the root, whose verdict holds the baselines."""

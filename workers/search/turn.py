@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass
 from typing import Any, ClassVar
 
 from workers.search.budget import Allowance, allowance
-from workers.search.standing import is_known, is_open, pinned, ranked
+from workers.search.standing import at_limit, is_known, is_open, pinned, ranked
 from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
 MOST_PINNED = 8
@@ -185,6 +185,22 @@ class TreePolicy(ABC):
         if steps or turn.any_open:
             return steps
         return [Step("stop", reason=reason)]
+
+
+class RoundsPolicy(TreePolicy):
+    """A policy that plays `rounds`, unless a verified champion reaches the share `stop_fraction` of the physical limit
+    before. Both are fields of the dataclass that extends it."""
+
+    rounds: int
+    stop_fraction: float
+
+    def enough(self, turn: Turn) -> str | None:
+        """The champion is as fast as the hardware allows."""
+        return at_limit(turn.contenders, self.stop_fraction)
+
+    def stop_reason(self, turn: Turn) -> str | None:
+        """The rounds are played."""
+        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
 
 
 def _root_steps(root: NodeView) -> list[Step]:

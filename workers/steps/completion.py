@@ -5,7 +5,6 @@ Each function returns False, and writes nothing, when the lease was lost or the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -14,7 +13,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database, new_id
-from kernels_db.job import Verdict
+from kernels_db.job import Verdict, limit_fraction
 from kernels_db.models import AskRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from workers.candidate.normalise import normalised_digest
 from workers.model.text import storable
@@ -214,16 +213,8 @@ def _judged(node: NodeRow, document: Mapping[str, Any], now: float) -> None:
     node.reason = document["reason"]
     node.score = document["score"]
     node.ci_low, node.ci_high = document["score_ci95"] or (None, None)
-    node.limit_fraction = _limit_fraction(document)
+    node.limit_fraction = limit_fraction(document["workloads"])
     node.updated_at = now
-
-
-def _limit_fraction(document: Mapping[str, Any]) -> float | None:
-    """The share of the physical limit: geometric mean over the bench workloads, None where one has no limit."""
-    shares = [workload["limit_fraction"] for workload in document["workloads"] if workload["role"] == "bench"]
-    if not shares or any(share is None or share <= 0 for share in shares):
-        return None
-    return math.exp(sum(math.log(share) for share in shares) / len(shares))
 
 
 def _challenge(session: Session, search: SearchRow, node: NodeRow) -> None:

@@ -42,10 +42,10 @@ def plan(
     origin: str = "model",
 ) -> NodeRow:
     """A planned node for `idea`, the next in the search; None where code is asked for without one."""
-    node = NodeRow(
-        id=new_id("nd"),
-        search_id=search.id,
-        seq=search.next_seq,
+    return _stand(
+        session,
+        search,
+        now,
         parent_id=parent_id,
         round=round_,
         technique=None if idea is None else str(idea["technique"])[:64],
@@ -53,25 +53,7 @@ def plan(
         variant=variant,
         state="planned",
         origin=origin,
-        created_at=now,
-        updated_at=now,
     )
-    search.next_seq += 1
-    session.add(node)
-    add_event(
-        session,
-        search,
-        "node.created",
-        now,
-        node,
-        parent_id=node.parent_id,
-        round=node.round,
-        technique=node.technique,
-        title=None if idea is None else idea["title"],
-        variant=variant,
-        origin=origin,
-    )
-    return node
 
 
 def bare_variants(session: Session, search_id: str, parent_id: str | None) -> list[int]:
@@ -95,10 +77,10 @@ def adopt(
     idea: dict[str, Any] | None,
 ) -> NodeRow:
     """A node of round 0 for a candidate that was written elsewhere: it has its code, and is to be judged here."""
-    node = NodeRow(
-        id=new_id("nd"),
-        search_id=search.id,
-        seq=search.next_seq,
+    return _stand(
+        session,
+        search,
+        now,
         parent_id=parent_id,
         round=0,
         technique=technique,
@@ -109,23 +91,15 @@ def adopt(
         language=language,
         source=source,
         source_digest=normalised_digest(source),
-        created_at=now,
-        updated_at=now,
     )
+
+
+def _stand(session: Session, search: SearchRow, now: float, **columns: Any) -> NodeRow:
+    """The next node of the search, with the event that tells of it."""
+    node = NodeRow(id=new_id("nd"), search_id=search.id, seq=search.next_seq, created_at=now, updated_at=now, **columns)
     search.next_seq += 1
     session.add(node)
-    title = None if idea is None else idea.get("title")
-    add_event(
-        session,
-        search,
-        "node.created",
-        now,
-        node,
-        parent_id=parent_id,
-        round=0,
-        technique=technique,
-        title=title,
-        variant=0,
-        origin=origin,
-    )
+    told = {name: getattr(node, name) for name in ("parent_id", "round", "technique", "variant", "origin")}
+    title = None if node.idea is None else node.idea.get("title")
+    add_event(session, search, "node.created", now, node, title=title, **told)
     return node
