@@ -71,7 +71,7 @@ def measure() -> Throughput:
 
 
 def _run(db: Database, settings: Settings) -> Throughput:
-    policy = IdeaBeam(ideas=IDEAS, codes=CODES, rounds=1, max_rounds=1)
+    policy = IdeaBeam(beam=1, diverse=0, ideas=IDEAS, codes=CODES, rounds=1, max_rounds=1)
     search_id = steps.create_search(
         db,
         OP,

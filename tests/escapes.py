@@ -116,6 +116,9 @@ TRIES = {
     "slow its parent": "TRY(setpriority(PRIO_PROCESS, getppid(), 0));",
     "move its parent": "cpu_set_t all; sched_getaffinity(0, sizeof all, &all);"
     " TRY(sched_setaffinity(getppid(), sizeof all, &all));",
+    "leave its core": "cpu_set_t all; sched_getaffinity(0, sizeof all, &all);"
+    " TRY(sched_setaffinity(0, sizeof all, &all));",
+    "take turns of its own": "sched_param one{0}; TRY(sched_setscheduler(0, SCHED_BATCH, &one));",
     "take a descriptor": "TRY(syscall(SYS_pidfd_getfd, 0, 0, 0) < 0 && errno == EBADF ? 0 : -1);",
     # The network.
     "open a TCP socket": "return opens(AF_INET, SOCK_STREAM);",
@@ -184,8 +187,6 @@ HONEST = {
     "write to nowhere": 'TRY(open("/dev/null", O_WRONLY));',
     "signal itself": "return kill(getpid(), 0) ? errno : 0;",
     "read the clock": "timespec t; return clock_gettime(CLOCK_MONOTONIC, &t) ? errno : 0;",
-    "bind its own threads": "cpu_set_t all; sched_getaffinity(0, sizeof all, &all);"
-    " return sched_setaffinity(0, sizeof all, &all) ? errno : 0;",
     "name itself": 'return prctl(PR_SET_NAME, "worker") ? errno : 0;',
     "pair sockets": "int p[2]; if (socketpair(AF_UNIX, SOCK_STREAM, 0, p)) return errno;"
     " close(p[0]); close(p[1]); return 0;",

@@ -105,7 +105,13 @@ def run(which, out):
     contender.close()
 
 
-OPEN = {"leave a file in /dev/shm", "write in its working directory", "map memory that no limit counts"}
+OPEN = {
+    "leave a file in /dev/shm",
+    "write in its working directory",
+    "map memory that no limit counts",
+    "leave its core",
+    "take turns of its own",
+}
 """What CUDA or Triton need, or may need, on a GPU."""
 
 

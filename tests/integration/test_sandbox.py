@@ -27,7 +27,8 @@ from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candid
 from workers.judge import languages, process_control, sandbox
 from workers.judge.buffers import TensorSpec
 from workers.judge.client import JudgeClient, judge_environment
-from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.contender import Contender, Mode
+from workers.judge.faults import ContenderFault
 
 TIMEOUT_S = 120.0
 RIGHT = ("time", "physics")
@@ -438,7 +439,7 @@ report()
 def test_a_filter_alone_holds_sockets_signals_and_processes(places: dict[str, Any]) -> None:
     script = """
 process_control.drop_privileges()
-rules = sandbox_seccomp.Rules(processes=False, memory_files=False, pid=os.getpid())
+rules = sandbox_seccomp.Rules(processes=False, memory_files=False, scheduled=True, pid=os.getpid())
 sandbox_seccomp.install(sandbox_seccomp.program(rules))
 report()
 """

@@ -18,9 +18,9 @@ from workers.judge.sandbox_syscalls import NEWEST, NUMBERS
 MACHINES = ("x86_64", "aarch64")
 PID = 4711
 RULES = {
-    "strict": Rules(processes=False, memory_files=False, pid=PID),
-    "gpu": Rules(processes=False, memory_files=True, pid=PID),
-    "compiler": Rules(processes=True, memory_files=True, pid=PID),
+    "strict": Rules(processes=False, memory_files=False, scheduled=True, pid=PID),
+    "gpu": Rules(processes=False, memory_files=True, scheduled=False, pid=PID),
+    "compiler": Rules(processes=True, memory_files=True, scheduled=False, pid=PID),
 }
 REFUSED = ERRNO | errno.EPERM
 PROGRAMS = {(machine, name): program(rules, machine) for machine in MACHINES for name, rules in RULES.items()}
@@ -130,6 +130,16 @@ def test_signals_of_candidates_stay_at_home(machine: str) -> None:
         assert _answer(machine, "strict", call, PID, 9) == ALLOW
         for whom in (1, PID - 1, 0, (1 << 64) - 1, (1 << 64) - PID):
             assert _answer(machine, "strict", call, whom, 9) == REFUSED
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_who_runs_where_is_the_referees_to_say_on_a_cpu(machine: str) -> None:
+    for call in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        for whom in (0, PID):
+            assert _answer(machine, "strict", call, whom) == REFUSED
+            assert _answer(machine, "gpu", call, whom) == _answer(machine, "compiler", call, whom) == ALLOW
+        for name in RULES:
+            assert _answer(machine, name, call, PID - 1) == REFUSED
 
 
 @every_program

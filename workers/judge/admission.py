@@ -21,8 +21,8 @@ import torch
 from kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
 from workers.judge.baselines import OpRunners, Values, result_positions
 from workers.judge.compare import Comparison
-from workers.judge.contender import ContenderFault
 from workers.judge.families import Family, elements, families
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import InputSource
 from workers.judge.mutants import Mutant, Results, Scene, mutants
 from workers.judge.questions import Question, Unsuited, ask, declared

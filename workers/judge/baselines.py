@@ -21,7 +21,8 @@ from workers.judge import compare
 from workers.judge.baseline_store import OpStandings
 from workers.judge.buffers import TensorSpec, contiguous_strides, layout_bytes
 from workers.judge.compare import Comparison, Tolerance, ToleranceBuilder
-from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.contender import Contender, Mode
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import InputSource, input_spec
 
 COMPILE_S = 300.0

@@ -19,8 +19,9 @@ from workers.judge.baselines import (
 )
 from workers.judge.buffers import TensorSpec
 from workers.judge.candidates import Prepared
-from workers.judge.contender import Contender, ContenderFault
+from workers.judge.contender import Contender
 from workers.judge.families import Family
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import CPU, InputSource
 from workers.judge.physics import Peaks
 from workers.judge.probe import StartProbe

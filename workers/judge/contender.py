@@ -1,4 +1,4 @@
-"""The referee's side of one runner: buffers, the timed exchange, deadlines, and faults told apart.
+"""The referee's side of one runner: buffers, the timed exchange and deadlines.
 
 A contender is a candidate or one mode of the reference. What its runner says is used for messages only; whether a call
 counted is seen from the referee's clock and the bytes in the slot.
@@ -24,8 +24,9 @@ import torch
 from kernels_db.job import Generated
 from workers.judge import buffers, channel, generated, process_control, sandbox
 from workers.judge.buffers import Slot, TensorSpec
+from workers.judge.faults import ContenderFault, ended, reported
 from workers.judge.processes import ForkServer, Spawned
-from workers.judge.runner import ARM, BURST, DELIVER, DONE, FAILED, GO, LONGEST_TEXT, NOTHING
+from workers.judge.runner import BURST, CALL, DELIVER, DONE, FAILED, FREE, GO, NOTHING
 from workers.judge.sandbox import Confinement, NotConfined
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
@@ -38,39 +39,6 @@ TRACE = "trace.json"
 """The file of a profiled run in a runner's own directory."""
 MOST_PROCESSES = 512
 """Under one fork server, while a runner that may start compilers is at work."""
-_MEMORY_TYPES = ("MemoryError",)
-_CONTEXT_WORDS = (
-    "illegal memory access",
-    "illegal instruction",
-    "misaligned address",
-    "unspecified launch failure",
-    "device-side assert",
-    "hardware stack error",
-    "launch timed out",
-    "ILLEGAL_ADDRESS",
-    "ILLEGAL_INSTRUCTION",
-    "MISALIGNED_ADDRESS",
-    "LAUNCH_FAILED",
-    "LAUNCH_TIMEOUT",
-    "ERROR_ASSERT",
-    "HARDWARE_STACK_ERROR",
-)
-"""In CUDA's names for errors after which a context is of no more use."""
-
-_MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory")
-
-
-class ContenderFault(Exception):  # noqa: N818 - named for what happened
-    """A contender failed by its own doing. `kind` and `details` fill the verdict's failure; `contender` is its name;
-    `external` marks an end by SIGKILL that the
-    referee did not order, which may be somebody else's doing and is worth one more try."""
-
-    def __init__(self, contender: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
-        super().__init__(message)
-        self.contender = contender
-        self.kind = kind
-        self.external = external
-        self.details = details
 
 
 @dataclass(frozen=True)
@@ -130,6 +98,7 @@ class Contender:
         """Its process stands still but for its calls and commands: it can neither work ahead nor be in others' way."""
 
         self._stopped = False
+        self._result = False  # whether its process holds one, of a call
         self.slots: list[Slot] = []
         self.inputs: list[TensorSpec] = []
         self.outputs: list[TensorSpec] = []
@@ -217,17 +186,35 @@ class Contender:
 
     def fill(self, slot: int, values: Sequence[torch.Tensor | None]) -> None:
         """Copy values into the slot's inputs (None for scalars), and poison its outputs and the gaps of strided
-        inputs.
+        inputs. The process stands still meanwhile, if it is held, and until its clock runs.
         """
+        if self._result:
+            self._exchange(FREE, _SETUP_S)
+            self._result = False
+        self._rest()
         buffers.fill(self.slots[slot], self.inputs, len(self.outputs), values)
 
     def call(self, slot: int, limit_s: float) -> int:
         """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault."""
         self._settle()
-        self._exchange(ARM + bytes([slot]), _SETUP_S)
-        spent = self._go(limit_s)
+        spent = self._timed(CALL + bytes([slot]), limit_s)
+        self._result = self.mode != "candidate"
         self._rest()
         return spent
+
+    def call_on_one_core(self, slot: int, limit_s: float) -> int:
+        """`call` with every thread of the process, and the referee's, on one core of a CPU.
+
+        A thread of the candidate's that is still at work when `run` returns has no core of its own to end it on, while
+        the answer travels: its part of the result is missing. Raises ContenderFault.
+        """
+        with process_control.on_one_core(self.pid):
+            return self.call(slot, limit_s)
+
+    def empty_call(self) -> int:
+        """The exchange with nothing run: what the clock reads for a kernel that takes no time, in nanoseconds."""
+        self._rest()
+        return self._timed(NOTHING, _SETUP_S)
 
     def burst(self, order: Sequence[int], limit_s: float) -> Burst:
         """Run once on each slot of `order`, back to back on a GPU; `burst.EMPTY` flushes the caches and runs nothing.
@@ -236,15 +223,22 @@ class Contender:
         """
         self._settle()
         self._exchange(BURST + bytes(order), _SETUP_S)
-        wall = self._go(limit_s)
+        wall = self._timed(GO, limit_s)
         times = _times(self.name, self.command({"command": "times"}, _SETUP_S), len(order))
         self._rest()
         return Burst(wall, times)
 
-    def _go(self, limit_s: float) -> int:
+    def _timed(self, request: bytes, limit_s: float) -> int:
+        """Nanoseconds from the request to its answer. The clock starts before a process that stands still is woken: its
+        threads run when it does, and the values lie there.
+        """
         self._nothing_unsolicited()
         start = time.perf_counter_ns()
-        self._control.send(GO)
+        try:
+            self._control.send(request)
+        except OSError:
+            self._died()
+        self._wake()
         reply = self._wait(limit_s)
         end = time.perf_counter_ns()
         self._accept(reply)
@@ -254,16 +248,6 @@ class Contender:
         """Have what the referee wrote into device memory arrive before the runner is told of it."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-
-    def empty_call(self, slot: int) -> int:
-        """The exchange with nothing run: what the clock reads for a kernel that takes no time, in nanoseconds."""
-        self._exchange(ARM + bytes([slot]), _SETUP_S)
-        start = time.perf_counter_ns()
-        self._control.send(NOTHING)
-        reply = self._wait(_SETUP_S)
-        end = time.perf_counter_ns()
-        self._accept(reply)
-        return end - start
 
     def kernels(self, slot: int, limit_s: float) -> tuple[list[str], list[int]]:
         """What one call on a filled slot runs on the device, and how often, as the runner tells it. Raises
@@ -302,7 +286,7 @@ class Contender:
 
     def _rest(self) -> None:
         """Stop every thread of the runner's group, where it is to stand still between calls."""
-        if not self.held:
+        if not self.held or self._stopped:
             return
         try:
             os.killpg(self.pid, signal.SIGSTOP)
@@ -357,7 +341,7 @@ class Contender:
         except (ValueError, AttributeError, RecursionError):
             raise ContenderFault(self.name, "protocol", "the runner answered out of turn") from None
         if error:
-            raise _reported(self.name, error)
+            raise reported(self.name, error)
         assert isinstance(answer, dict)
         return answer
 
@@ -429,31 +413,7 @@ class Contender:
 
     def _died(self) -> None:
         assert self._spawned is not None
-        code = self._server.exit_code(self._spawned.pid, 10.0)
-        log = self._spawned.log_tail()
-        if code < 0:
-            name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
-            if any(word in log for word in _MEMORY_WORDS):
-                raise ContenderFault(
-                    self.name, "memory", f"ran out of memory ({name})", log=log, found=name, expected="a return"
-                )
-            raise ContenderFault(
-                self.name,
-                "crash",
-                f"killed by {name}",
-                external=-code == signal.SIGKILL,
-                log=log,
-                found=name,
-                expected="a return",
-            )
-        raise ContenderFault(
-            self.name,
-            "crash",
-            f"the process ended with exit code {code}",
-            log=log,
-            found=f"exit code {code}",
-            expected="a return",
-        )
+        raise ended(self.name, self._server.exit_code(self._spawned.pid, 10.0), self._spawned.log_tail())
 
 
 def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:
@@ -466,28 +426,3 @@ def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:
     ):
         return [float(value) for value in times]
     raise ContenderFault(name, "protocol", "the runner gave no times of its burst")
-
-
-def _bounded(value: object) -> object:
-    """A value that a verdict may carry: as it is, or as the beginning of its text."""
-    text = json.dumps(value)
-    return value if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT]
-
-
-def _reported(name: str, error: object) -> ContenderFault:
-    """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
-    if not isinstance(error, dict):
-        return ContenderFault(name, "protocol", "the runner reported a failure that is no object")
-    kind = str(error.get("kind") or "raises")
-    text = str(error.get("message", ""))[:LONGEST_TEXT]
-    details: dict[str, Any] = {key: _bounded(error[key]) for key in ("found", "expected") if key in error}
-    if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
-        return ContenderFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
-    if any(word in text for word in _CONTEXT_WORDS):
-        lines = text.splitlines()
-        return ContenderFault(name, "crash", f"broke its CUDA context: {lines[0]}", found=lines[0], expected="a return")
-    if error.get("type") == "ContractError":
-        return ContenderFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
-    return ContenderFault(
-        name, "raises", f"{error.get('type')}: {text}", log=str(error.get("trace", ""))[:LONGEST_TEXT], **details
-    )

@@ -3,7 +3,7 @@
 Reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its own (`workers.judge.client`) judge every job
 that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. It may be killed at any
 moment and started again: a line that was not finished is cut off, and its job judged anew. What could not be judged
-gets no verdict, and is tried again by the next run.
+gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that file anew.
 
 Nothing here is secret and nothing is vouched for: the service checks what comes back, and whoever holds this host can
 write what they like into a verdict.
@@ -11,35 +11,38 @@ write what they like into a verdict.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import platform
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from kernels_db.bundle import (
     FORMAT,
     HEADER,
     JOBS,
+    UNJUDGED,
     VERDICTS,
     VERSION,
     BundleHeader,
     SignedJob,
-    SignedVerdict,
     digest,
     read_strictly,
-    ticket_of,
 )
 from kernels_db.job import Verdict
+from workers.judge.answers import (
+    BadDirectory,
+    append_unjudged,
+    append_verdict,
+    opened_unjudged,
+    opened_verdicts,
+    say,
+)
 from workers.judge.client import JudgeClient, JudgeError, judge_environment
 from workers.judge.contract import BrokenDocument, check, short
 
@@ -54,10 +57,6 @@ import json, numpy, torch
 gpu = torch.cuda.get_device_capability(0) if torch.cuda.is_available() else None
 print(json.dumps({"torch": torch.__version__, "gpu": gpu and "cuda:sm_%d%d" % gpu}))
 """
-
-
-class BadDirectory(ValueError):  # noqa: N818 - named for what is wrong
-    """The directory is no bundle that can be judged here; the message has a line for each thing that is wrong."""
 
 
 class _Interrupted(Exception):  # noqa: N818 - no error
@@ -76,19 +75,20 @@ def judge_directory(directory: Path, cache: Path, timeout_s: float) -> int:
             if unknown:
                 raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
             waiting = [job for job in jobs if job["nonce"] not in judged]
-            _say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
+            say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
             if judged:
-                _say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
+                say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
             if waiting:
                 check_host(header["target"], cache)
-            left = _judge_all(waiting, cache, timeout_s, file, header["target"])
+            with opened_unjudged(directory / UNJUDGED) as unjudged:
+                left = _judge_all(waiting, cache, timeout_s, file, unjudged, header["target"])
     except BadDirectory as error:
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return MISUSE
     if left:
-        _say(f"no verdict on {left} of {_jobs(len(jobs))}: run this again, or merge what there is")
+        say(f"no verdict on {left} of {_jobs(len(jobs))} ({UNJUDGED}): run this again, or merge what there is")
         return SOME_LEFT
-    _say(f"every job has its verdict; take {directory / VERDICTS} back and: warpsmith merge DIR")
+    say(f"every job has its verdict; take {directory / VERDICTS} back and: warpsmith merge DIR")
     return DONE
 
 
@@ -157,41 +157,6 @@ def _read_job(line: str, header: BundleHeader) -> SignedJob:
     return job
 
 
-@contextmanager
-def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
-    """The file for appending, held alone, and the nonces that it has verdicts on. Raises BadDirectory.
-
-    A last line that was not finished is cut off: whoever wrote it was killed.
-    """
-    try:
-        file = path.open("a+b", buffering=0)
-    except OSError as error:
-        raise BadDirectory(f"{path.name}: found {error}, expected a file that can be written") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadDirectory(f"{path.name}: found another judge at work on it, expected none") from None
-        except OSError as error:  # some file systems of clusters have no locks
-            _say(f"{path.name} cannot be locked ({error}): see to it that only one judge works on it")
-        file.seek(0)
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole != len(content):
-            _say(f"{path.name}: the last line was not finished; it is cut off and its job is judged again")
-            file.truncate(whole)
-        yield file, {_nonce(line, number) for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1)}
-
-
-def _nonce(line: bytes, number: int) -> str:
-    try:
-        document = read_strictly(line.decode())
-        check(SignedVerdict, document, "")
-        return str(document["nonce"])
-    except ValueError as error:
-        raise BadDirectory(f"{VERDICTS}: line {number}, {error}; remove that line to have its job judged") from None
-
-
 def check_host(target: str, cache: Path) -> None:
     """Raise BadDirectory where this host cannot judge for `target`.
 
@@ -231,8 +196,10 @@ def check_host(target: str, cache: Path) -> None:
         raise BadDirectory(f"target: found {here}, expected {target}, for which the jobs are")
 
 
-def _judge_all(jobs: list[SignedJob], cache: Path, timeout_s: float, file: BinaryIO, target: str) -> int:
-    """Judge the jobs and write their verdicts; returns how many got none."""
+def _judge_all(
+    jobs: list[SignedJob], cache: Path, timeout_s: float, verdicts: BinaryIO, unjudged: BinaryIO, target: str
+) -> int:
+    """Judge the jobs and write their verdicts, or why there is none; returns how many got none."""
     width = AT_ONCE_ON_A_GPU if target.startswith("cuda") else 1
     ending = threading.Event()
 
@@ -257,28 +224,15 @@ def _judge_all(jobs: list[SignedJob], cache: Path, timeout_s: float, file: Binar
                     verdict, seconds = future.result()
                 except JudgeError as error:
                     left += 1
-                    _say(f"{place}: no verdict: {error}")
+                    append_unjudged(unjudged, job, error)
+                    say(f"{place}: no verdict: {error}")
                     continue
-                _append(file, job, verdict)
-                _say(f"{place}: {_summary(verdict)} ({seconds:.1f} s)")
+                append_verdict(verdicts, job, verdict)
+                say(f"{place}: {_summary(verdict)} ({seconds:.1f} s)")
         except BaseException:
             ending.set()
             raise
     return left
-
-
-def _append(file: BinaryIO, job: SignedJob, verdict: Verdict) -> None:
-    """Write one line, and have it on the disk before anything else happens."""
-    host = {
-        "name": platform.node(),
-        "system": platform.platform(),
-        "judged_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
-    line: SignedVerdict = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": host}
-    raw: Any = memoryview(json.dumps(line, allow_nan=False).encode() + b"\n")
-    while raw:
-        raw = raw[file.write(raw) :]
-    os.fsync(file.fileno())
 
 
 def _summary(verdict: Verdict) -> str:
@@ -289,7 +243,3 @@ def _summary(verdict: Verdict) -> str:
 
 def _jobs(count: int) -> str:
     return f"{count} job" + ("" if count == 1 else "s")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

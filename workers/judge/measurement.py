@@ -14,7 +14,8 @@ from workers.judge.baselines import (
     workload_key,
 )
 from workers.judge.case import Case, candidate_at_fault
-from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.contender import Contender, Mode
+from workers.judge.faults import ContenderFault
 from workers.judge.host import BUSY
 from workers.judge.quiet import QUIET
 from workers.judge.trial import Trial

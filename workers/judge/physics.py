@@ -17,12 +17,9 @@ from typing import Any, Literal
 import torch
 
 from kernels_db.job import ResolvedWorkload
+from kernels_db.peaks import arithmetic_of, bandwidth_gbs, footprints
 from workers.judge.device import Device
 from workers.judge.probe import StartProbe, memory_rate
-
-_SMALLEST = 1 << 16
-_LARGEST = {"cpu": 1 << 28, "cuda": 1 << 31}
-"""Footprints above run at the same rate: they are many times any cache."""
 
 _MEASURE_S = 0.15
 _MATRIX = {"cpu": 1024, "cuda": 8192}
@@ -54,12 +51,12 @@ class Peaks:
         """
         bandwidths, rates = self._known["bandwidth_gbs"], self._known["gflops"]
         changed = False
-        for footprint in self._footprints(workload["min_bytes"]):
+        for footprint in footprints(workload["min_bytes"], self.device.kind):
             if footprint not in bandwidths or again:
                 found = memory_rate(int(footprint), start_probe, self.device.torch)
                 bandwidths[footprint] = max(found, bandwidths.get(footprint, 0.0))
                 changed = True
-        if workload["flops"] and ((dtype := _arithmetic(workload, math)) not in rates or again):
+        if workload["flops"] and ((dtype := arithmetic_of(workload, math)) not in rates or again):
             rates[dtype] = max(_matrix_rate(dtype, self.device.torch), rates.get(dtype, 0.0))
             changed = True
         if changed:
@@ -69,27 +66,17 @@ class Peaks:
 
     def limit(self, workload: ResolvedWorkload, math: str) -> tuple[float, Literal["bytes", "operations"]]:
         """Microseconds that the workload needs at least, and which peak binds. `measure_for` comes first."""
-        rate = max(self._known["bandwidth_gbs"][footprint] for footprint in self._footprints(workload["min_bytes"]))
+        rate = bandwidth_gbs(workload, self.device.kind, self._known)
+        assert rate is not None
         by_bytes = workload["min_bytes"] / (rate * 1e3)
         if not workload["flops"]:
             return by_bytes, "bytes"
-        by_operations = workload["flops"] / (self._known["gflops"][_arithmetic(workload, math)] * 1e3)
+        by_operations = workload["flops"] / (self._known["gflops"][arithmetic_of(workload, math)] * 1e3)
         return (by_operations, "operations") if by_operations > by_bytes else (by_bytes, "bytes")
 
     def document(self) -> dict[str, Any]:
         """The verdict's `device`."""
         return {**self.device.identity, "peaks": self._known}
-
-    def _footprints(self, size: int) -> list[str]:
-        """The powers of two around a size, or the one that it is: a cache that holds it need not hold the next."""
-        bounded = min(_LARGEST[self.device.kind], max(_SMALLEST, size))
-        return sorted({str(1 << (bounded.bit_length() - 1)), str(1 << (bounded - 1).bit_length())})
-
-
-def _arithmetic(workload: ResolvedWorkload, math: str) -> str:
-    dtypes = {item["dtype"] for item in workload["inputs"] if item["shape"] is not None and "float" in item["dtype"]}
-    found = next(iter(dtypes)) if len(dtypes) == 1 and dtypes <= {"float64", "bfloat16", "float16"} else "float32"
-    return "tf32" if found == "float32" and math == "tf32" else found
 
 
 def _matrix_rate(arithmetic: str, device: torch.device) -> float:

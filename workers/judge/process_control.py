@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -231,6 +231,30 @@ def is_stopped(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+@contextlib.contextmanager
+def on_one_core(pid: int) -> Iterator[None]:
+    """Inside, every thread of the process, and the caller's, share one core. Threads that it starts meanwhile inherit
+    that and are let go with the others.
+
+    Raises OSError where the process is not ours to bind.
+    """
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        _bind_tasks(pid, {min(cores)})
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        _bind_tasks(pid, cores)
+
+
+def _bind_tasks(pid: int, cores: set[int]) -> None:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it is gone
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(ProcessLookupError):  # this thread is
+                os.sched_setaffinity(int(task), cores)
 
 
 def kill_children(pid: int, spare: Iterable[int], timeout_s: float = 5.0) -> list[int]:

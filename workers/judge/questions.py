@@ -37,8 +37,8 @@ import torch
 from kernels_db.job import ResolvedWorkload
 from workers.judge.baselines import OpRunners, Values, result_positions, workload_key
 from workers.judge.compare import Tolerance, ToleranceBuilder, unit_roundoff
-from workers.judge.contender import ContenderFault
 from workers.judge.families import Family
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import InputSource
 
 STEPS = 256

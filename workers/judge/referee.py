@@ -23,8 +23,9 @@ from workers.judge import footprint, host, nsight_job, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import Prepared, prepare
 from workers.judge.case import Case
-from workers.judge.contender import Contender, ContenderFault
+from workers.judge.contender import Contender
 from workers.judge.device import Cpu, Device, Gpu, open_gpu
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import BadDistribution
 from workers.judge.passage import Outcome, Passage
 from workers.judge.physics import Peaks

@@ -5,9 +5,9 @@ it says decides anything: the referee reads the buffers and its own clock. Code 
 what it runs; it keeps no secret.
 
 Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping.
-Bytes: `A<slot>` arm a slot and drop the last result, `B<slot>...` arm a burst over slots (GPU), `G` run what is armed
-(the only timed one), `D` copy the last result into the slot's output buffers, `N` nothing. Answers: JSON to JSON; `K`
-or `E` to bytes.
+Bytes: `C<slot>` call `run` on a slot, `B<slot>...` arm a burst over slots (GPU), `G` run it, `D` copy the last result
+into the slot's output buffers, `F` free it, `N` nothing. `C`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E`
+to bytes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,13 @@ from workers.judge import channel, generated, gpu
 from workers.judge.burst import Burst
 from workers.judge.sandbox import Confinement
 
-ARM, GO, DELIVER, NOTHING, BURST, DONE, FAILED = b"A", b"G", b"D", b"N", b"B", b"K", b"E"
+CALL, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"B", b"G", b"D", b"F", b"N"
+DONE, FAILED = b"K", b"E"
 _GPU_SPIN = 40_000
 """On a GPU's host there are cores to spare, and one that sleeps between bursts is slow to launch: some ten
 milliseconds.
 """
 
-_SPIN = 2000
-"""Polls of the socket between arm and go before sleeping, some hundred microseconds: a sleeping runner would add its
-wake-up to the time.
-"""
 LONGEST_TEXT = 4000
 LONGEST_NAME, MOST_NAMES = 500, 100
 MOST_GRAPHS = 8
@@ -73,29 +70,27 @@ class Runner:
         self.received: list[int] = []  # descriptors that came with the last message
         self.device = "cpu"
         self.opened: dict[str, tuple[int, Any]] = {}  # the referee's device memory, by its handle
-        self.burst: Burst | None = None  # armed: the next go runs it
+        self.burst: Burst | None = None  # armed or run last
         self.codes: deque[str] = deque(maxlen=MOST_GRAPHS)  # what Inductor generated since it was last asked
 
     def serve(self) -> None:
         """Answer commands until the referee hangs up."""
         handlers = {
-            ARM[0]: self.arm,
+            CALL[0]: self.call,
+            BURST[0]: self.arm_burst,
             GO[0]: self.go,
             DELIVER[0]: self.deliver,
+            FREE[0]: self.free,
             NOTHING[0]: self.nothing,
-            BURST[0]: self.arm_burst,
         }
-        spin = 0
         while True:
-            raw = self.next_datagram(spin)
+            raw = self.next_datagram(_GPU_SPIN if self.device == "cuda" else 0)
             if not raw:
                 return
             handler = handlers.get(raw[0])
             if handler is None:
                 self.command(json.loads(raw))
-                spin = _GPU_SPIN if self.device == "cuda" else 0
                 continue
-            spin = _GPU_SPIN if self.device == "cuda" else _SPIN if raw[0] == ARM[0] else 0
             try:
                 handler(raw)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the referee must be told that the call failed
@@ -111,10 +106,11 @@ class Runner:
         raw, self.received = channel.receive_raw(self.control, max_fds=1)
         return raw
 
-    def arm(self, raw: bytes) -> None:
-        self.result = None
-        self.burst = None
+    def call(self, raw: bytes) -> None:
+        assert self.run is not None
         self.current = self.slots[raw[1]]
+        self.result = self.run(*self.current[0])
+        self.settle()
 
     def arm_burst(self, raw: bytes) -> None:
         self.result = None
@@ -122,12 +118,9 @@ class Runner:
 
     def go(self, raw: bytes) -> None:
         assert self.run is not None
-        if self.burst is not None:
-            self.result = self.burst.go(self.run, self.slots)
-            self.current = self.slots[self.burst.order[-1]] if self.burst.order[-1] < len(self.slots) else ([], [])
-            return
-        self.result = self.run(*self.current[0])
-        self.settle()
+        assert self.burst is not None
+        self.result = self.burst.go(self.run, self.slots)
+        self.current = self.slots[self.burst.order[-1]] if self.burst.order[-1] < len(self.slots) else ([], [])
 
     def settle(self) -> None:
         """Wait until the device has done everything, on every stream."""
@@ -135,6 +128,10 @@ class Runner:
             import torch  # noqa: PLC0415 - already loaded by the fork server
 
             torch.cuda.synchronize()
+
+    def free(self, raw: bytes) -> None:
+        """Free the last result: inside the next call it would stand on the clock."""
+        self.result = None
 
     def nothing(self, raw: bytes) -> None:
         pass

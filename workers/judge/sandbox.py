@@ -236,8 +236,9 @@ def confine(chosen: Profile, ability: Ability) -> Confinement:
     if ability.landlock:
         sandbox_landlock.restrict(_rules(chosen), ability.landlock)
     if ability.seccomp:
+        free = chosen.gpu or chosen.processes
         rules = sandbox_seccomp.Rules(
-            processes=chosen.processes, memory_files=chosen.gpu or chosen.processes, pid=os.getpid()
+            processes=chosen.processes, memory_files=free, scheduled=not free, pid=os.getpid()
         )
         sandbox_seccomp.install(sandbox_seccomp.program(rules))
     return expected(chosen, ability)

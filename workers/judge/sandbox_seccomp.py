@@ -67,6 +67,7 @@ Kept to this process are also: the group that dies as one (setsid, setpgid), the
 (setuid ...), and memory that no limit counts and that outlives it (System V, message queues).
 """
 _PROCESSES = ("fork", "vfork", "execve", "execveat")
+_SCHEDULING = ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
 _UNKNOWN = ("clone3", "openat2")
 """ENOSYS: their arguments lie in memory, where a filter cannot see them; libraries fall back to clone and openat."""
 
@@ -89,11 +90,13 @@ class Rules:
     """What a filter is made of.
 
     processes: other programs may be started; otherwise threads are all that can be created, and nothing can be
-    signalled but the process itself. memory_files: memfd_create is allowed. pid: of the process.
+    signalled but the process itself. memory_files: memfd_create is allowed. scheduled: the referee says where its
+    threads run (`process_control.on_one_core`); otherwise it may for itself. pid: of the process.
     """
 
     processes: bool
     memory_files: bool
+    scheduled: bool
     pid: int
 
 
@@ -117,6 +120,8 @@ def refused(rules: Rules) -> dict[str, int]:
         names |= dict.fromkeys([*_PROCESSES, "tkill"], errno.EPERM)
     if not rules.memory_files:
         names["memfd_create"] = errno.EPERM
+    if rules.scheduled:
+        names |= dict.fromkeys(_SCHEDULING, errno.EPERM)
     return names
 
 
@@ -143,10 +148,7 @@ def conditions(rules: Rules) -> list[Condition]:
         ),
         # Limits and scheduling of other processes of this user.
         Condition("prlimit64", 0, own),
-        *(
-            Condition(name, 0, own)
-            for name in ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
-        ),
+        *(Condition(name, 0, own) for name in _SCHEDULING if not rules.scheduled),
     ]
     if not rules.processes:
         found.append(Condition("clone", 0, (_CLONE_THREAD,), mask=_CLONE_THREAD))

@@ -14,8 +14,9 @@ from workers.judge.baseline_store import BaselineStore
 from workers.judge.baselines import OpRunners, ReferenceFault
 from workers.judge.buffers import TensorSpec
 from workers.judge.candidates import kernel_cache
-from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.contender import Contender, Mode
 from workers.judge.device import Device
+from workers.judge.faults import ContenderFault
 from workers.judge.processes import ForkServer
 from workers.judge.sandbox import Confinement
 

@@ -17,7 +17,8 @@ from workers.judge import timing
 from workers.judge.baselines import OpRunners, Values, modified_input, result_positions
 from workers.judge.burst_clock import BurstClock, Call
 from workers.judge.compare import first_difference
-from workers.judge.contender import Contender, ContenderFault, Mode
+from workers.judge.contender import Contender, Mode
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import InputSource
 from workers.judge.questions import Question, declared
 from workers.judge.verdict import wrong_value
@@ -127,6 +128,10 @@ class Trial:
         memory = self.candidate.slots[self._turn % len(self.candidate.slots)]  # type: ignore[union-attr]  # it was called
         return [memory.tensor(position) for _, position in result_positions(self.workload)]
 
+    def check_on_one_core(self, question: Question) -> None:
+        """One call on a single core, checked in full. Raises Wrong, ContenderFault."""
+        self._call_candidate(question.values, lambda: question, one_core=True)
+
     def call_candidate(self) -> None:
         """One call on new values that nobody looks at."""
         self._call_candidate(self.source.draw())
@@ -188,7 +193,7 @@ class Trial:
         calls = timing.calls_per_block(float(np.median(probes)) / 1e3)
         if first is not None:
             empty = self.runners.on(first, self.workload)
-            self.exchange_us = float(np.median([empty.empty_call(0) for _ in range(_EMPTY_CALLS)])) / 1e3
+            self.exchange_us = float(np.median([empty.empty_call() for _ in range(_EMPTY_CALLS)])) / 1e3
         checks = _Checks(plan, self.rng)
 
         def block(name: str) -> float:
@@ -247,12 +252,17 @@ class Trial:
         expected = self.runners.expected(self.workload, values)
         return Question(values, expected, self.runners.limits(self.workload), self.workload["id"])
 
-    def _call_candidate(self, values: Values, asked: Callable[[], Question] | None = None) -> int:
+    def _call_candidate(
+        self, values: Values, asked: Callable[[], Question] | None = None, *, one_core: bool = False
+    ) -> int:
         candidate = self.candidate
         assert candidate is not None
         slot = self._next_slot(candidate)
         candidate.fill(slot, values)
-        spent = candidate.call(slot, self.call_s)
+        if one_core:  # threads that wait by spinning wait for a turn of each of them
+            spent = candidate.call_on_one_core(slot, self.call_s * torch.get_num_threads())
+        else:
+            spent = candidate.call(slot, self.call_s)
         if asked is not None:
             self._inspect(candidate, slot, values, asked)
         return spent

@@ -23,13 +23,17 @@ TRACING_S = 30.0
 
 
 def check(case: Case, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
-    """Calls on the declared inputs, each with a seed of its own."""
+    """Calls on the declared inputs, each with a seed of its own; on a CPU another on one core for each."""
+    shared = case.device.type == "cpu" and not case.interpreted
     for workload in workloads:
         with case.bound(candidate, workload, gate):
             for _ in range(seeds):
                 trial = case.trial(workload, candidate)
+                question = trial.question()
                 try:
-                    trial.check_candidate()
+                    trial.check_candidate(question)
+                    if shared:
+                        trial.check_on_one_core(question)
                 finally:
                     case.note_error(workload, trial)
 

@@ -1,0 +1,107 @@
+"""`python -m workers.judge.analysis`: one request on standard input, one answer on standard output, both JSON.
+Its scratch files are in the current directory.
+
+A request is {"minimum": level or null, "seconds": number, "request": {...}}; an answer {"answer": {...}, "sandbox":
+level} or {"failed": {"kind", "message"}}. The file runs in a runner as a spec's own generator does: a fresh process of
+the fork server, confined as this machine can, for so many seconds and under a limit of memory.
+
+`--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from workers.judge import process_control
+
+MEMORY_BYTES = 4 << 30
+SOURCE = """from workers.judge.analysis.inside import answer
+
+REQUEST = {request!r}
+
+
+def make(shape, dtype, generator):
+    return answer(REQUEST)
+"""
+
+
+def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
+    """The answer to one request."""
+    # Imported late: the process hides its memory before it has any of this.
+    import torch  # noqa: PLC0415
+
+    from workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
+    from workers.judge.buffers import TensorSpec  # noqa: PLC0415
+    from workers.judge.contender import Contender  # noqa: PLC0415
+    from workers.judge.faults import ContenderFault  # noqa: PLC0415
+    from workers.judge.processes import ForkServer, ForkServerDied  # noqa: PLC0415
+    from workers.judge.referee import cores_available  # noqa: PLC0415
+    from workers.judge.sandbox import NotConfined  # noqa: PLC0415
+
+    cores = cores_available()
+    server = ForkServer(cores, scratch, ("torch", "workers.judge.analysis.inside"))
+    try:
+        contender = Contender(
+            server,
+            name="file",
+            mode="generate",
+            source=SOURCE.format(request=json.dumps(asked["request"])),
+            arithmetic="ieee",
+            directory=scratch / "runner",
+            environment={},
+            memory_bytes=MEMORY_BYTES,
+            cores=cores,
+            device=torch.device("cpu"),
+        )
+        try:
+            reached = contender.confinement
+            if asked["minimum"] is not None and not reached.reaches(asked["minimum"]):
+                expected = f"at least {asked['minimum']}"
+                return _failed("sandbox", f"this machine confines at level {reached.level}, expected {expected}")
+            contender.bind([], [TensorSpec("answer", (ANSWER_BYTES,), (1,), torch.uint8)], 1)
+            contender.command({"command": "generate", "seed": 0}, asked["seconds"])
+            raw = bytes(contender.slots[0].tensor(0).numpy())
+        finally:
+            contender.close()
+        return {"answer": json.loads(raw), "sandbox": reached.level}
+    except ContenderFault as fault:
+        return _failed(fault.kind, str(fault))
+    except NotConfined as refused:
+        return _failed("sandbox", str(refused))
+    except (ForkServerDied, ValueError) as error:  # ValueError: the file wrote over its own answer
+        return _failed("crash", str(error))
+    finally:
+        server.close()
+
+
+def _failed(kind: str, message: str) -> dict[str, Any]:
+    return {"failed": {"kind": kind, "message": message}}
+
+
+def main() -> int:
+    """Answer one request; returns the exit status."""
+    arguments = argparse.ArgumentParser(prog="python -m workers.judge.analysis")
+    arguments.add_argument("--die-with-parent", type=int, metavar="PID")
+    given = arguments.parse_args()
+    if given.die_with_parent is not None:
+        process_control.die_with_parent(given.die_with_parent)
+    process_control.hide_memory()
+    process_control.adopt_orphans()
+    door = os.dup(1)
+    os.dup2(2, 1)  # whatever prints, the door carries the answer alone
+    # Here, in the caller's directory: the caller removes that, and this process may be killed.
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=Path.cwd()) as scratch:
+        answer = analysed(json.load(sys.stdin), Path(scratch))
+    with os.fdopen(door, "w", encoding="utf-8") as stream:
+        json.dump(answer, stream)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

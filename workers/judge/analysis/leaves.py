@@ -1,0 +1,144 @@
+"""What a file's functions take and return, taken apart into tensors and numbers. Runs inside the sandbox."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from kernels_db.formats.recording import Recorder
+from kernels_db.formats.stand_in import on
+
+MOST_LEAVES = 256
+LONGEST_TEXT = 1000
+SEED = 0
+
+
+class NotUnderstoodError(Exception):
+    """A file that runs and means something that no op spec says."""
+
+
+def load(name: str, text: str) -> types.ModuleType:
+    """The module that `text` is, made on the CPU."""
+    module = types.ModuleType(name)
+    module.__file__ = f"{name}.py"
+    sys.modules[name] = module
+    with on(torch.device("cpu")):
+        exec(compile(text, f"{name}.py", "exec"), module.__dict__)  # noqa: S102 - inside the sandbox
+    return module
+
+
+def made(make: Callable[[], Any]) -> tuple[Any, Recorder]:
+    """What `make` returns, without values where that goes, and from what its tensors were drawn."""
+    try:
+        return _made(make, torch.device("meta"))
+    except Exception:  # noqa: BLE001 - whatever it needs values for, it gets them now
+        return _made(make, torch.device("cpu"))
+
+
+def made_with_values(make: Callable[[], Any]) -> Any:
+    """What `make` returns on the CPU."""
+    return _made(make, torch.device("cpu"))[0]
+
+
+def _made(make: Callable[[], Any], device: torch.device) -> tuple[Any, Recorder]:
+    torch.manual_seed(SEED)
+    recorder = Recorder()
+    with on(device), recorder:
+        return make(), recorder
+
+
+def flattened(value: Any, what: str) -> tuple[Any, list[Any]]:
+    """The structure of a value and its leaves, tensors and numbers, in order.
+
+    A structure is {"leaf": number}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": None or text}.
+    Raises NotUnderstoodError.
+    """
+    leaves: list[Any] = []
+    structure = _flattened(value, what, leaves, 0)
+    if len(leaves) > MOST_LEAVES:
+        raise NotUnderstoodError(f"{what}: {len(leaves)} tensors and numbers, at most {MOST_LEAVES}")
+    return structure, leaves
+
+
+def _flattened(value: Any, what: str, leaves: list[Any], depth: int) -> Any:
+    if depth > 8:
+        raise NotUnderstoodError(f"{what}: more than 8 levels of nesting")
+    if value is None or isinstance(value, str):
+        return {"constant": value if value is None else value[:LONGEST_TEXT]}
+    if isinstance(value, torch.Tensor | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        leaves.append(value)
+        return {"leaf": len(leaves) - 1}
+    if isinstance(value, tuple | list):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_flattened(item, f"{what}[{n}]", leaves, depth + 1) for n, item in enumerate(value)]}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _flattened(item, f"{what}[{key!r}]", leaves, depth + 1) for key, item in value.items()}}
+    expected = "a tensor, a finite number, a text, None, or a tuple, list or dict of these"
+    raise NotUnderstoodError(f"{what}: found {type(value).__name__}, expected {expected}")
+
+
+def described(leaf: Any, recorder: Recorder | None = None) -> dict[str, Any]:
+    """A leaf as JSON: a tensor's shape, strides, dtype and distribution, or a number's value."""
+    if not isinstance(leaf, torch.Tensor):
+        kind = {bool: "bool", int: "int64", float: "float64"}[type(leaf)]
+        return {"shape": None, "dtype": kind, "value": leaf}
+    found: dict[str, Any] = {"shape": list(leaf.shape), "strides": list(leaf.stride()), "dtype": dtype_name(leaf)}
+    if recorder is not None:
+        found["dist"] = recorder.of(leaf)
+    return found
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """The dtype by torch's name."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def once_each(leaves: Sequence[Any], described_leaves: list[dict[str, Any]]) -> None:
+    """Forget the distribution of tensors that share memory: they are not drawn independently."""
+    owners: dict[int, int] = {}
+    for number, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            first = owners.setdefault(int(leaf.untyped_storage()._cdata), number)
+            if first != number:
+                described_leaves[first]["dist"] = described_leaves[number]["dist"] = None
+
+
+def computed(
+    run: Callable[..., Any], arguments: Sequence[Any], again: Callable[[], Sequence[Any]]
+) -> tuple[Any, list[Any]]:
+    """What `run` returns for `arguments`, without values where that goes, and the arguments as it left them.
+
+    Where it needs values it is run on the arguments that `again` makes, with values.
+    """
+    try:
+        return _computed(run, arguments, torch.device("meta"))
+    except Exception:  # noqa: BLE001 - whatever it needs values for, it gets them now
+        return _computed(run, again(), torch.device("cpu"))
+
+
+def _computed(run: Callable[..., Any], arguments: Sequence[Any], device: torch.device) -> tuple[Any, list[Any]]:
+    torch.manual_seed(SEED)
+    given = [_on(value, device) for value in arguments]
+    with torch.no_grad(), on(device):
+        return run(*given), given
+
+
+def _on(value: Any, device: torch.device) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    moved = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+    return moved if device.type == "meta" else moved.copy_(value.detach())
+
+
+def written(arguments: Sequence[Any]) -> list[int]:
+    """The positions of arguments that a computation wrote to; each had been made by one operation or by a copy."""
+    return [
+        number
+        for number, value in enumerate(arguments)
+        if isinstance(value, torch.Tensor) and value._version > (0 if value.device.type == "meta" else 1)
+    ]

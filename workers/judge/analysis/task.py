@@ -1,0 +1,78 @@
+"""A task with its inputs, as GPU MODE writes it: `generate_input`, `ref_kernel`. Runs inside the sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from workers.judge.analysis.leaves import (
+    NotUnderstoodError,
+    computed,
+    described,
+    flattened,
+    load,
+    made,
+    made_with_values,
+    once_each,
+    written,
+)
+
+
+def analyse(request: dict[str, Any]) -> dict[str, Any]:
+    """What the module `reference` of `text`, which embeds the task's files, computes on, for each of `workloads` (the
+    keyword arguments of `generate_input`).
+
+    structure: of the data, the same for all. workloads: for each its leaves, the structure and leaves of the result,
+    `written` (leaves that a call changes) and `aliases` (for each output the leaf that it is, or None).
+    """
+    reference = load("task_files", request["text"])._embedded(request["reference"])
+    found: dict[str, Any] = {"structure": None, "result": None, "workloads": []}
+    for number, arguments in enumerate(request["workloads"]):
+        workload = _analysed(reference, arguments, found, f"workload {number}")
+        found["workloads"].append(workload)
+    return found
+
+
+def _analysed(reference: Any, arguments: dict[str, Any], found: dict[str, Any], where: str) -> dict[str, Any]:
+    data, recorder = made(lambda: reference.generate_input(**arguments))
+    structure, leaves = flattened(data, "generate_input()")
+    _same(found, "structure", structure, f"{where}: generate_input()")
+    inputs = [described(leaf, recorder) for leaf in leaves]
+    once_each(leaves, inputs)
+
+    def with_values() -> list[Any]:
+        data = made_with_values(lambda: reference.generate_input(**arguments))
+        return flattened(data, "generate_input()")[1]
+
+    result, given = computed(lambda *values: reference.ref_kernel(rebuilt(structure, values)), leaves, with_values)
+    shape_of_result, outputs = flattened(result, "ref_kernel()")
+    _same(found, "result", shape_of_result, f"{where}: ref_kernel()")
+    if not all(isinstance(output, torch.Tensor) for output in outputs):
+        raise NotUnderstoodError(f"{where}: ref_kernel() returned a number, expected tensors")
+    memory = {int(leaf.untyped_storage()._cdata): n for n, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)}
+    return {
+        "inputs": inputs,
+        "outputs": [described(output) for output in outputs],
+        "written": written(given),
+        "aliases": [memory.get(int(output.untyped_storage()._cdata)) for output in outputs],
+    }
+
+
+def _same(found: dict[str, Any], what: str, structure: Any, where: str) -> None:
+    if found[what] is None:
+        found[what] = structure
+    elif found[what] != structure:
+        raise NotUnderstoodError(f"{where}: found another structure than in workload 0, expected the same for all")
+
+
+def rebuilt(structure: Any, leaves: Any) -> Any:
+    """The value that `flattened` took apart."""
+    kind, content = next(iter(structure.items()))
+    if kind == "leaf":
+        return leaves[content]
+    if kind == "dict":
+        return {key: rebuilt(item, leaves) for key, item in content.items()}
+    if kind in ("tuple", "list"):
+        return (tuple if kind == "tuple" else list)(rebuilt(item, leaves) for item in content)
+    return content

@@ -1,0 +1,86 @@
+"""What went wrong with a contender, told apart: how its process ended, and what its runner said of it.
+
+Those words are somebody else's: data for a reader, bounded in length.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+from workers.judge.runner import LONGEST_TEXT
+
+_MEMORY_TYPES = ("MemoryError",)
+_CONTEXT_WORDS = (
+    "illegal memory access",
+    "illegal instruction",
+    "misaligned address",
+    "unspecified launch failure",
+    "device-side assert",
+    "hardware stack error",
+    "launch timed out",
+    "ILLEGAL_ADDRESS",
+    "ILLEGAL_INSTRUCTION",
+    "MISALIGNED_ADDRESS",
+    "LAUNCH_FAILED",
+    "LAUNCH_TIMEOUT",
+    "ERROR_ASSERT",
+    "HARDWARE_STACK_ERROR",
+)
+"""In CUDA's names for errors after which a context is of no more use."""
+
+_MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory")
+
+
+class ContenderFault(Exception):  # noqa: N818 - named for what happened
+    """A contender failed by its own doing. `kind` and `details` fill the verdict's failure; `contender` is its name;
+    `external` marks an end by SIGKILL that the referee did not order, which may be somebody else's doing and is worth
+    one more try.
+    """
+
+    def __init__(self, contender: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
+        super().__init__(message)
+        self.contender = contender
+        self.kind = kind
+        self.external = external
+        self.details = details
+
+
+def ended(name: str, code: int, log: str) -> ContenderFault:
+    """The fault of a process that ended with `code`, negative for a signal; `log` is the end of what it wrote."""
+    if code >= 0:
+        found, message = f"exit code {code}", f"the process ended with exit code {code}"
+        return ContenderFault(name, "crash", message, log=log, found=found, expected="a return")
+    found = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+    if any(word in log for word in _MEMORY_WORDS):
+        return ContenderFault(name, "memory", f"ran out of memory ({found})", log=log, found=found, expected="a return")
+    external = -code == signal.SIGKILL
+    return ContenderFault(
+        name, "crash", f"killed by {found}", external=external, log=log, found=found, expected="a return"
+    )
+
+
+def reported(name: str, error: object) -> ContenderFault:
+    """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
+    if not isinstance(error, dict):
+        return ContenderFault(name, "protocol", "the runner reported a failure that is no object")
+    kind = str(error.get("kind") or "raises")
+    text = str(error.get("message", ""))[:LONGEST_TEXT]
+    details: dict[str, Any] = {key: _bounded(error[key]) for key in ("found", "expected") if key in error}
+    if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
+        return ContenderFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
+    if any(word in text for word in _CONTEXT_WORDS):
+        lines = text.splitlines()
+        return ContenderFault(name, "crash", f"broke its CUDA context: {lines[0]}", found=lines[0], expected="a return")
+    if error.get("type") == "ContractError":
+        return ContenderFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
+    return ContenderFault(
+        name, "raises", f"{error.get('type')}: {text}", log=str(error.get("trace", ""))[:LONGEST_TEXT], **details
+    )
+
+
+def _bounded(value: object) -> object:
+    """A value that a verdict may carry: as it is, or as the beginning of its text."""
+    text = json.dumps(value)
+    return value if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT]
