@@ -1,0 +1,53 @@
+"""Several Python files as one: a module text that carries the others and lets them import each other by name.
+
+Only they see each other so: the process that runs them keeps its own modules `utils` and `reference`.
+
+A spec's sources are single modules, and an imported task has several files. What is written here stands in the spec and
+needs nothing of Warpsmith.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_LOADER = '''import builtins as _builtins
+import hashlib as _hashlib
+import sys as _sys
+import types as _types
+
+_FILES = {files}
+_PREFIX = "_task_" + _hashlib.sha256(repr(sorted(_FILES.items())).encode()).hexdigest()[:16] + "_"
+
+
+def _embedded(name):
+    """The module of that file. Its name is one that nobody else uses: another task has files of the same names."""
+    own = _PREFIX + name
+    if own not in _sys.modules:
+        module = _sys.modules[own] = _types.ModuleType(own)
+        module.__dict__["__builtins__"] = {**vars(_builtins), "__import__": _import}
+        try:
+            exec(compile(_FILES[name], name + ".py", "exec"), module.__dict__)
+        except BaseException:
+            del _sys.modules[own]
+            raise
+    return _sys.modules[own]
+
+
+def _import(name, globals=None, locals=None, fromlist=(), level=0):
+    if level == 0 and name in _FILES:
+        return _embedded(name)
+    return _builtins.__import__(name, globals, locals, fromlist, level)
+'''
+
+
+def embedding(files: Mapping[str, str]) -> str:
+    """Python source that defines `_embedded(name)`, the modules in `files` (name to text)."""
+    lines = "".join(f"    {name!r}: {_literal(text)},\n" for name, text in sorted(files.items()))
+    return _LOADER.replace("{files}", "{\n" + lines + "}")
+
+
+def _literal(text: str) -> str:
+    """A text as Python source that keeps its lines readable."""
+    if "'''" in text or text.endswith("'") or not text.isascii() or any(special in text for special in "\\\0\r\f"):
+        return repr(text)
+    return f"'''{text}'''"

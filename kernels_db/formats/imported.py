@@ -1,0 +1,26 @@
+"""What an importer makes of a set of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A spec's document, not yet checked; what a reader should know of it; the sandbox in which it was analysed, None
+    where nothing was run."""
+
+    document: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+    sandbox: str | None = None
+
+
+def drawn_apart(names: Sequence[str], function: str) -> list[str]:
+    """The note on inputs that one function of the file makes, and the spec each by a call of its own."""
+    if len(names) < 2:
+        return []
+    return [
+        f"{function} draws {', '.join(names)} in one call; here each is drawn by its own, independently of the others"
+    ]

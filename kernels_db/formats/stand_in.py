@@ -1,0 +1,60 @@
+"""Runs code that was written for a GPU where there is none: what it makes goes to a device of ours.
+
+For generators of inputs and constructors alone, whose values do not depend on the device; never for what is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+class _Generator(torch.Generator):
+    """A generator on the CPU, whatever device is asked for."""
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:
+        return super().__new__(cls, device="cpu")  # type: ignore[call-arg]  # the stubs have no __new__
+
+
+class _Redirected(TorchFunctionMode):
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.device = device
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if name == "cuda":
+            return args[0]
+        if name == "to":
+            args = (args[0], *(self.device if _names_gpu(value) else value for value in args[1:]))
+        if "device" in kwargs and kwargs["device"] is not None:
+            kwargs["device"] = self.device
+        if self.device.type == "meta":
+            kwargs.pop("generator", None)
+        return func(*args, **kwargs)
+
+
+def _names_gpu(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.partition(":")[0] == "cuda"
+    return isinstance(value, torch.device) and value.type == "cuda"
+
+
+@contextmanager
+def on(device: torch.device) -> Iterator[None]:
+    """Everything that is made inside lies on `device`: `cpu`, or `meta`, which holds no values.
+
+    Changes `torch.Generator` meanwhile: for a process of one thread.
+    """
+    kept = torch.Generator
+    torch.Generator = _Generator  # type: ignore[misc]
+    try:
+        with device, _Redirected(device):
+            yield
+    finally:
+        torch.Generator = kept  # type: ignore[misc]
