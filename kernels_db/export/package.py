@@ -6,8 +6,8 @@ The package needs PyTorch and the language's own compiler, never Warpsmith: it c
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
-from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -15,35 +15,41 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kernels_db.export.evidence import in_docstring, provenance
+from kernels_db.export.kernel import (
+    RUNTIME_DEPENDENCIES,
+    ExportedKernel,
+    module_name,
+    verified_workloads,
+    write_project,
+)
 from kernels_db.export.spec_module import render_spec_module, scalar_type
-from kernels_db.job import ResolvedWorkload
 from kernels_db.op import Input, Op, Target, parse_op
-from kernels_db.resolve import arguments, reference_source, resolve_workload
+from kernels_db.resolve import arguments, reference_source
 
-STATIC_FILES = ("_op.py", "selfcheck.py")
+STATIC_FILES = (
+    "_compare.py",
+    "_control.py",
+    "_guard.py",
+    "_load.py",
+    "_op.py",
+    "_shadow.py",
+    "overhead.py",
+    "selfcheck.py",
+    "verify.py",
+)
+_TEMPLATES = Environment(
+    loader=PackageLoader("kernels_db.export", "package_files"),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    autoescape=False,  # noqa: S701 - the results are Python, TOML and Markdown, not markup
+)
+PROVENANCE = "provenance.json"
+"""What the kernel comes from, and a SHA-256 of every other file of the package."""
+_TEMPLATES.filters["in_docstring"] = in_docstring
 REFERENCE_HEADER = '"""The PyTorch reference: the fallback, and what the kernel was checked against."""\n\n'
-RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
-"""What a candidate's language needs beside torch."""
-
-
-@dataclass(frozen=True)
-class ExportedKernel:
-    """What an exporter needs of a stored kernel; plain values, so that exporters know no tables."""
-
-    id: str
-    spec: dict[str, Any]
-    target: str
-    language: str
-    source: str
-    source_digest: str
-    envelope: dict[str, Any]
-    evidence: dict[str, Any]
-    lineage: list[dict[str, Any]]
-
-
-def module_name(op_name: str, source_digest: str) -> str:
-    """Name of the package, its op namespace and its directory; the content's hash keeps two exports of one op apart."""
-    return f"warpsmith_{op_name}_{source_digest[:8]}"
 
 
 def build(kernel: ExportedKernel, directory: Path) -> Path:
@@ -52,51 +58,34 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
     Raises FileExistsError where that project directory exists: an export never overwrites what may have been changed.
     """
     op = parse_op(kernel.spec)
-    module = module_name(op.name, kernel.source_digest)
-    project = directory / module
-    project.mkdir(parents=True)
-    package = project / module
-    package.mkdir()
-    for path, text in _files(kernel, op, module).items():
-        destination = project / path
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        destination.write_text(text, encoding="utf-8")
-    return project
+    module = module_name(kernel)
+    return write_project(directory, module, _files(kernel, op, module))
 
 
 def _files(kernel: ExportedKernel, op: Op, module: str) -> dict[str, str]:
     """Every file of the export by its path below the project directory."""
-    templates = Environment(
-        loader=PackageLoader("kernels_db.export", "package_files"),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,  # noqa: S701 - the results are Python, TOML and Markdown, not markup
-    )
+    context = _context(kernel, op, module)
+    files = importable_files(kernel, op, module)
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
+    files[PROVENANCE] = json.dumps({**provenance(kernel), "files": digests}, indent=1)
+    packaged = {f"{module}/{name}": text for name, text in files.items()}
+    packaged["pyproject.toml"] = _TEMPLATES.get_template("pyproject.toml.j2").render(context)
+    packaged["README.md"] = _TEMPLATES.get_template("README.md.j2").render(context)
+    packaged["LICENSE"] = (resources.files("kernels_db.export") / "package_files" / "LICENSE").read_text("utf-8")
+    return packaged
+
+
+def importable_files(kernel: ExportedKernel, op: Op, module: str) -> dict[str, str]:
+    """The files of the importable package `module` by their path inside it: all that the op needs to run."""
     target = Target.parse(kernel.target)
-    workloads = verified_workloads(op, target, kernel.envelope)
-    context = {
-        "kernel": kernel,
-        "op": op,
-        "target": target,
-        "module": module,
-        "description": " ".join(op.description.split()),
-        "parameters": ", ".join(f"{i.name}: {_annotation(i)}" for i in arguments(op)),
-        "names": ", ".join(i.name for i in arguments(op)),
-        "returns": _return_annotation(len(op.outputs)),
-        "mutated": [i.name for i in arguments(op) if i.mutated],
-        "dependencies": ["torch>=2.4", *RUNTIME_DEPENDENCIES[kernel.language]],
-        "warpsmith_version": version("warpsmith"),
-        "bench": [w for w in kernel.evidence["workloads"] if w["role"] == "bench"],
-    }
+    context = _context(kernel, op, module)
     static = resources.files("kernels_db.export") / "package_files"
     files = {name: (static / name).read_text("utf-8") for name in STATIC_FILES}
-    files["__init__.py"] = templates.get_template("init.py.j2").render(context)
-    files["_spec.py"] = render_spec_module(op, target, module, kernel.envelope)
+    files["__init__.py"] = _TEMPLATES.get_template("init.py.j2").render(context)
+    files["_spec.py"] = render_spec_module(op, target, module, kernel.language, kernel.envelope)
     files["_kernel.py"] = _relocate_runtime(kernel.source)
     files["_reference.py"] = REFERENCE_HEADER + reference_source(op)
-    files["workloads.json"] = json.dumps(workloads, indent=1)
+    files["workloads.json"] = json.dumps(verified_workloads(op, target, kernel.envelope), indent=1)
     files["envelope.json"] = json.dumps(kernel.envelope, indent=1, sort_keys=True)
     files["evidence.json"] = json.dumps(kernel.evidence, indent=1, sort_keys=True)
     files["lineage.json"] = json.dumps(kernel.lineage, indent=1)
@@ -104,22 +93,66 @@ def _files(kernel: ExportedKernel, op: Op, module: str) -> dict[str, str]:
     for entry in (resources.files("kernels_db") / "runtime").iterdir():
         if entry.name.endswith(".py"):
             files[f"_runtime/{entry.name}"] = entry.read_text("utf-8")
-    packaged = {f"{module}/{name}": text for name, text in files.items()}
-    packaged["pyproject.toml"] = templates.get_template("pyproject.toml.j2").render(context)
-    packaged["README.md"] = templates.get_template("README.md.j2").render(context)
-    packaged["LICENSE"] = (static / "LICENSE").read_text("utf-8")
-    return packaged
+    return files
 
 
-def verified_workloads(op: Op, target: Target, envelope: dict[str, Any]) -> list[ResolvedWorkload]:
-    """The op's workloads that the envelope names, resolved."""
-    verified = {shape["id"] for shape in envelope["shapes"]}
-    return [resolve_workload(op, w) for w in op.workloads_for(target) if w.id in verified]
+def _context(kernel: ExportedKernel, op: Op, module: str) -> dict[str, Any]:
+    """What the templates say."""
+    return {
+        "kernel": kernel,
+        "op": op,
+        "target": Target.parse(kernel.target),
+        "module": module,
+        "description": " ".join(op.description.split()),
+        "parameters": _parameters(op),
+        "names": ", ".join(i.name for i in arguments(op)),
+        "returns": _return_annotation(len(op.outputs)),
+        "mutated": [i.name for i in arguments(op) if i.mutated],
+        "strided": any(i.strides is not None for i in arguments(op)),
+        "autotuned": kernel.language == "triton" and "autotune" in kernel.source,
+        "dependencies": ["torch>=2.4", *RUNTIME_DEPENDENCIES[kernel.language]],
+        "warpsmith_version": version("warpsmith"),
+        "bench": [w for w in kernel.evidence["workloads"] if w["role"] == "bench"],
+    }
 
 
-def _annotation(parameter: Input) -> str:
+def _parameters(op: Op) -> str:
+    """The parameters of the op's function: names of the spec, defaults of the reference."""
+    return ", ".join(
+        f"{i.name}: {_annotation(i, default)}{'' if default is None else f' = {default}'}"
+        for i, default in zip(arguments(op), argument_defaults(op), strict=True)
+    )
+
+
+def argument_defaults(op: Op) -> list[str | None]:
+    """Python source of each argument's default: the reference's own, None for an optional input; else there is none.
+
+    Python takes defaults from the last argument on, so one before an argument without any is left out.
+    """
+    functions = {node.name: node for node in ast.walk(ast.parse(op.reference)) if isinstance(node, ast.FunctionDef)}
+    entry = functions.get("run") or functions.get("forward")
+    taken = [] if entry is None else [a.arg for a in entry.args.args if a.arg != "self"]
+    given = [] if entry is None else entry.args.defaults
+    own = {len(taken) - len(given) + i: ast.unparse(node) for i, node in enumerate(given) if _is_literal(node)}
+    defaults: list[str | None] = [None] * len(arguments(op))
+    for position in reversed(range(len(op.inputs) if not op.state else 0)):
+        defaults[position] = own.get(position) or ("None" if op.inputs[position].optional else None)
+        if defaults[position] is None:
+            break
+    return defaults
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
+        return False
+    return True
+
+
+def _annotation(parameter: Input, default: str | None) -> str:
     name = scalar_type(parameter.dtype) if parameter.shape is None else "torch.Tensor"
-    return f"{name} | None" if parameter.optional else name
+    return f"{name} | None" if parameter.optional or default == "None" else name
 
 
 def _return_annotation(outputs: int) -> str:
@@ -130,9 +163,17 @@ def _return_annotation(outputs: int) -> str:
 
 def _relocate_runtime(source: str) -> str:
     """`source` with its imports of `kernels_db.runtime` pointing at the copy that the package carries."""
+    return _renamed_imports(source, "kernels_db.runtime", "._runtime")
+
+
+def restore_runtime(source: str) -> str:
+    """The source that a package's `_kernel.py` was written from."""
+    return _renamed_imports(source, "._runtime", "kernels_db.runtime")
+
+
+def _renamed_imports(source: str, old: str, new: str) -> str:
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kernels_db.runtime"):
-            line = lines[node.lineno - 1]
-            lines[node.lineno - 1] = line.replace("kernels_db.runtime", "._runtime", 1)
+        if isinstance(node, ast.ImportFrom) and ("." * node.level + (node.module or "")).startswith(old):
+            lines[node.lineno - 1] = lines[node.lineno - 1].replace(old, new, 1)
     return "".join(lines)

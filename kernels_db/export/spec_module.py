@@ -9,16 +9,23 @@ import ast
 from typing import Any
 
 from kernels_db import expr
+from kernels_db.dist import default_dist
 from kernels_db.op import Input, Op, Output, Target
 from kernels_db.resolve import arguments
-from kernels_db.spec_tensors import ConstAxis, ExprAxis, VarAxis
+from kernels_db.spec_tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
+
+ALIGNMENT = 64
+"""Bytes: to what torch's allocators align at least, and so what a candidate was verified with where its spec does not
+promise less. No instruction asks for more."""
 
 
-def render_spec_module(op: Op, target: Target, module: str, envelope: dict[str, Any]) -> str:
+def render_spec_module(op: Op, target: Target, module: str, language: str, envelope: dict[str, Any]) -> str:
     """Python source of `_spec.py`."""
     parameters = arguments(op)
     mutated = [i for i, parameter in enumerate(parameters) if parameter.mutated]
-    contiguous = {i["name"]: i["contiguous"] for i in envelope["inputs"]}
+    alignments = [(i, p.alignment or ALIGNMENT) for i, p in enumerate(parameters) if p.shape is not None]
+    verified = [dict(axes) for axes in {tuple(shape["axes"].items()): None for shape in envelope["shapes"]}]
+    versions = {name: envelope["versions"][name] for name in ("torch", "triton") if name in envelope["versions"]}
     ranges = {name: (a["min"], a["max"]) for name, a in envelope["axes"].items()}
     names = ", ".join(i.name for i in parameters)
     lines = [
@@ -31,18 +38,32 @@ def render_spec_module(op: Op, target: Target, module: str, envelope: dict[str, 
         f"NAME = {op.name!r}",
         f"NAMESPACE = {module!r}",
         f"DEVICE = {target.device!r}",
+        f"ARCH = {target.arch!r}",
+        f"LANGUAGE = {language!r}",
+        f"VERSIONS = {versions!r}",
         f"SCHEMA = {schema(op)!r}",
         f"MUTATED = {mutated!r}",
         "PARAMETERS = [",
-        *(_parameter(i, contiguous[i.name]) for i in parameters),
+        *(_parameter(i) for i in parameters),
         "]",
+        f"ALIGNMENTS = {alignments!r}",
         f"OUTPUTS = {[o.name for o in op.outputs]!r}",
+        f"TOLERANCES: list[tuple[float, float] | None] = {_tolerances(op, len(mutated))!r}",
+        f"VARIABLE_AXES = {[name for name, axis in op.axes.items() if isinstance(axis, VarAxis)]!r}",
         f"AXIS_RANGES: dict[str, tuple[int, int]] = {ranges!r}",
+        "VERIFIED: list[dict[str, int]] = [",
+        *(f"    {axes!r}," for axes in verified),
+        "]",
         "",
         "",
         f"def bind_axes({names}) -> dict[str, int] | str:",
         '    """The named axes of a call, or what does not fit."""',
         *_bind_axes(op),
+        "",
+        "",
+        "def strides(axes: dict[str, int]) -> list[tuple[int, ...] | None]:",
+        '    """Strides of each parameter, in elements; None for a contiguous tensor and for a number."""',
+        f"    return [{', '.join(_strides(i) for i in parameters)}]",
         "",
         "",
         "def output_shapes(axes: dict[str, int]) -> list[tuple[tuple[int, ...], torch.dtype]]:",
@@ -72,10 +93,32 @@ def scalar_type(dtype: str) -> str:
     return "float" if "float" in dtype else "int"
 
 
-def _parameter(parameter: Input, contiguous: bool) -> str:
-    rank = None if parameter.shape is None else len(parameter.shape)
-    facts = f"'name': {parameter.name!r}, 'dtype': torch.{parameter.dtype}, 'rank': {rank}, 'contiguous': {contiguous}"
-    return f"    {{{facts}}},"
+def _parameter(parameter: Input) -> str:
+    dist = parameter.dist or default_dist(parameter.dtype)
+    facts = {
+        "rank": None if parameter.shape is None else len(parameter.shape),
+        "shape": None if parameter.shape is None else list(parameter.shape),
+        "dist": None if parameter.shape is None or dist is None else dist.kind,
+    }
+    return f"    {{'name': {parameter.name!r}, 'dtype': torch.{parameter.dtype}, {repr(facts)[1:-1]}}},"
+
+
+def _tolerances(op: Op, mutated: int) -> list[tuple[float, float] | None]:
+    """(rtol, atol) of each output and each mutated input where the op sets its own, else None."""
+    own: list[tuple[float, float] | None] = []
+    for output in op.outputs:
+        if isinstance(output.check, ExactCheck):
+            own.append((0.0, 0.0))
+        else:
+            own.append(None if output.tolerance is None else (output.tolerance.rtol, output.tolerance.atol))
+    return own + [None] * mutated
+
+
+def _strides(parameter: Input) -> str:
+    if parameter.shape is None or parameter.strides is None:
+        return "None"
+    steps = [str(s) if isinstance(s, int) else as_python(s, 'axes["{}"]') for s in parameter.strides]
+    return f"({', '.join(steps)}{',' if len(steps) == 1 else ''})"
 
 
 def _bind_axes(op: Op) -> list[str]:
@@ -100,10 +143,10 @@ def _bind_axes(op: Op) -> list[str]:
         if isinstance(op.axes[name], VarAxis) and name not in bound:
             return [*lines, f'    return "the axis {name} stands in no input\'s shape, so a call does not tell it"']
     lines += [f"    {name}_ = {axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
-    lines += [f"    {name}_ = {_as_python(text)}" for name, text in _in_order(op)]
+    lines += [f"    {name}_ = {as_python(text)}" for name, text in derived_axes(op)]
     for constraint in op.constraints:
         checks += [
-            f"    if not ({_as_python(constraint)}):",
+            f"    if not ({as_python(constraint)}):",
             f"        return {f'the constraint {constraint} is not met'!r}",
         ]
     values = ", ".join(f"{name!r}: {name}_" for name in op.axes)
@@ -117,7 +160,7 @@ def _unless(found: str, expected: str, message: str, prefix: str = "") -> list[s
     return [f"    if {found} != {expected}:", f'        return f"{said}, expected {prefix}{shown}"']
 
 
-def _in_order(op: Op) -> list[tuple[str, str]]:
+def derived_axes(op: Op) -> list[tuple[str, str]]:
     """The derived axes with their expressions, each after those that it reads; a checked spec has no cycle."""
     pending = {name: axis.expr for name, axis in op.axes.items() if isinstance(axis, ExprAxis)}
     ordered: list[tuple[str, str]] = []
@@ -138,11 +181,14 @@ def _output_shapes(op: Op) -> list[str]:
     return ["    return [", *(f"        ({shape(o)}, torch.{o.dtype})," for o in op.outputs), "    ]"]
 
 
-class _Suffix(ast.NodeTransformer):
-    """Axis names become the generated function's locals; `ceil_div` becomes plain arithmetic."""
+class _Renamed(ast.NodeTransformer):
+    """Axis names become what `pattern` makes of them; `ceil_div` becomes plain arithmetic."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(id=f"{node.id}_", ctx=node.ctx)
+        return ast.parse(self._pattern.format(node.id), mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         assert isinstance(node.func, ast.Name)
@@ -154,6 +200,6 @@ class _Suffix(ast.NodeTransformer):
         return ast.Call(func=node.func, args=arguments, keywords=[])
 
 
-def _as_python(expression: str) -> str:
-    """A checked axis expression as Python source over the generated locals."""
-    return ast.unparse(ast.fix_missing_locations(_Suffix().visit(ast.parse(expression, mode="eval").body)))
+def as_python(expression: str, pattern: str = "{}_") -> str:
+    """A checked axis expression as Python source, over the generated locals where `pattern` is not given."""
+    return ast.unparse(ast.fix_missing_locations(_Renamed(pattern).visit(ast.parse(expression, mode="eval").body)))

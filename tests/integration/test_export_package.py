@@ -4,130 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernels_db.envelope import build_envelope
-from kernels_db.export.package import ExportedKernel, build, module_name
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
+from kernels_db.export.kernel import module_name
+from kernels_db.export.package import build
+from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
-
-SCALED_ADD = {
-    "schema_version": 1,
-    "name": "scaled_add",
-    "description": "y scaled and added to x",
-    "axes": {
-        "rows": {"kind": "var"},
-        "columns": {"kind": "const", "value": 8},
-        "half": {"kind": "expr", "expr": "columns // 2"},
-    },
-    "inputs": [
-        {"name": "x", "shape": ["rows", "columns"], "dtype": "float32"},
-        {"name": "y", "shape": ["rows", "columns"], "dtype": "float32"},
-        {"name": "m", "shape": None, "dtype": "float32", "value": 0.5},
-    ],
-    "outputs": [{"name": "out", "shape": ["rows", "columns"], "dtype": "float32"}],
-    "reference": "def run(x, y, m):\n    return x + m * y\n",
-    "workloads": [
-        {"id": "small", "role": "bench", "axes": {"rows": 3}},
-        {"id": "large", "role": "test", "axes": {"rows": 40}},
-    ],
-}
-SCALED_ADD_CPP = '''from kernels_db.runtime import cpp
-
-kernels = cpp.compile(r"""
-extern "C" void scaled_add(const float* x, const float* y, float m, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + m * y[i];
-}
-""")
-
-
-def run(x, y, m, out):
-    kernels.scaled_add(x, y, m, out, out.numel())
-'''
-IN_PLACE = SCALED_ADD | {
-    "name": "scaled_add_",
-    "inputs": [SCALED_ADD["inputs"][0] | {"mutated": True}, *SCALED_ADD["inputs"][1:]],  # type: ignore[index]
-    "outputs": [],
-    "reference": "def run(x, y, m):\n    x.add_(y, alpha=m)\n",
-}
-IN_PLACE_CPP = '''from kernels_db.runtime import cpp
-
-kernels = cpp.compile(r"""
-extern "C" void scaled_add(float* x, const float* y, float m, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] += m * y[i];
-}
-""")
-
-
-def run(x, y, m):
-    kernels.scaled_add(x, y, m, x.numel())
-'''
-
-
-def exported(spec: dict[str, Any], source: str) -> ExportedKernel:
-    """A kernel as the store hands it to an exporter."""
-    op, target = parse_op(spec), Target.parse("cpu")
-    workloads = [resolve_workload(op, w) for w in op.workloads_for(target)]
-    row = {
-        "id": "small",
-        "role": "bench",
-        "error": {"candidate": 1e-8, "eager": 1e-8, "limit": 6e-8},
-        "time_us": {"candidate": 2.0, "eager": 4.0},
-        "speedup": {"eager": 2.0},
-        "ci95": {"eager": [1.9, 2.1]},
-        "limit_us": 1.0,
-        "limit_by": "bytes",
-        "limit_fraction": 0.5,
-        "samples": {},
-    }
-    return ExportedKernel(
-        id="kn_test",
-        spec=spec,
-        target=str(target),
-        language="cpp",
-        source=source,
-        source_digest="abcdef0123456789",
-        envelope=build_envelope(op.digest, str(target), workloads, {"torch": "2.13.0"}),
-        evidence={"workloads": [row], "device": {"name": "a test"}},
-        lineage=[{"seq": 1, "round": 1, "technique": "fusion", "idea": {"title": "one pass"}, "score": 2.0}],
-    )
-
-
-def in_fresh_process(project: Path, *arguments: str, cache: Path) -> subprocess.CompletedProcess[str]:
-    """Run Python with the export alone on its path and Warpsmith's packages refused."""
-    guard = project.parent / "sitecustomize.py"
-    guard.write_text(
-        "import sys\n"
-        "class Refuse:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'kernels_db', 'workers', 'service', 'prompts'}:\n"
-        "            raise ModuleNotFoundError('Warpsmith is not installed here: ' + name)\n"
-        "sys.meta_path.insert(0, Refuse())\n"
-    )
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(cache),
-        "PYTHONPATH": f"{project.parent}:{project}",
-        "WARPSMITH_KERNEL_CACHE": str(cache),
-    }
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=environment,
-        cwd=cache,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize(
@@ -162,8 +49,7 @@ torch.library.opcheck(package._op.op, (x, y, 0.25))
 double = lambda x, y: package.scaled_add(x, y, 0.25) * 2
 compiled = torch.compile(double, fullgraph=True, dynamic=True, backend="aot_eager")
 torch.testing.assert_close(compiled(x, y), 2 * expected)
-served = package.counters["kernel"]
-assert served >= 2, package.counters
+assert package.status()["served"]["kernel"] >= 2, package.status()
 
 needs = x.clone().requires_grad_()
 package.scaled_add(needs, y, 0.25).sum().backward()
@@ -178,7 +64,7 @@ with warnings.catch_warnings(record=True) as caught:
     torch.testing.assert_close(package.scaled_add(many, many, 0.25), 1.25 * many)
 assert [w.category for w in caught] == [RuntimeWarning], [str(w.message) for w in caught]
 assert "strided" in str(caught[0].message)
-assert package.counters["fallback"] == 3
+assert package.status()["served"]["pytorch"] == 3
 assert "verified from 3 to 40" in package.explain(many, many, 0.25)
 assert "expected columns = 8" in package.explain(torch.randn(3, 9), torch.randn(3, 9), 0.25)
 print("used")
@@ -231,7 +117,7 @@ def test_without_a_compiler_pytorch_serves(tmp_path: Path) -> None:
 def test_contents(tmp_path: Path) -> None:
     kernel = exported(SCALED_ADD, SCALED_ADD_CPP)
     project = build(kernel, tmp_path)
-    assert project.name == module_name("scaled_add", kernel.source_digest)
+    assert project.name == module_name(kernel)
     package = project / project.name
     for path in project.rglob("*.py"):
         ast.parse(path.read_text())

@@ -6,125 +6,101 @@ removing the package removes the op.
 
 from __future__ import annotations
 
-import threading
-import warnings
-from collections import Counter
 from types import ModuleType
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from . import _reference, _spec
+from . import _compare, _control, _guard, _load, _shadow, _spec
+from ._runtime.errors import CacheError
 
-_lock = threading.Lock()
-_kernel: ModuleType | None = None
-_kernel_failure: str | None = None
-_warned = False
-counters: Counter[str] = Counter()
-"""How many calls the kernel served ("kernel") and how many PyTorch did ("fallback"), in this process."""
+_ONE_CALL = (TypeError, OverflowError, ValueError)
+"""What a launch raises for an argument of this call; whatever else it raises would come again."""
 
 
-def _load_kernel() -> ModuleType | None:
-    """The kernel's module; its sources are compiled once, at the first call that it serves. None where that failed."""
-    global _kernel, _kernel_failure
-    with _lock:
-        if _kernel is None and _kernel_failure is None:
-            try:
-                from . import _kernel as module
-            except Exception as error:  # noqa: BLE001 - whatever it is, PyTorch serves
-                _kernel_failure = f"the kernel did not load: {type(error).__name__}: {error}"
-            else:
-                _kernel = module
-    return _kernel
-
-
-def refusal(*arguments: Any) -> str | None:
-    """Why the kernel cannot serve this call, or None when it can."""
-    found = _admitted(arguments)
-    return found if isinstance(found, str) else None
-
-
-def _admitted(arguments: tuple[Any, ...]) -> dict[str, int] | str:
-    """The named axes of a call that the kernel can serve, otherwise why it cannot."""
-    for parameter, value in zip(_spec.PARAMETERS, arguments, strict=True):
-        name = parameter["name"]
-        if value is None:
-            return f"{name} is left out"
-        if parameter["rank"] is None:
-            if not isinstance(value, (int, float)):
-                return f"{name} is a {type(value).__name__}, expected a number"
-            continue
-        if not isinstance(value, torch.Tensor):
-            return f"{name} is a {type(value).__name__}, expected a tensor"
-        if value.device.type != _spec.DEVICE:
-            return f"{name} is on {value.device.type}, verified on {_spec.DEVICE}"
-        if value.dtype is not parameter["dtype"]:
-            return f"{name} is {value.dtype}, verified for {parameter['dtype']}"
-        if parameter["contiguous"] and not value.is_contiguous():
-            return f"{name} is strided {tuple(value.stride())}, verified for contiguous tensors"
-    axes = _spec.bind_axes(*arguments)
-    if isinstance(axes, str):
-        return axes
-    for axis, value in axes.items():
-        low, high = _spec.AXIS_RANGES[axis]
-        if not low <= value <= high:
-            return f"{axis} is {value}, verified from {low} to {high}"
-    overlap = _overlap(arguments)
-    if overlap is not None:
-        return overlap
-    if _load_kernel() is None:
-        return _kernel_failure or "the kernel did not load"
-    return axes
-
-
-def _overlap(arguments: tuple[Any, ...]) -> str | None:
-    """A mutated input that shares storage with another input: the kernel was verified on separate buffers."""
-    for position in _spec.MUTATED:
-        storage = arguments[position].untyped_storage().data_ptr()
-        for other, value in enumerate(arguments):
-            if other != position and isinstance(value, torch.Tensor) and value.untyped_storage().data_ptr() == storage:
-                return f"{_spec.PARAMETERS[position]['name']} shares memory with {_spec.PARAMETERS[other]['name']}"
-    return None
-
-
-def _fallback(arguments: tuple[Any, ...], reason: str) -> Any:
-    global _warned
-    counters["fallback"] += 1
-    if not _warned:
-        _warned = True
-        warnings.warn(f"{_spec.NAME}: PyTorch serves this call, because {reason}", RuntimeWarning, stacklevel=4)
-    return _own(_reference.run(*arguments), arguments)
-
-
-def _own(result: Any, arguments: tuple[Any, ...]) -> Any:
-    """`result` with every tensor that aliases an input cloned: an op's outputs may not alias its inputs."""
-    if result is None:
-        return None
-    inputs = {a.untyped_storage().data_ptr() for a in arguments if isinstance(a, torch.Tensor) and a.numel()}
-    outputs = result if isinstance(result, tuple | list) else (result,)
-    owned = tuple(o.clone() if o.untyped_storage().data_ptr() in inputs else o for o in outputs)
-    return owned[0] if len(owned) == 1 else owned
+def admitted_call(arguments: tuple[Any, ...]) -> _guard.Admitted | str:
+    """What the kernel is to do, otherwise why it cannot."""
+    reason = _control.refusal()
+    if reason is not None:
+        return reason
+    found = _guard.admit(arguments)
+    if isinstance(found, _guard.Admitted) and _load.kernel() is None:
+        return _load.failure()
+    return found
 
 
 def _run(*arguments: Any) -> Any:
-    axes = _admitted(arguments)
-    if isinstance(axes, str):
-        return _fallback(arguments, axes)
-    counters["kernel"] += 1
-    assert _kernel is not None
-    device = next(a.device for a in arguments if isinstance(a, torch.Tensor))
-    outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in _spec.output_shapes(axes)]
-    _kernel.run(*arguments, *outputs)
+    admitted = admitted_call(arguments)
+    if isinstance(admitted, str):
+        return _fallback(arguments, admitted)
+    kernel = _load.kernel()
+    assert kernel is not None
+    outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
+    shadow = _shadow.begin(arguments, outputs, admitted) if _control.due() else None
+    try:
+        _launch(kernel, arguments, outputs, admitted.device)
+    except Exception as error:
+        reason = f"the kernel raised {type(error).__name__}: {error}"
+        if not isinstance(error, _ONE_CALL):
+            _control.trip(reason)
+        if _spec.MUTATED:
+            raise  # it may have written part of what it changes in place
+        return _fallback(arguments, reason)
+    _control.hit()
+    if shadow is not None:
+        outputs = shadow.settle(outputs)
     if not outputs:
         return None
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _launch(kernel: ModuleType, arguments: tuple[Any, ...], outputs: list[torch.Tensor], device: torch.device) -> None:
+    """Run the kernel on the device of its tensors, which need not be the current one."""
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            _launch(kernel, arguments, outputs, device)
+        return
+    try:
+        kernel.run(*arguments, *outputs)
+    except CacheError as error:  # CUDA is compiled at the first launch
+        _load.build_elsewhere(error)
+        kernel.run(*arguments, *outputs)
+
+
+def _fallback(arguments: tuple[Any, ...], reason: str) -> Any:
+    _control.fallback(reason)
+    return _own(_compare.plain(arguments), arguments)
+
+
+def _own(result: Any, arguments: tuple[Any, ...]) -> Any:
+    """`result` as the kernel's outputs are: contiguous, and in storage of their own."""
+    if result is None:
+        return None
+    taken = {_storage(a) for a in arguments if isinstance(a, torch.Tensor)} - {None}
+    owned = []
+    for output in result if isinstance(result, tuple | list) else (result,):
+        if output.layout is not torch.strided:
+            owned.append(output.clone())
+            continue
+        mine = output.contiguous()
+        if _storage(mine) in taken:
+            mine = mine.clone(memory_format=torch.contiguous_format)
+        taken |= {_storage(mine)} - {None}
+        owned.append(mine)
+    return owned[0] if len(owned) == 1 else tuple(owned)
+
+
+def _storage(tensor: torch.Tensor) -> int | None:
+    """Where a tensor's memory starts; None for one that has none of its own."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided and tensor.numel() else None
 
 
 def _fake(*arguments: Any) -> Any:
     """Shapes and dtypes without data, for tracing: PyTorch's own, made contiguous as the kernel's outputs are."""
     if not _spec.OUTPUTS:
         return None
-    result = _reference.run(*arguments)
+    result = _compare.plain(arguments)
     outputs = result if isinstance(result, tuple | list) else (result,)
     fakes = tuple(o.new_empty(o.shape) for o in outputs)
     return fakes[0] if len(fakes) == 1 else fakes
@@ -137,27 +113,51 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-    """Gradients by recomputation through the PyTorch reference: no backward kernel was searched for."""
+    """Gradients by recomputation through the PyTorch reference: no backward kernel was searched for. Where they are to
+    be differentiated themselves (`create_graph`), they stay joined to the arguments.
+    """
+    again = torch.is_grad_enabled()
     saved = iter(ctx.saved_tensors)
     arguments = [
-        next(saved).detach().requires_grad_(needed) if tensor else scalar
+        _leaf(next(saved), needed, again) if tensor else scalar
         for tensor, scalar, needed in zip(ctx.is_tensor, ctx.scalars, ctx.needs_input_grad, strict=True)
     ]
     wanted = [a for a, needed in zip(arguments, ctx.needs_input_grad, strict=True) if needed]
     with torch.enable_grad():
-        result = _reference.run(*arguments)
+        result = _compare.plain(arguments)
         outputs = result if isinstance(result, tuple | list) else (result,)
         pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if g is not None and o.requires_grad]
         found = iter(
-            torch.autograd.grad([o for o, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
+            torch.autograd.grad(
+                [o for o, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True, create_graph=again
+            )
             if pairs
             else [None] * len(wanted)
         )
     return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
 
 
+def _leaf(saved: torch.Tensor, needed: bool, again: bool) -> torch.Tensor:
+    """An argument to differentiate by: a tensor of its own, because one tensor may be given for two arguments."""
+    if again and needed:
+        return saved.view_as(saved)
+    return saved.detach().requires_grad_(needed)
+
+
+def _free(name: str) -> str:
+    """`name`, or `name_2` and so on where another copy of this package, loaded under another name, has registered it:
+    registering it again would change the op of that copy.
+    """
+    there = getattr(torch.ops, _spec.NAMESPACE)
+    found, count = name, 1
+    while hasattr(there, found):
+        count += 1
+        found = f"{name}_{count}"
+    return found
+
+
 op = torch.library.custom_op(
-    f"{_spec.NAMESPACE}::{_spec.NAME}",
+    f"{_spec.NAMESPACE}::{_free(_spec.NAME)}",
     _run,
     mutates_args=[_spec.PARAMETERS[i]["name"] for i in _spec.MUTATED],
     schema=_spec.SCHEMA,
@@ -167,19 +167,62 @@ if not _spec.MUTATED:
     op.register_autograd(_backward, setup_context=_setup_context)
 
 
+def _define_inference() -> Any:
+    """The same op for calls without gradients. `custom_op` passes through several layers of Python for the sake of
+    gradients and mutation; this one has a single layer, and costs a third.
+    """
+    name = _free(f"{_spec.NAME}_inference")
+    _library.define(f"{name}{_spec.SCHEMA}", tags=torch.Tag.pt2_compliant_tag)
+    _library.impl(name, _run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_spec.NAMESPACE}::{name}", _fake, lib=_library)
+    return getattr(getattr(torch.ops, _spec.NAMESPACE), name).default
+
+
+_library = torch.library.Library(_spec.NAMESPACE, "FRAGMENT")
+inference_op = op if _spec.MUTATED else _define_inference()
+
+
+def _needs_gradients(arguments: tuple[Any, ...]) -> bool:
+    """Whether autograd is to see this call."""
+    if not torch.is_grad_enabled():
+        return False
+    for value in arguments:  # noqa: SIM110 - `any` over a generator costs a microsecond more
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            return True
+    return False
+
+
 def call(*arguments: Any) -> Any:
-    """Call the op. An in-place op has no gradient of its own: a call that needs one goes to PyTorch."""
-    if (
-        _spec.MUTATED
-        and torch.is_grad_enabled()
-        and any(isinstance(a, torch.Tensor) and a.requires_grad for a in arguments)
-    ):
-        counters["fallback"] += 1
-        return _reference.run(*arguments)
-    return op(*arguments)
+    """Call the op. What it has no derivative for goes to PyTorch: forward-mode derivatives, with gradients enabled or
+    not, and gradients of an in-place op.
+    """
+    if forward_ad._current_level >= 0:
+        return _by_pytorch(arguments, "forward-mode derivatives are taken")
+    if not _needs_gradients(arguments):
+        return inference_op(*arguments)
+    if not _spec.MUTATED:
+        return op(*arguments)
+    return _by_pytorch(arguments, "gradients are needed, and the op works in place")
+
+
+def _by_pytorch(arguments: tuple[Any, ...], reason: str) -> Any:
+    """The reference outside of the op, where PyTorch sees what it does."""
+    if not torch.compiler.is_compiling():
+        _control.fallback(reason)
+    return _compare.plain(arguments)
 
 
 def explain(*arguments: Any) -> str:
     """Which implementation would serve this call, and why."""
-    reason = refusal(*arguments)
-    return "kernel: inside the envelope" if reason is None else f"PyTorch: {reason}"
+    admitted = admitted_call(arguments)
+    if isinstance(admitted, str):
+        return f"PyTorch: {admitted}"
+    where = "a verified shape" if admitted.axes in _spec.VERIFIED else "between verified shapes"
+    return f"kernel: inside the envelope ({where})"
+
+
+def status() -> dict[str, Any]:
+    """What is loaded, the mode and who set it, calls served by the kernel and by PyTorch (by reason), what shadow mode
+    found, and with which versions the kernel was verified.
+    """
+    return _control.status(_load.described())

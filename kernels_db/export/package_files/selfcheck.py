@@ -1,8 +1,7 @@
 """Check this package against PyTorch on this machine: `python -m <package>.selfcheck [--json]`.
 
-Every verified workload of at most 2 GiB is run on fresh random inputs and compared with the reference in float64. The
-limit is the larger of twice PyTorch's own relative error and the output dtype's unit roundoff, as in the verdict that
-admitted the kernel, and three times as wide: a single seed says less about PyTorch's error than the judge's several.
+Every verified workload of at most 2 GiB is run on fresh random inputs and compared with the reference in float64;
+`_compare` says what is right.
 """
 
 from __future__ import annotations
@@ -15,38 +14,11 @@ from typing import Any
 
 import torch
 
-from . import _draws, _op, _reference, _spec
-
-WIDER = 3.0
-LARGEST_BYTES = 2 << 30
+from . import _compare, _draws, _op, _spec
 
 
-def _as_tuple(result: Any) -> tuple[Any, ...]:
-    return tuple(result) if isinstance(result, tuple | list) else (result,)
-
-
-def _results(run: Any, arguments: list[Any]) -> list[torch.Tensor]:
-    """Outputs and mutated inputs of one call, on copies of the arguments."""
-    copies = [_copy(a) for a in arguments]
-    outputs = run(*copies)
-    found = [] if outputs is None else list(_as_tuple(outputs))
-    return found + [copies[i] for i in _spec.MUTATED]
-
-
-def _copy(value: Any) -> Any:
-    """A copy with the same strides (`clone` would densify some)."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
-
-
-def _relative_error(found: torch.Tensor, exact: torch.Tensor) -> float:
-    difference = (found.double() - exact).norm()
-    return float(difference / exact.norm()) if exact.norm() > 0 else float(difference)
-
-
-def _arguments(inputs: list[dict[str, Any]], seed: int) -> list[Any]:
-    """Fresh random arguments of one workload, on the kernel's device."""
+def draw(inputs: list[dict[str, Any]], seed: int, device: str = _spec.DEVICE) -> list[Any]:
+    """Fresh random arguments of one workload."""
     generator = torch.Generator().manual_seed(seed)
     arguments: list[Any] = []
     for item in inputs:
@@ -54,35 +26,34 @@ def _arguments(inputs: list[dict[str, Any]], seed: int) -> list[Any]:
             arguments.append(item["value"])
             continue
         drawn = _draws.draw(item["dist"], tuple(item["shape"]), getattr(torch, item["dtype"]), generator)
-        if item["strides"] is not None:
-            drawn = torch.empty_strided(item["shape"], item["strides"], dtype=drawn.dtype).copy_(drawn)
-        arguments.append(drawn.to(_spec.DEVICE))
+        arguments.append(_compare.laid_out(drawn, item["strides"] or drawn.stride(), device))
     return arguments
 
 
-def _norm_floor(dtype: torch.dtype) -> float:
-    """The relative error that the judge takes for right however small PyTorch's own is."""
-    return (8 if dtype.itemsize >= 4 else 1) * torch.finfo(dtype).eps / 2
+def workloads() -> list[dict[str, Any]]:
+    """The verified workloads that can be compared in this machine's memory."""
+    found = json.loads((Path(__file__).parent / "workloads.json").read_text())
+    return [workload for workload in found if workload["min_bytes"] <= _compare.LARGEST_BYTES]
 
 
 def check(workload: dict[str, Any], seed: int) -> dict[str, Any]:
     """Compare kernel, PyTorch and the float64 reference on one workload."""
-    arguments = _arguments(workload["inputs"], seed)
-    wide = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
-    served = _op.explain(*arguments)
-    exact = _results(_reference.run, wide)
-    eager = _results(_reference.run, arguments)
-    found = _results(_op.call, arguments)
-    error = max(_relative_error(f, e) for f, e in zip(found, exact, strict=True))
-    own = max(_relative_error(f, e) for f, e in zip(eager, exact, strict=True))
-    limit = WIDER * max(4 * own, *(_norm_floor(f.dtype) if f.is_floating_point() else 0.0 for f in found))
+    arguments = draw(workload["inputs"], seed)
+    expected, before = _op.explain(*arguments), _op.status()
+    exact = _compare.reference(_compare.widened(arguments))
+    eager = _compare.reference(_compare.clones(arguments))
+    mine = _compare.clones(arguments)
+    compared = _compare.compare(_compare.written(_op.call(*mine), mine), eager, exact)
+    after = _op.status()
+    served = after["served"]["kernel"] > before["served"]["kernel"]  # not what was expected: a launch may be refused
+    reasons = [why for why, count in after["fallbacks"].items() if count > before["fallbacks"].get(why, 0)]
     return {
         "workload": workload["id"],
-        "served_by": served,
-        "error": error,
-        "pytorch_error": own,
-        "limit": limit,
-        "agrees": error <= limit and served.startswith("kernel"),
+        "served_by": expected if served else f"PyTorch: {', '.join(reasons)}",
+        "error": compared.error,
+        "pytorch_error": compared.pytorch_error,
+        "limit": compared.limit,
+        "agrees": compared.agrees and served,
     }
 
 
@@ -92,8 +63,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--seed", type=int, default=torch.seed() % 2**31, help="seed of the inputs")
     options = parser.parse_args()
-    workloads = json.loads((Path(__file__).parent / "workloads.json").read_text())
-    rows = [check(w, options.seed) for w in workloads if w["min_bytes"] <= LARGEST_BYTES]
+    rows = [check(workload, options.seed) for workload in workloads()]
     agrees = bool(rows) and all(row["agrees"] for row in rows)
     if options.json:
         print(json.dumps({"op": _spec.NAME, "seed": options.seed, "agrees": agrees, "workloads": rows}))

@@ -1,0 +1,146 @@
+"""What an exported op costs beside its kernel: `python -m benchmarks.dispatch [PROJECT ...] [--json]`.
+
+Each project is a package as `warpsmith export` writes it; without any, packages of this benchmark's own op are made in
+every language that runs here. Microseconds of the host for one call at the smallest verified shape (a package's
+`overhead.py` says how they are measured):
+
+raw        the kernel's own `run`, into outputs that are there
+op         the op without gradients: guard, allocation of outputs, launch
+gradients  the op where an input needs gradients
+overhead   op less raw
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.op import CANDIDATE, OP
+from kernels_db.envelope import build_envelope
+from kernels_db.export.kernel import ExportedKernel
+from kernels_db.export.package import build
+from kernels_db.job import ResolvedWorkload
+from kernels_db.op import Target
+from kernels_db.resolve import resolve_workload
+from service import machine
+from workers.candidate.normalise import normalised_digest
+from workers.exports import open_project
+
+TIMEOUT_S = 300.0
+TRITON = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_shift(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2.0 + 1.0, mask=i < n)
+
+
+def run(x, y):
+    n = x.numel()
+    scale_shift[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+"""
+CUDA = '''from kernels_db.runtime import cuda
+
+kernels = cuda.compile(r"""
+extern "C" __global__ void scale_shift(const float* x, float* y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
+}
+""")
+
+
+def run(x, y):
+    n = x.numel()
+    kernels.scale_shift[(n + 255) // 256, 256](x, y, n)
+'''
+
+
+def main() -> int:
+    """Print the table, or one JSON document."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dispatch", description=__doc__)
+    parser.add_argument("projects", nargs="*", type=Path, metavar="PROJECT", help="project directory of an export")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="warpsmith-dispatch-") as scratch:
+        rows = [measured(project) for project in options.projects or own_packages(Path(scratch))]
+    if options.json:
+        print(json.dumps(rows))
+    else:
+        Console().print(table(rows))
+    return 0
+
+
+def own_packages(directory: Path) -> list[Path]:
+    """A package of this benchmark's op for each language that runs here."""
+    chosen = [("cpp", machine.cpu_target(), CANDIDATE)]
+    for gpu in machine.gpus()[:1]:
+        chosen += [("triton", gpu.target, TRITON), ("cuda", gpu.target, CUDA)]
+    return [build(kernel(*each), directory) for each in chosen]
+
+
+def kernel(language: str, target: str, source: str) -> ExportedKernel:
+    """The op in one language, as the store would hand it to an exporter; without figures, since none are read."""
+    workloads = [resolve_workload(OP, workload) for workload in OP.workloads_for(Target.parse(target))]
+    return ExportedKernel(
+        id=f"kn_{language}",
+        spec=OP.document(),
+        target=target,
+        language=language,
+        source=source,
+        source_digest=normalised_digest(source),
+        envelope=build_envelope(OP.digest, target, workloads, {}),
+        evidence={"workloads": [_unmeasured(each) for each in workloads], "device": {"name": "this machine"}},
+        lineage=[],
+    )
+
+
+def _unmeasured(workload: ResolvedWorkload) -> dict[str, Any]:
+    empty: dict[str, Any] = {"error": {}, "time_us": {}, "speedup": {}, "ci95": {}}
+    return {"id": workload["id"], "role": "test", **empty}
+
+
+def measured(project: Path) -> dict[str, Any]:
+    """One package's figures, measured in a process of its own. The directory may have been renamed."""
+    opened = open_project(project)
+    done = subprocess.run(
+        [sys.executable, "-m", f"{opened.module}.overhead", "--json"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(project.resolve())},
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{project}: {done.stderr.strip()[-2000:]}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document | {name: opened.provenance[name] for name in ("language", "target")}
+
+
+def table(rows: Sequence[dict[str, Any]]) -> Table:
+    """The figures of several packages."""
+    made = Table("op", "language", "target", title="microseconds of the host for one call")
+    columns = ("raw", "op", "op_with_gradients", "overhead")
+    for name in ("raw", "op", "gradients", "overhead"):
+        made.add_column(name, justify="right")
+    for row in rows:
+        found = [row["microseconds"].get(name) for name in columns]
+        made.add_row(
+            row["op"], row["language"], row["target"], *("-" if each is None else f"{each:.1f}" for each in found)
+        )
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

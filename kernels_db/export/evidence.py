@@ -1,0 +1,132 @@
+"""What every export says of itself: where the kernel comes from, and what was measured. Plain values and plain text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from importlib import resources
+from importlib.metadata import version
+from typing import Any
+
+from kernels_db.export.kernel import ExportedKernel
+from kernels_db.op import parse_op
+
+LICENSE = "Apache-2.0"
+LICENSE_HEADER = f"# SPDX-License-Identifier: {LICENSE}\n# Exported by Warpsmith; edit it as your own.\n"
+WIDTH = 118
+
+
+def provenance(kernel: ExportedKernel) -> dict[str, Any]:
+    """Op, lineage of ideas, the model and its prompts, versions, device, errors and times, as a JSON document."""
+    op = parse_op(kernel.spec)
+    evidence = kernel.evidence
+    return {
+        "license": LICENSE,
+        "warpsmith": version("warpsmith"),
+        "kernel": kernel.id,
+        "op": {"name": op.name, "digest": op.digest, "semantic_digest": op.semantic_digest},
+        "target": kernel.target,
+        "language": kernel.language,
+        "source_digest": kernel.source_digest,
+        "device": evidence.get("device", {}).get("name"),
+        "versions": evidence.get("versions", kernel.envelope["versions"]),
+        "fingerprint": evidence.get("fingerprint"),
+        "sandbox": evidence.get("sandbox", {}).get("level"),
+        "verified_at": kernel.verified_at,
+        "lineage": [_step(step) for step in kernel.lineage if step.get("idea")],
+        "prompts": kernel.prompts,
+        "workloads": [_figures(row) for row in evidence["workloads"]],
+    }
+
+
+def summary(kernel: ExportedKernel) -> list[str]:
+    """The same for a reader, as lines of at most 118 characters where no word is longer."""
+    said = provenance(kernel)
+    lines = [
+        f"A {kernel.language} kernel for {kernel.target}, found and verified by Warpsmith {said['warpsmith']}.",
+        f"Kernel {kernel.id}, source SHA-256 {kernel.source_digest}.",
+        f"Op {said['op']['name']}, specification SHA-256 {said['op']['digest']}.",
+        "",
+        f"Measured on {said['device']} with {_pairs(said['versions'])}{_on(kernel.verified_at)}:",
+    ]
+    lines += [f"  {line}" for row in said["workloads"] for line in _row(row)]
+    lines += ["", "Envelope (every other call goes to PyTorch):"]
+    lines += [f"  {name}: {_span(axis)}" for name, axis in kernel.envelope["axes"].items()]
+    lines += [f"  {item['name']}: {item['dtype']}" for item in kernel.envelope["inputs"]]
+    if said["lineage"]:
+        lines += ["", "Ideas that led here:"]
+        lines += [f"  round {step['round']}, {step['technique']}: {step['title']}" for step in said["lineage"]]
+    if kernel.prompts:
+        lines += ["", "Model calls (SHA-256 of the prompt):"]
+        lines += [
+            f"  {call['kind']} by {call['model'] or 'an unnamed model'} ({call['provider']}): {call['prompt']}"
+            for call in kernel.prompts
+        ]
+    return [part for line in lines for part in _wrapped(line)]
+
+
+def license_text() -> str:
+    """The text of the licence."""
+    return (resources.files("kernels_db.export") / "package_files" / "LICENSE").read_text("utf-8")
+
+
+def docstring(title: str, description: str, lines: list[str]) -> str:
+    """A module's docstring; what stands in it cannot end it."""
+    text = "\n".join([*_wrapped(f"{title}: {' '.join(description.split())}"), "", *lines])
+    return f'"""{in_docstring(text)}\n"""\n'
+
+
+def in_docstring(text: str) -> str:
+    """`text` for a docstring of three double quotes: neither ends it nor is read as anything but text."""
+    kept = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+    return kept.replace("\\", "\\\\").replace('"""', "'''")
+
+
+def _step(step: Mapping[str, Any]) -> dict[str, Any]:
+    idea = step["idea"]
+    names = ("seq", "round", "technique", "score")
+    return {name: step.get(name) for name in names} | {"title": " ".join(_printed(str(idea.get("title", ""))).split())}
+
+
+def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("id", "role", "error", "time_us", "speedup", "ci95", "limit_us", "limit_by", "limit_fraction")
+    return {name: row.get(name) for name in names}
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    error, times = row["error"] or {}, row["time_us"] or {}
+    said = [f"{row['id']} ({row['role']}):"]
+    if "candidate" in times:
+        said.append(f"{times['candidate']:.1f} us")
+    for baseline, ratio in (row["speedup"] or {}).items():
+        low, high = row["ci95"][baseline]
+        said.append(f"{ratio:.2f}x {baseline} [{low:.2f}, {high:.2f}]")
+    if error.get("candidate") is not None and error.get("limit") is not None:
+        said.append(f"relative L2 error {error['candidate']:.1e} of {error['limit']:.1e} allowed")
+    return _wrapped(f"{said[0]} {', '.join(said[1:]) or 'checked, not timed'}")
+
+
+def _wrapped(line: str) -> list[str]:
+    """The line in lines of `WIDTH`. Titles and names are others' words: what does not print is left out of them."""
+    printed = _printed(line)
+    indent = printed[: len(printed) - len(printed.lstrip())]
+    wrapped = textwrap.wrap(
+        printed, WIDTH, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+    )
+    return wrapped or [""]
+
+
+def _printed(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _span(axis: Mapping[str, Any]) -> str:
+    return str(axis["min"]) if axis["min"] == axis["max"] else f"{axis['min']} to {axis['max']}"
+
+
+def _pairs(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {found}" for name, found in versions.items()) or "versions unknown"
+
+
+def _on(moment: str) -> str:
+    return f" on {moment}" if moment else ""

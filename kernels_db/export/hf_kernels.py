@@ -1,0 +1,180 @@
+"""The `hf-kernels` format: a repository that Hugging Face `kernels` loads, offline too.
+
+Layout and metadata: https://huggingface.co/docs/kernels. The variant's directory is the package itself; beside it stand
+`layers.py`, where the op is like a layer, and `_ops.py`. `id` holds the content's hash, because loading two
+repositories that share an op namespace would silently change the first.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kernels_db.export.evidence import LICENSE_HEADER, license_text, provenance, summary
+from kernels_db.export.kernel import RUNTIME_DEPENDENCIES, ExportedKernel, attribute_source, module_name, write_project
+from kernels_db.export.package import importable_files
+from kernels_db.export.spec_module import scalar_type
+from kernels_db.op import Input, Op, Target, parse_op
+
+VERSION = 1
+"""Of the repository: another kernel is another repository, so it never counts up."""
+
+
+def build(kernel: ExportedKernel, directory: Path) -> Path:
+    """Write the repository into a new directory below `directory` and return that; raises FileExistsError where it
+    exists."""
+    op = parse_op(kernel.spec)
+    module = module_name(kernel)
+    device = Target.parse(kernel.target).device
+    variant = f"build/torch-{device}"
+    files = {f"{variant}/{name}": text for name, text in _variant(kernel, op, module, device).items()}
+    files["README.md"] = _readme(kernel, op, module)
+    files["LICENSE"] = license_text()
+    return write_project(directory, repository_name(module), files)
+
+
+def repository_name(module: str) -> str:
+    """The repository's name: `kernels` takes lower case letters, digits and hyphens."""
+    return module.lower().replace("_", "-")
+
+
+def layer_name(op: Op) -> str | None:
+    """The layer's class, or None where the op is nothing like a layer.
+
+    A layer's `forward` takes activations and returns outputs; weights and numbers it reads from the module that it
+    stands in for. An op that writes into its inputs or takes no activation is none.
+    """
+    arguments = [*op.inputs, *(state.as_input() for state in op.state)]
+    if any(item.mutated or item.name == "self" for item in arguments) or not any(
+        _is_activation(item) for item in op.inputs
+    ):
+        return None
+    return "".join(part[:1].upper() + part[1:] for part in op.name.split("_"))
+
+
+def _is_activation(item: Input) -> bool:
+    return item.shape is not None and item.role == "input"
+
+
+def _variant(kernel: ExportedKernel, op: Op, module: str, device: str) -> dict[str, str]:
+    files = importable_files(kernel, op, module)
+    name = layer_name(op)
+    if name is not None:
+        files["__init__.py"] += "\nfrom . import layers  # noqa: E402,F401 - `kernels` looks for layers here\n"
+        files["layers.py"] = _layers(op, name)
+    files["_ops.py"] = _ops(module)
+    files["metadata.json"] = json.dumps(_metadata(kernel, module, device), indent=1, sort_keys=True)
+    return files
+
+
+def _metadata(kernel: ExportedKernel, module: str, device: str) -> dict[str, object]:
+    """`kernels` ignores keys that it does not know: what the kernel comes from stands in one of them."""
+    return {
+        "name": repository_name(module),
+        "id": module,
+        "version": VERSION,
+        "license": "apache-2.0",
+        "python-depends": [],
+        "backend": {"type": device},
+        "warpsmith": provenance(kernel),
+    }
+
+
+def _ops(module: str) -> str:
+    return f'''{LICENSE_HEADER}"""The op's namespace, as `kernels` has it."""
+
+import torch
+
+from . import _op  # noqa: F401 - registers the op
+
+ops = torch.ops.{module}
+
+
+def add_op_namespace_prefix(op_name: str) -> str:
+    """The op's full name."""
+    return f"{module}::{{op_name}}"
+'''
+
+
+def _layers(op: Op, name: str) -> str:
+    """One class: `kernels` allows no constructor in it, no helper, and only bare annotations for what the host has."""
+    arguments = {item.name: item.name if _is_activation(item) else f"self.{item.name}" for item in op.inputs}
+    arguments |= {state.name: attribute_source(state.attribute) for state in op.state}
+    taken = [item.name for item in op.inputs if _is_activation(item)]
+    held = {item.name: _held_type(item) for item in op.inputs if not _is_activation(item)}
+    for state in op.state:
+        head, _, rest = state.attribute.partition(".")
+        held[head] = "torch.nn.Module" if rest else "torch.Tensor"
+    outputs = ["torch.Tensor"] * len(op.outputs)
+    returns = outputs[0] if len(outputs) == 1 else f"tuple[{', '.join(outputs)}]"
+    lines = [
+        LICENSE_HEADER.rstrip("\n"),
+        f'"""{op.name} as a layer for `kernelize`."""',
+        "",
+        "import torch",
+        "",
+        "from . import _op",
+        "",
+        "",
+        f"class {name}(torch.nn.Module):",
+        f'    """Stands in for a module whose `forward` takes {", ".join(taken)}'
+        + (f' and which has {", ".join(held)}."""' if held else '."""'),
+        "",
+        "    has_backward = True",
+        "    can_torch_compile = True",
+        *([""] if held else []),
+        *(f"    {attribute}: {kind}" for attribute, kind in held.items()),
+        "",
+        f"    def forward(self, {', '.join(f'{item}: torch.Tensor' for item in taken)}) -> {returns}:",
+        f"        return _op.call({', '.join(arguments.values())})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _held_type(item: Input) -> str:
+    name = scalar_type(item.dtype) if item.shape is None else "torch.Tensor"
+    return f"{name} | None" if item.optional else name
+
+
+def _readme(kernel: ExportedKernel, op: Op, module: str) -> str:
+    repository, name = repository_name(module), layer_name(op)
+    device = Target.parse(kernel.target).device
+    lines = [
+        "---",
+        "license: apache-2.0",
+        "tags: [kernels]",
+        "---",
+        "",
+        f"# {repository}",
+        "",
+        f"`{op.name}`: {' '.join(op.description.split())}",
+        "",
+        "```python",
+        "from pathlib import Path",
+        "from kernels import get_local_kernel",
+        "",
+        f'kernel = get_local_kernel(Path("{repository}"))',
+        f"kernel.{op.name}(...)          # kernel.explain(...) says which implementation serves a call, and why",
+        "```",
+        "",
+    ]
+    if name is not None:
+        lines += [
+            f"`LocalLayerRepository(repo_path=Path(...), layer_name={name!r})` puts it into a model with `kernelize`.",
+            "The host module's `forward` has to take the same arguments in the same order: `kernels` compares their",
+            "number and kind, not their names. See `layers.py`.",
+            "",
+        ]
+    else:
+        lines += ["It has no layer: an op that writes into its inputs cannot stand in for a module.", ""]
+    needed = RUNTIME_DEPENDENCIES[kernel.language]
+    if needed:
+        lines += [
+            f"The kernel needs {' and '.join(needed)}, which `kernels` lets no repository declare; without it PyTorch",
+            "serves every call.",
+            "",
+        ]
+    if device == "cpu":
+        lines += ["The kernel is compiled at its first call, by `g++` or what `CXX` names, and cached.", ""]
+    said = [line.replace("```", "'''") for line in summary(kernel)]
+    return "\n".join([*lines, "```text", *said, "```", ""])

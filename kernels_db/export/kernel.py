@@ -1,0 +1,79 @@
+"""What every exporter is given: one stored kernel as plain values, and the names that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kernels_db.job import ResolvedWorkload
+from kernels_db.op import Op, Target
+from kernels_db.resolve import resolve_workload
+
+RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
+"""What a candidate's language needs beside torch."""
+
+
+@dataclass(frozen=True)
+class ExportedKernel:
+    """What an exporter needs of a stored kernel; plain values, so that exporters know no tables."""
+
+    id: str
+    spec: dict[str, Any]
+    target: str
+    language: str
+    source: str
+    source_digest: str
+    envelope: dict[str, Any]
+    evidence: dict[str, Any]
+    lineage: list[dict[str, Any]]
+    verified_at: str = ""
+    """ISO 8601, UTC; empty where it is not known."""
+    prompts: list[dict[str, Any]] = field(default_factory=list)
+    """The model's calls that led here: {"kind", "provider", "model", "prompt"}, the last a SHA-256 (hex)."""
+
+
+def module_name(kernel: ExportedKernel) -> str:
+    """Name of the package, its op namespace and its directory.
+
+    It holds a hash of what decides how the op behaves: reference, source and envelope. Two exports of one op that
+    differ in any of them can be loaded side by side.
+    """
+    decisive = [kernel.envelope, kernel.language, kernel.source_digest]
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    return f"warpsmith_{kernel.spec['name']}_{digest[:8]}"
+
+
+def verified_workloads(op: Op, target: Target, envelope: dict[str, Any]) -> list[ResolvedWorkload]:
+    """The op's workloads that the envelope names, resolved."""
+    verified = {shape["id"] for shape in envelope["shapes"]}
+    return [resolve_workload(op, w) for w in op.workloads_for(target) if w.id in verified]
+
+
+def attribute_source(attribute: str) -> str:
+    """Python source that reads a module's parameter or buffer by its key in `state_dict()`: `self.linear.weight`."""
+    source = "self"
+    for part in attribute.split("."):
+        source = f"{source}.{part}" if part.isidentifier() else f"getattr({source}, {part!r})"
+    return source
+
+
+def write_project(directory: Path, name: str, files: Mapping[str, str]) -> Path:
+    """Write `files`, text by path, into the new directory `name` below `directory`, and return it.
+
+    Raises FileExistsError where it exists: an export never overwrites what may have been changed. Raises ValueError,
+    before anything is written, for a path that leads out of the project.
+    """
+    project = directory / name
+    for path in files:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise ValueError(f"found the path {path!r}, expected one inside {name}")
+    project.mkdir(parents=True)
+    for path, text in files.items():
+        destination = project / path
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        destination.write_text(text, encoding="utf-8")
+    return project

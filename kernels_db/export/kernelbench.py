@@ -1,0 +1,154 @@
+"""The `kernelbench` format: one problem file with `Model`, `get_inputs`, `get_init_inputs` and our `ModelNew`.
+
+KernelBench (https://github.com/ScalingIntelligence/KernelBench) executes a problem and a solution, seeds before each
+constructor so that both have the same weights, and compares what their `forward` returns. This file serves as both.
+`ModelNew` derives from `Model`, so it draws the same weights.
+
+Its harness casts every input and weight to one precision, float32 unless told otherwise. A call whose dtypes were not
+verified goes to PyTorch, as in every export.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from kernels_db.export.drawing import UNDRAWN, draw_source, strided_source
+from kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
+from kernels_db.export.fold import fold
+from kernels_db.export.kernel import (
+    ExportedKernel,
+    attribute_source,
+    module_name,
+    verified_workloads,
+    write_project,
+)
+from kernels_db.export.package import importable_files
+from kernels_db.job import ResolvedInput, ResolvedWorkload
+from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
+
+NAME = "kernelbench"
+PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}
+
+
+def build(kernel: ExportedKernel, directory: Path) -> Path:
+    """Write the file into a new directory below `directory` and return that.
+
+    Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
+    """
+    op = parse_op(kernel.spec)
+    workload = _largest(verified_workloads(op, Target.parse(kernel.target), kernel.envelope))
+    problem = _imported_problem(op)
+    errors = _unsaid(op, workload, imported=problem is not None)
+    if errors:
+        raise SpecErrors(errors)
+    module = module_name(kernel)
+    note = f"The inputs are those of the workload {workload['id']}: the format has room for one."
+    parts = [
+        LICENSE_HEADER + docstring(op.name, op.description, [note, "", *summary(kernel)]),
+        problem or _problem(op, workload),
+        fold(module, importable_files(kernel, op, module)),
+        _model_new(op),
+    ]
+    return write_project(directory, f"{module}-{NAME}", {f"{module.removeprefix('warpsmith_')}.py": "\n\n".join(parts)})
+
+
+def _largest(workloads: list[ResolvedWorkload]) -> ResolvedWorkload:
+    """The bench workload that moves most bytes."""
+    return max((w for w in workloads if w["role"] == "bench"), key=lambda w: w["min_bytes"])
+
+
+def _imported_problem(op: Op) -> str | None:
+    """The problem file that the op was imported from, as it came."""
+    if op.origin is None or op.origin.format != NAME:
+        return None
+    for file in op.origin.files:
+        if file.text is not None and file.path.endswith(".py") and _top_level(file.text) >= PROBLEM_NAMES:
+            return file.text.removeprefix("\ufeff")
+    return None
+
+
+def _top_level(source: str) -> set[str]:
+    """The classes and functions of a source; none where it is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    return {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+
+
+def _unsaid(op: Op, workload: ResolvedWorkload, imported: bool) -> list[SpecError]:
+    """The parts of the spec that a problem file cannot say."""
+    errors = []
+    if len(op.outputs) != 1:
+        errors.append(SpecError("outputs", f"{len(op.outputs)} outputs", "one: KernelBench compares a single tensor"))
+    for position, item in enumerate(op.inputs):
+        if item.mutated:
+            expected = "false: KernelBench compares what forward returns, never what it wrote into"
+            errors.append(SpecError(f"inputs[{position}].mutated", True, expected))
+        if item.name == "self":
+            errors.append(SpecError(f"inputs[{position}].name", "self", "another name: forward has one of that name"))
+    taken = {state.name for state in op.state}
+    for drawn in workload["inputs"]:
+        if imported or drawn["shape"] is None or drawn["name"] in taken:
+            continue
+        if drawn["dist"]["kind"] in UNDRAWN:
+            expected = "another distribution: get_inputs has no room for a module of its own"
+            errors.append(SpecError(f"inputs.{drawn['name']}.dist.kind", drawn["dist"]["kind"], expected))
+        if 0 in (drawn["strides"] or ()):
+            expected = "no broadcast axis: KernelBench's harness copies inputs, which makes them dense"
+            errors.append(SpecError(f"inputs.{drawn['name']}.strides", drawn["strides"], expected))
+    return errors
+
+
+def _problem(op: Op, workload: ResolvedWorkload) -> str:
+    """`Model` and its inputs. A reference that is a module is `Model` already; its weights are drawn by its
+    constructor, so state is no input."""
+    state = {item.name for item in op.state}
+    drawn = [_drawn(item) for item in workload["inputs"] if item["name"] not in state]
+    names = [item.name for item in op.inputs]
+    lines = [op.reference.rstrip(), "", "", "import torch", ""]
+    if op.init is None and not op.state:
+        lines += [
+            "",
+            "class Model(torch.nn.Module):",
+            f"    def forward(self, {', '.join(names)}):",
+            f"        return run({', '.join(names)})",
+            "",
+        ]
+    lines += [
+        "",
+        "def get_inputs():",
+        "    return [",
+        *(f"        {source}," for source in drawn),
+        "    ]",
+        "",
+        "",
+        "def get_init_inputs():",
+        f"    return {op.document().get('init', [])!r}",
+    ]
+    return "\n".join(lines)
+
+
+def _drawn(item: ResolvedInput) -> str:
+    if item["shape"] is None:
+        return repr(item["value"])
+    sizes = [str(size) for size in item["shape"]]
+    drawn = draw_source(item["dist"], sizes, item["dtype"])
+    if item["strides"] is None:
+        return drawn
+    return strided_source(drawn, sizes, [str(step) for step in item["strides"]], item["dtype"])
+
+
+def _model_new(op: Op) -> str:
+    names = [item.name for item in op.inputs]
+    arguments = [*names, *(attribute_source(state.attribute) for state in op.state)]
+    lines = [
+        "",
+        "class ModelNew(Model):",
+        '    """`Model` with the same weights; the kernel serves what it was verified on, PyTorch the rest."""',
+        "",
+        f"    def forward(self, {', '.join(names)}):",
+        f"        return _package.{op.name}({', '.join(arguments)})",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,139 @@
+"""When a result is right: the kernel, PyTorch, and PyTorch in float64 on the same inputs.
+
+The limit is the larger of four times PyTorch's own relative L2 error and the output dtype's unit roundoff, as in the
+verdict that admitted the kernel, and three times as wide: one set of inputs says less about PyTorch's error than the
+judge's several. Where the op sets its own tolerance, that one counts, element by element; integers must be equal, and
+where an op asks for exactness (a tolerance of 0, 0) each float must be the float64 result rounded to its dtype.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import _reference, _spec
+
+WIDER = 3.0
+LARGEST_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Relative L2 errors against float64, the worst of all results; under an op's own tolerance the share of it that
+    the worst element takes, so that the limit is 1.
+    """
+
+    error: float
+    pytorch_error: float
+    limit: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the result is right; an error that is not a number is not."""
+        return self.error <= self.limit
+
+
+def clones(arguments: Any) -> list[Any]:
+    """Copies of the arguments with the same strides (`clone` would densify some)."""
+    return [_copy(value) for value in arguments]
+
+
+def _copy(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return laid_out(value.detach(), value.stride(), value.device)
+
+
+def laid_out(value: torch.Tensor, strides: Any, device: torch.device | str) -> torch.Tensor:
+    """The values of a tensor under these strides; along an axis of stride 0 those at its start."""
+    return filled(torch.empty_strided(value.shape, strides, dtype=value.dtype, device=device), value)
+
+
+def filled(place: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """`place` with the values of a tensor of its shape; along an axis of stride 0 those at its start."""
+    written = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in place.stride())
+    place[written].copy_(value[written])
+    return place
+
+
+def widened(arguments: Any) -> list[Any]:
+    """Copies of the arguments with floating tensors in float64."""
+    return [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in clones(arguments)]
+
+
+def outputs_of(result: Any) -> list[torch.Tensor]:
+    """What an op returned, as a list."""
+    if result is None:
+        return []
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def written(result: Any, arguments: list[Any]) -> list[torch.Tensor]:
+    """All that a call wrote: its outputs, then its mutated inputs."""
+    return outputs_of(result) + [arguments[position] for position in _spec.MUTATED]
+
+
+def plain(arguments: Any) -> Any:
+    """The reference in the dtypes of its arguments, as the kernel computes: autocast has no say inside the op."""
+    if not torch.is_autocast_enabled(_spec.DEVICE):
+        return _reference.run(*arguments)
+    with torch.autocast(_spec.DEVICE, enabled=False):
+        return _reference.run(*arguments)
+
+
+def reference(arguments: list[Any]) -> list[torch.Tensor]:
+    """What PyTorch writes on these arguments, which it may change."""
+    with torch.no_grad():
+        return written(plain(arguments), arguments)
+
+
+def compare(found: list[torch.Tensor], eager: list[torch.Tensor], exact: list[torch.Tensor]) -> Comparison:
+    """Hold what the kernel wrote against PyTorch in the same dtype (`eager`) and in float64 (`exact`)."""
+    results = zip(found, eager, exact, _spec.TOLERANCES, strict=True)
+    return max((_one(f, own, e, tolerance) for f, own, e, tolerance in results), key=_share)
+
+
+def _share(one: Comparison) -> float:
+    """The share of its limit that an error takes."""
+    if one.error != one.error:
+        return float("inf")
+    return one.error / one.limit if one.limit > 0 else (float("inf") if one.error > 0 else 0.0)
+
+
+def _one(
+    found: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, tolerance: tuple[float, float] | None
+) -> Comparison:
+    if found.shape != eager.shape or found.dtype is not eager.dtype:
+        return Comparison(float("inf"), 0.0, 0.0)
+    if not found.is_floating_point():
+        return Comparison(float((found != eager).sum()), 0.0, 0.0)
+    if tolerance == (0.0, 0.0):
+        rounded = exact.to(found.dtype)
+        wrong, own_wrong = (int(((t != rounded) & ~(t.isnan() & rounded.isnan())).sum()) for t in (found, eager))
+        return Comparison(float(wrong), float(own_wrong), 0.0)
+    finite = eager.isfinite()
+    if not torch.equal(found.isfinite(), finite) or not torch.equal(
+        found[~finite].nan_to_num(), eager[~finite].nan_to_num()
+    ):
+        return Comparison(float("inf"), 0.0, 0.0)
+    finite &= exact.isfinite()
+    f, own, e = (tensor.double()[finite] for tensor in (found, eager, exact))
+    if tolerance is not None:
+        allowed = tolerance[1] + tolerance[0] * e.abs()
+        shares = [torch.where(t == e, 0.0, (t - e).abs() / allowed) for t in (f, own)]
+        error, pytorch_error = (float(share.max()) if share.numel() else 0.0 for share in shares)
+        return Comparison(error, pytorch_error, 1.0)
+    pytorch_error = _relative(own, e)
+    return Comparison(_relative(f, e), pytorch_error, WIDER * max(4 * pytorch_error, _norm_floor(found.dtype)))
+
+
+def _relative(found: torch.Tensor, exact: torch.Tensor) -> float:
+    difference, size = float((found - exact).norm()), float(exact.norm())
+    return difference / size if size > 0 else difference
+
+
+def _norm_floor(dtype: torch.dtype) -> float:
+    """The relative error that the judge takes for right however small PyTorch's own is."""
+    return (8 if dtype.itemsize >= 4 else 1) * torch.finfo(dtype).eps / 2

@@ -1,0 +1,92 @@
+"""What the op costs beside its kernel: `python -m <package>.overhead [--json]`.
+
+Microseconds of the host for one call, the median of several rounds: of the raw launch (the kernel's own `run` into
+outputs that are there), of the op without gradients (guard, allocation of outputs, launch), and of the op where an
+input needs gradients. On a GPU launches are queued, and the device is waited for outside of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _load, _op, _spec, selfcheck
+
+ROUNDS = 9
+ROUND_S = 0.02
+MOST_QUEUED = 200
+"""Launches between two waits for a GPU: its queue takes about a thousand, and a full one would be waited for."""
+
+
+def measure() -> dict[str, float]:
+    """Microseconds of `raw`, `op` and, where there are gradients, `op_with_gradients`; `overhead` is op less raw.
+
+    Raises RuntimeError where the kernel does not serve the smallest verified workload here.
+    """
+    smallest = min(selfcheck.workloads(), key=lambda workload: workload["min_bytes"])
+    arguments = selfcheck.draw(smallest["inputs"], 1)
+    admitted = _op.admitted_call(tuple(arguments))
+    if isinstance(admitted, str):
+        raise RuntimeError(admitted)
+    kernel = _load.kernel()
+    assert kernel is not None
+    outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
+    cases: dict[str, Callable[[], Any]] = {
+        "raw": lambda: kernel.run(*arguments, *outputs),
+        "op": lambda: _op.call(*arguments),
+    }
+    needing = [a for a in arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
+    if needing and not _spec.MUTATED:
+        learned = [a.detach().requires_grad_() if a is needing[0] else a for a in arguments]
+        cases["op_with_gradients"] = lambda: _op.call(*learned)
+    rounds: dict[str, list[float]] = {name: [] for name in cases}
+    counts = {name: _calls(case) for name, case in cases.items()}
+    for _ in range(ROUNDS):
+        for name, case in cases.items():
+            rounds[name].append(_seconds(case, counts[name]) / counts[name] * 1e6)
+    found = {name: round(statistics.median(times), 2) for name, times in rounds.items()}
+    return found | {"overhead": round(found["op"] - found["raw"], 2)}
+
+
+def _calls(case: Callable[[], Any]) -> int:
+    """How many calls make a round."""
+    _seconds(case, 10)
+    most = MOST_QUEUED if _spec.DEVICE == "cuda" else 1_000_000
+    return min(most, max(10, int(ROUND_S / (_seconds(case, 10) / 10))))
+
+
+def _seconds(case: Callable[[], Any], calls: int) -> float:
+    if _spec.DEVICE == "cuda":
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(calls):
+        case()
+    spent = time.perf_counter() - begun
+    if _spec.DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return spent
+
+
+def main() -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args()
+    found = measure()
+    if options.json:
+        print(json.dumps({"op": _spec.NAME, "package": _spec.NAMESPACE, "microseconds": found}))
+    else:
+        for name, microseconds in found.items():
+            print(f"{name:18} {microseconds:8.2f} us")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

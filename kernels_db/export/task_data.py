@@ -1,0 +1,96 @@
+"""How a GPU MODE task's `data` holds the op's inputs, and how its result holds the outputs.
+
+A task that we write keeps both as flat tuples. For an op that was imported from a task, both stand in the reference:
+its `run` puts the data together, calls `ref_kernel` and takes the result apart.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kernels_db.op import Op, SpecError, SpecErrors
+from kernels_db.resolve import arguments
+
+Path = tuple[int | str, ...]
+EXPECTED = "run as an import of a GPU MODE task writes it: found = ref_kernel(data), and a return of parts of found"
+
+
+def input_sources(op: Op, imported: bool) -> list[str]:
+    """Python source of each input, over `data`. Raises SpecErrors where the reference does not say it."""
+    if not imported:
+        return [f"data[{position}]" for position in range(len(arguments(op)))]
+    call, _ = _run(op)
+    places = {name: path for path, name in _leaves(call.args[0])}
+    missing = [item.name for item in op.inputs if item.name not in places]
+    if missing:
+        raise _unreadable(f"no place of {', '.join(missing)} in the data")
+    return ["data" + "".join(f"[{step!r}]" for step in places[item.name]) for item in op.inputs]
+
+
+def result_sources(op: Op, imported: bool) -> list[str]:
+    """Python source of each part of the result, over the tuples `outputs` and `arguments`.
+
+    A task that we write returns the outputs, then the inputs that it writes. An imported one returns its outputs where
+    `run` finds them; a place that it does not look at is that of an input which the task writes.
+    """
+    written = [f"arguments[{position}]" for position, item in enumerate(arguments(op)) if item.mutated]
+    if not imported:
+        return [f"outputs[{position}]" for position in range(len(op.outputs))] + written
+    _, returned = _run(op)
+    if isinstance(returned, ast.Constant):
+        return written
+    parts = returned.elts if isinstance(returned, ast.Tuple) else [returned]
+    places = [_place(part) for part in parts]
+    if places == [()] and len(op.outputs) == 1:
+        return ["outputs[0]"]
+    most = len(op.outputs) + len(written)
+    if len(places) != len(op.outputs) or not all(
+        len(place) == 1 and isinstance(place[0], int) and 0 <= place[0] < most for place in places
+    ):
+        raise _unreadable("a result that is more than a tuple of tensors")
+    taken = {place[0]: f"outputs[{number}]" for number, place in enumerate(places)}
+    rest = iter(written)
+    filled = [
+        taken[position] if position in taken else next(rest, None) for position in range(max(map(int, taken)) + 1)
+    ]
+    if None in filled:
+        raise _unreadable("a result with a part that is neither an output nor a written input")
+    return [source for source in filled if source is not None]
+
+
+def _run(op: Op) -> tuple[ast.Call, ast.expr]:
+    """The call of `ref_kernel` in the reference's `run`, and what `run` returns."""
+    functions = [n for n in ast.parse(op.reference).body if isinstance(n, ast.FunctionDef) and n.name == "run"]
+    match functions[-1].body if functions else []:
+        case [ast.Assign(value=ast.Call(args=[_]) as call), ast.Return(value=ast.expr() as returned)]:
+            return call, returned
+    raise _unreadable("another function run")
+
+
+def _leaves(node: ast.expr, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The names in an expression of tuples, lists and dictionaries, each with where it stands."""
+    match node:
+        case ast.Name(id=name):
+            yield path, name
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            for number, item in enumerate(items):
+                yield from _leaves(item, (*path, number))
+        case ast.Dict(keys=keys, values=values):
+            for key, item in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield from _leaves(item, (*path, key.value))
+
+
+def _place(node: ast.expr) -> Path:
+    """Where in `found` an expression such as `found[1]` looks."""
+    match node:
+        case ast.Name():
+            return ()
+        case ast.Subscript(value=value, slice=ast.Constant(value=int() | str() as step)):
+            return (*_place(value), step)
+    raise _unreadable("a return of more than parts of found")
+
+
+def _unreadable(found: str) -> SpecErrors:
+    return SpecErrors([SpecError("reference", found, EXPECTED)])

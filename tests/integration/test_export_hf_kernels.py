@@ -1,0 +1,220 @@
+"""Our repositories under several versions of Hugging Face `kernels`: offline, in fresh processes without Warpsmith."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels_db.export import registry
+from tests.exporting import exported, in_fresh_process
+
+pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
+
+SHARED = """\
+huggingface_hub==1.33.0 --hash=sha256:04e434b06e100eddbce9a6e817d72693a7884b10a79bd67ab48080d5c07eb899
+tomlkit==0.15.2 --hash=sha256:05562412163a3037b94497385fb7f9204c637bc605af7a48199e41cf2272f437
+tqdm==4.70.1 --hash=sha256:c293e525e6fef9c20e8728fd4612df02a0aa31bb5fe91ecd93e123b1b7bffa73
+"""
+"""What every version needs beside torch and what Warpsmith's own environment has."""
+PINNED = {
+    "0.17.2": "kernels==0.17.2 --hash=sha256:f4be3337070e6979bb419e513d9a51ddfbfe61a707afd6aa7f3cb6a61764a46a\n",
+    "0.15.2": "kernels==0.15.2 --hash=sha256:2a66497d94152896b74c841089e3ee685708b8ddc21d4f4751a0505a0b693c91\n"
+    "kernels-data==0.16.2 --hash=sha256:9526362517c7b128f7baec080301890875cc3f5284a0f125b082c19737e5c1d5\n",
+    "0.13.0": "kernels==0.13.0 --hash=sha256:5d857ee4e06dc7496bcd59c4756e84eb71c019b34524dea58ccb0eaaae3bb6df\n",
+}
+"""Versions with the wheels that make them up; two are built for x86_64 alone. The interface broke between each two."""
+
+BIAS_RELU: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "bias_relu",
+    "description": "max(x + bias, 0)",
+    "axes": {"rows": {"kind": "var"}, "columns": {"kind": "var"}},
+    "inputs": [
+        {"name": "x", "shape": ["rows", "columns"], "dtype": "float32"},
+        {"name": "bias", "shape": ["columns"], "dtype": "float32", "role": "weight"},
+    ],
+    "outputs": [{"name": "y", "shape": ["rows", "columns"], "dtype": "float32"}],
+    "reference": "import torch\n\ndef run(x, bias):\n    return torch.relu(x + bias)\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"rows": 40, "columns": 8}},
+        {"id": "small", "role": "test", "axes": {"rows": 3, "columns": 8}},
+    ],
+}
+BIAS_RELU_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void bias_relu(const float* x, const float* bias, float* y, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) y[r * columns + c] = std::fmax(x[r * columns + c] + bias[c], 0.0f);
+}
+""")
+
+
+def run(x, bias, y):
+    kernels.bias_relu(x, bias, y, x.shape[0], x.shape[1])
+'''
+WRONG_CPP = BIAS_RELU_CPP.replace("std::fmax", "7.0f + std::fmax")
+"""The same op by a kernel whose results tell it apart."""
+
+HEAD = """
+import inspect, os, shutil, socket, sys
+from pathlib import Path
+import torch
+
+
+def refuse(*arguments, **options):
+    raise AssertionError("this process is offline")
+
+
+socket.socket.connect = socket.getaddrinfo = refuse
+import kernels
+from kernels import LocalLayerRepository, Mode, kernelize, use_kernel_forward_from_hub, use_kernel_mapping
+
+FIRST, SECOND = map(Path, sys.argv[1:])
+
+
+def accepted(function, **options):
+    return {name: value for name, value in options.items() if name in inspect.signature(function).parameters}
+
+
+def layer(repository):
+    package = accepted(LocalLayerRepository, package_name=repository.name.replace("-", "_"))
+    return LocalLayerRepository(repo_path=repository, layer_name="BiasRelu", **package)
+
+
+@use_kernel_forward_from_hub("BiasRelu")
+class BiasRelu(torch.nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.randn(columns))
+
+    def forward(self, x):
+        return torch.relu(x + self.bias)
+
+
+def served():
+    return sum(m.status()["served"]["kernel"] for n, m in list(sys.modules.items()) if n.endswith("._op"))
+
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), BiasRelu(8), torch.nn.Linear(8, 2))
+x = torch.randn(40, 4)
+expected = model(x).detach()
+"""
+
+KERNELIZE = (
+    HEAD
+    + """
+with use_kernel_mapping({"BiasRelu": {"cpu": layer(FIRST)}}):
+    ours = kernelize(model, mode=Mode.TRAINING | Mode.TORCH_COMPILE, device="cpu")
+with torch.no_grad():
+    torch.testing.assert_close(ours(x), expected)
+print(kernels.__version__, served())
+ours(x).sum().backward()
+found = model[1].bias.grad.clone()
+model.zero_grad()
+torch.nn.functional.linear(torch.relu(model[0](x) + model[1].bias), model[2].weight, model[2].bias).sum().backward()
+torch.testing.assert_close(found, model[1].bias.grad)
+with torch.no_grad():
+    before = served()
+    torch.testing.assert_close(torch.compile(ours, fullgraph=True, backend="aot_eager")(x), expected)
+    print(served() - before)
+    torch.testing.assert_close(ours(torch.cat([x, x])), torch.cat([expected, expected]))
+    print(served() - before)
+"""
+)
+
+LOCAL_KERNELS = (
+    HEAD
+    + """
+from kernels import get_kernel
+
+options = accepted(get_kernel, version=1, trust_remote_code=True)
+first, second = get_kernel("org/first", **options), get_kernel("org/second", **options)
+again = get_kernel("org/first", **options)
+x, bias = torch.randn(3, 8), torch.randn(8)
+right = torch.relu(x + bias)
+for name, kernel, expected in (("first", first, right), ("second", second, right + 7), ("again", again, right)):
+    torch.testing.assert_close(kernel.bias_relu(x, bias), expected)
+    print(name, kernel.explain(x, bias), kernel.layers.BiasRelu.__name__)
+with use_kernel_mapping({"BiasRelu": {"cpu": layer(SECOND)}}):
+    ours = kernelize(torch.nn.Sequential(BiasRelu(8)), mode=Mode.INFERENCE, device="cpu")
+with torch.no_grad():
+    torch.testing.assert_close(ours(x), torch.relu(x + ours[0].bias) + 7)
+    torch.testing.assert_close(first.bias_relu(x, bias), right)
+"""
+)
+
+
+@pytest.fixture(scope="session")
+def wheels(pytestconfig: pytest.Config) -> Path:
+    """Where the versions are installed, kept between sessions. pytest's own cache directory has room for such files."""
+    assert pytestconfig.cache is not None
+    return Path(pytestconfig.cache.mkdir("hf_kernels"))
+
+
+@pytest.fixture(scope="session", params=PINNED)
+def library(request: pytest.FixtureRequest, wheels: Path) -> Path:
+    """A directory with one version of `kernels` and what it needs. Skips where the index cannot be reached."""
+    pins = SHARED + PINNED[request.param]
+    place = wheels / f"{request.param}-{sha256(f'{pins}{sys.version}'.encode()).hexdigest()[:12]}"
+    if not place.is_dir():
+        if platform.machine() != "x86_64":
+            pytest.skip(f"the pinned wheels of kernels are for x86_64, this machine is {platform.machine()}")
+        installed = wheels / f"{place.name}.{os.getpid()}"
+        requirements = wheels / f"{place.name}.txt"
+        requirements.write_text(pins)
+        command = ["-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
+        done = subprocess.run(
+            [sys.executable, *command, "--target", str(installed), "-r", str(requirements)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        if done.returncode != 0:
+            shutil.rmtree(installed, ignore_errors=True)
+            reason = f"kernels {request.param} could not be fetched from the package index: {done.stderr[-500:]}"
+            if os.environ.get("CI") == "true":
+                pytest.fail(reason)
+            pytest.skip(reason)
+        installed.rename(place)
+    return place
+
+
+def used(script: str, library: Path, tmp_path: Path, second: str = WRONG_CPP) -> list[str]:
+    """The lines that the script prints, given two repositories of one op."""
+    out = tmp_path / "out"
+    build = registry.named("hf-kernels").build
+    repositories = [build(exported(BIAS_RELU, source), out) for source in (BIAS_RELU_CPP, second)]
+    (tmp_path / "script.py").write_text(script)
+    arguments = [str(tmp_path / "script.py"), *map(str, repositories)]
+    variables = {
+        "HF_HUB_OFFLINE": "1",
+        "LOCAL_KERNELS": f"org/first={repositories[0]}:org/second={repositories[1]}",
+    }
+    done = in_fresh_process(out / "none", *arguments, cache=tmp_path, paths=[library], variables=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_kernelize_puts_the_layer_into_a_model(library: Path, tmp_path: Path) -> None:
+    first, compiled, outside = used(KERNELIZE, library, tmp_path)
+    assert first == f"{library.name.rpartition('-')[0]} 1"
+    assert compiled == "1"
+    assert outside == "1"  # 80 rows were not verified: PyTorch served
+
+
+def test_two_exports_of_one_op_keep_apart(library: Path, tmp_path: Path) -> None:
+    lines = used(LOCAL_KERNELS, library, tmp_path)
+    assert lines == [
+        f"{name} kernel: inside the envelope (a verified shape) BiasRelu" for name in ("first", "second", "again")
+    ]

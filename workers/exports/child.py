@@ -1,0 +1,88 @@
+"""The fresh process in which an export is checked: offline, confined, with Warpsmith out of reach.
+
+A package holds a kernel and a reference that somebody else wrote, so the process is held as the judge holds what it
+runs: no network, no files but the toolchain's, the package's and its own directory, the system calls of a compiler. On
+a GPU it is the network alone, because CUDA has to be set up before the rest, by code of the package's own.
+
+`used` runs the package's own checks; `uninstalled` looks, after the package is gone, for what it left in PyTorch. The
+first line on standard output says what stands around the process, the last one is the JSON document of the checks.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from workers.exports import location
+from workers.judge import process_control, sandbox, sandbox_network
+
+GPU = Path("/dev/nvidiactl")
+OURS = frozenset({"service", "workers", "prompts", "kernels_db", "warpsmith"})
+
+
+class Blocked:
+    """Refuses to import Warpsmith."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Raise for Warpsmith's packages; leave others to those who come after."""
+        if name.partition(".")[0] in OURS:
+            raise ModuleNotFoundError(f"{name} is Warpsmith's: an export must do without it", name=name)
+        return None
+
+
+def main() -> None:
+    """`child used|uninstalled SITE MODULE`: SITE is the directory that the package was installed into."""
+    role, site, module = sys.argv[1:]
+    print(json.dumps(confine(site)), flush=True)
+    forget_warpsmith()
+    sys.path.insert(0, site)
+    if role == "uninstalled":
+        print(json.dumps({"left": left_behind(module)}))
+        return
+    sys.argv = [module, "--json"]
+    runpy.run_module(f"{module}.verify", run_name="__main__")
+
+
+def confine(site: str) -> dict[str, bool]:
+    """Hold this process for good, as far as the machine allows; says which layers stand."""
+    ability = sandbox.detect()
+    sandbox_network.leave(ability.network)
+    layers = {"network": ability.network != "none", "files": False, "system calls": False}
+    if GPU.exists():
+        return layers
+    process_control.drop_privileges()
+    chosen = sandbox.Profile(processes=True, gpu=False, tasks=0, readable=(site,), writable=(os.getcwd(),))
+    reached = sandbox.confine(chosen, ability).layers
+    return layers | {"files": sandbox.FILES in reached, "system calls": sandbox.SYSTEM_CALLS in reached}
+
+
+def forget_warpsmith() -> None:
+    """Make this process one that never had Warpsmith."""
+    root = location.checkout()
+    if root is not None:
+        sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != root]
+    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, Blocked())
+
+
+def left_behind(module: str) -> list[str]:
+    """What a removed package left where Python and PyTorch would find it."""
+    import torch  # noqa: PLC0415 - only this process has it
+
+    left = [f"{module} can still be imported"] if importlib.util.find_spec(module) is not None else []
+    schemas = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    return left + sorted(f"the op {name}" for name in schemas if name.startswith(f"{module}::"))
+
+
+if __name__ == "__main__":
+    main()

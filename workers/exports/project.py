@@ -1,0 +1,162 @@
+"""An exported project as files: what it says of itself, and whether it says the truth. Nothing of it is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels_db.export.package import PROVENANCE, restore_runtime
+from kernels_db.op import Target
+from workers.candidate.normalise import normalised_digest
+
+TEXTS = ("kernel", "target", "language", "source_digest")
+"""The fields of the provenance that are text."""
+
+
+class NotAnExport(Exception):  # noqa: N818 - named for what was found
+    """The directory holds no package that Warpsmith exported; the message says what is missing."""
+
+
+class Refused(Exception):  # noqa: N818 - named for what happens
+    """What the project says of itself does not hold; the message says what."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project directory with the package in it."""
+
+    directory: Path
+    module: str
+    provenance: dict[str, Any]
+
+    @property
+    def package(self) -> Path:
+        """The importable package's directory."""
+        return self.directory / self.module
+
+    @property
+    def source(self) -> str:
+        """The kernel's source as it was judged: with its imports pointing at Warpsmith's own runtime."""
+        return restore_runtime((self.package / "_kernel.py").read_text(encoding="utf-8"))
+
+    def load(self, name: str) -> Any:
+        """A JSON file of the package. Raises Refused where it is none."""
+        try:
+            return json.loads((self.package / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise Refused(f"{name}: {error}") from None
+
+
+def open_project(directory: Path) -> Project:
+    """The export in `directory`. Raises NotAnExport."""
+    if not directory.is_dir():
+        raise NotAnExport(f"{directory} is no directory")
+    found = sorted(path.parent for path in directory.glob(f"*/{PROVENANCE}"))
+    if len(found) != 1:
+        raise NotAnExport(f"{directory} holds {len(found)} packages with a {PROVENANCE}, expected one")
+    module = found[0].name
+    try:
+        provenance = json.loads((found[0] / PROVENANCE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise NotAnExport(f"{module}/{PROVENANCE}: {error}") from None
+    if not isinstance(provenance, dict):
+        raise NotAnExport(f"{module}/{PROVENANCE}: found a {type(provenance).__name__}, expected an object")
+    missing = {*TEXTS, "files"} - set(provenance)
+    if missing:
+        raise NotAnExport(f"{module}/{PROVENANCE} lacks {', '.join(sorted(missing))}")
+    _check_types(module, provenance)
+    return Project(directory, module, provenance)
+
+
+def _check_types(module: str, provenance: dict[str, Any]) -> None:
+    """Raise NotAnExport where a name or a field is none that an export has."""
+    if not module.isidentifier():
+        raise NotAnExport(f"found the package {module!r}, expected a name that Python can import")
+    for name in TEXTS:
+        found = provenance[name]
+        if not isinstance(found, str) or not found.isprintable():
+            raise NotAnExport(f"{module}/{PROVENANCE}: {name}: found {found!r}, expected text in one line")
+    try:
+        Target.parse(provenance["target"])
+    except ValueError as error:
+        raise NotAnExport(f"{module}/{PROVENANCE}: target: {error}") from None
+    files = provenance["files"]
+    if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
+        raise NotAnExport(f"{module}/{PROVENANCE}: files: expected a SHA-256 by the name of each file")
+
+
+def check_metadata(project: Project) -> str:
+    """The project can be built into a wheel that says what it is. Raises Refused."""
+    try:
+        metadata = tomllib.loads((project.directory / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+        raise Refused(f"pyproject.toml: {error}") from None
+    wanted = project.module.replace("_", "-")
+    if metadata.get("name") != wanted:
+        raise Refused(f"pyproject.toml: project.name is {metadata.get('name')!r}, expected {wanted!r}")
+    missing = [name for name in ("version", "license", "requires-python", "dependencies") if not metadata.get(name)]
+    missing += [name for name in ("README.md", "LICENSE") if not (project.directory / name).is_file()]
+    if missing:
+        raise Refused(f"found no {', '.join(missing)}")
+    return f"{wanted} {metadata['version']}, {metadata['license']}, needs {', '.join(metadata['dependencies'])}"
+
+
+def check_contents(project: Project) -> str:
+    """Every file of the package is the one that was exported, and there is no link. Raises Refused."""
+    inside = [project.package, *sorted(project.package.rglob("*"))]
+    links = [path.relative_to(project.directory).as_posix() for path in inside if path.is_symlink()]
+    if links:  # a copy of the package would follow those to directories, which are not looked into here
+        raise Refused(f"{', '.join(links)}: found a symbolic link, expected plain files and directories")
+    listed = project.provenance["files"]
+    there = {
+        path.relative_to(project.package).as_posix(): path
+        for path in project.package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and path.name != PROVENANCE
+    }
+    changed = [name for name, path in there.items() if name in listed and listed[name] != _sha256(path.read_bytes())]
+    problems = [
+        *(f"{name} is missing" for name in sorted(set(listed) - set(there))),
+        *(f"{name} was added" for name in sorted(set(there) - set(listed))),
+        *(f"{name} was changed" for name in sorted(changed)),
+    ]
+    if problems:
+        raise Refused(", ".join(problems))
+    return f"{len(listed)} files as exported"
+
+
+def check_evidence(project: Project) -> str:
+    """The evidence speaks of this source, and the envelope of this evidence. Raises Refused."""
+    try:
+        return _spoken_for(project)
+    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        raise Refused(f"_kernel.py, evidence.json or envelope.json: {type(error).__name__}: {error}") from None
+
+
+def _spoken_for(project: Project) -> str:
+    found, claimed = normalised_digest(project.source), project.provenance["source_digest"]
+    if found != claimed:
+        raise Refused(f"_kernel.py has the digest {found}, and the evidence is for {claimed}")
+    evidence, envelope = project.load("evidence.json"), project.load("envelope.json")
+    judged = {row["id"] for row in evidence["workloads"]}
+    unproven = [shape["id"] for shape in envelope["shapes"] if shape["id"] not in judged]
+    if unproven:
+        raise Refused(f"the envelope names workloads that the evidence does not: {', '.join(unproven)}")
+    if envelope["target"] != project.provenance["target"]:
+        raise Refused(f"the envelope is for {envelope['target']}, the kernel for {project.provenance['target']}")
+    return f"for source SHA-256 {claimed}, {len(envelope['shapes'])} workloads"
+
+
+FILE_CHECKS: dict[str, Callable[[Project], str]] = {
+    "metadata": check_metadata,
+    "contents": check_contents,
+    "evidence": check_evidence,
+}
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
