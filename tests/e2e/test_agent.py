@@ -13,7 +13,7 @@ from typing import Any
 from tests.agents import Agent, over_stdio
 from tests.e2e.test_main_job import USE
 from tests.integration import scenario
-from tests.launching import PATIENCE_S, SPEC, up
+from tests.launching import PATIENCE_S, up
 
 POLICY = {"name": "idea_beam", "beam": 1, "diverse": 0, "ideas": 1, "codes": 1, "rounds": 1, "max_rounds": 1}
 IDEA = {"technique": "fusion", "title": "one pass", "mechanism": "Read once, write once.", "sketch": "A loop."}
@@ -44,7 +44,7 @@ def see_through(agent: Agent, search_id: str) -> list[tuple[str, dict[str, Any]]
 def test_an_agent_drives_a_search_to_an_exported_kernel(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with up(home), over_stdio(home) as agent:
-        search_id = agent.call("submit_search", op=SPEC, policy=POLICY, budget={"candidates": 4})["search"]["id"]
+        search_id = agent.call("submit_search", op=scenario.OP, policy=POLICY, budget={"candidates": 4})["search"]["id"]
         answered = see_through(agent, search_id)
         assert [kind for kind, _ in answered] == ["ideate", "code", "repair"]
         assert "was not written" in answered[2][1]["messages"][-1]["content"], "a repair says what was wrong"

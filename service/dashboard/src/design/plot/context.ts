@@ -1,0 +1,40 @@
+import { createContext, use } from "react";
+import type { Tone } from "../tones";
+import type { Scale } from "./scales";
+
+/** Where the marks of a plot stand: its scales, and the size of the area within the axes in pixels. */
+export interface PlotArea {
+  x: Scale;
+  y: Scale;
+  width: number;
+  height: number;
+  /** Names a clip path of the area, for marks that may reach beyond it. */
+  clip: string;
+}
+
+export const PlotContext = createContext<PlotArea | null>(null);
+
+export function usePlot(): PlotArea {
+  const area = use(PlotContext);
+  if (!area) throw new Error("A mark stands within a Plot");
+  return area;
+}
+
+/** A mark's colour: a tone of the design system, or the colours of text and lines. */
+export type PlotTone = Tone | "text" | "muted" | "border";
+
+const TOKENS: Readonly<Record<PlotTone, string>> = {
+  ok: "var(--ok)",
+  bad: "var(--bad)",
+  warn: "var(--warn)",
+  wait: "var(--wait)",
+  dup: "var(--dup)",
+  accent: "var(--accent)",
+  text: "var(--text)",
+  muted: "var(--text-2)",
+  border: "var(--border-strong)",
+};
+
+export function paint(tone: PlotTone = "accent"): string {
+  return TOKENS[tone];
+}

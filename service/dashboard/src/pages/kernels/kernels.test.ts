@@ -1,0 +1,106 @@
+import { expect, it } from "vitest";
+import { envelopeOf, evidenceOf, lineageOf } from "./evidence";
+import { kernelQuery, picked } from "./query";
+import { verificationInWords } from "./verification";
+
+it("asks for what the address names and leaves the rest out", () =>
+  expect(kernelQuery(new URLSearchParams("op=gelu&language=&sort=limit&order=asc&after=k&sort=x"))).toEqual({
+    op: "gelu",
+    after: "k",
+    sort: "limit",
+    order: "asc",
+  }));
+
+it("keeps two to compare", () => {
+  expect(picked([], "a")).toEqual(["a"]);
+  expect(picked(["a", "b"], "c")).toEqual(["b", "c"]);
+  expect(picked(["a", "b"], "a")).toEqual(["b"]);
+});
+
+it("reads evidence", () => {
+  const evidence = evidenceOf({
+    workloads: [{ id: "large", role: "bench", axes: { n: 65536 } }],
+    evidence: {
+      device: { name: "CPU", cores: 8, peaks: { bandwidth_gbs: {} } },
+      versions: { torch: "2.9" },
+      sandbox: { level: "full", layers: ["landlock", "seccomp"] },
+      fingerprint: "f",
+      workloads: [
+        {
+          id: "large",
+          role: "bench",
+          error: { candidate: 1e-7, eager: 2e-7, limit: 4e-7 },
+          time_us: { eager: 150, candidate: 50 },
+          speedup: { eager: 3 },
+          ci95: { eager: [2.9, 3.1] },
+          repeatable: true,
+          limit_fraction: 0.5,
+          limit_by: "bytes",
+        },
+      ],
+    },
+  });
+  expect(evidence).toMatchObject({
+    device: "CPU",
+    facts: [["cores", "8"]],
+    versions: [["torch", "2.9"]],
+    sandbox: "full",
+    layers: ["landlock", "seccomp"],
+  });
+  expect(evidence.workloads[0]).toMatchObject({
+    axes: { n: 65536 },
+    error: 1e-7,
+    errorLimit: 4e-7,
+    limitBy: "bytes",
+  });
+  expect(evidence.workloads[0]?.timings).toEqual([
+    { contender: "candidate", timeUs: 50, speedup: null, ci95: null },
+    { contender: "eager", timeUs: 150, speedup: 3, ci95: [2.9, 3.1] },
+  ]);
+});
+
+it("does not fall over what is not there or of another form", () => {
+  expect(evidenceOf({ evidence: {} }).workloads).toEqual([]);
+  expect(evidenceOf({ evidence: { workloads: [null], device: [], versions: "x" } }).workloads).toHaveLength(
+    1,
+  );
+  expect(envelopeOf({ axes: [], inputs: null })).toEqual({ axes: [], inputs: [], outputs: [] });
+  expect(lineageOf([{}])).toMatchObject([{ title: null, score: null, repairs: 0 }]);
+});
+
+it("says on what inputs a kernel was verified", () =>
+  expect(
+    envelopeOf({
+      axes: { n: { verified: [1, 64], min: 1, max: 64 } },
+      inputs: [
+        { name: "x", dtype: "float32", rank: 1, contiguous: true, mutated: true },
+        { name: "eps", dtype: "float32", rank: null, contiguous: true, mutated: false },
+      ],
+      outputs: [{ name: "y", dtype: "float32" }],
+    }),
+  ).toEqual({
+    axes: [{ name: "n", verified: [1, 64] }],
+    inputs: [
+      { name: "x", type: "float32", note: "1 axis, contiguous, written to" },
+      { name: "eps", type: "float32", note: "scalar" },
+    ],
+    outputs: [{ name: "y", type: "float32" }],
+  }));
+
+it.each([
+  [true, "ok", "current"],
+  [false, "warn", "outdated"],
+  [null, "wait", "unknown"],
+] as const)("puts whether it still holds (%s) in words", (current, tone, word) => {
+  const state = verificationInWords({
+    verdict: "accepted",
+    verified_at: 0,
+    device: "H200",
+    sandbox: null,
+    fingerprint: null,
+    versions: {},
+    current,
+  });
+  expect(state).toMatchObject({ tone, word });
+  expect(state.says).not.toBe("");
+});

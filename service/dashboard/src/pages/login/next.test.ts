@@ -1,0 +1,11 @@
+import { expect, it } from "vitest";
+import { safeNext } from "./next";
+
+it.each([
+  ["/kernels?op=a", "/kernels?op=a"],
+  ["//evil.example/x", "/"],
+  ["/\\evil.example", "/"],
+  ["https://evil.example", "/"],
+  ["javascript:alert(1)", "/"],
+  [null, "/"],
+])("after signing in, %s leads to %s", (next, path) => expect(safeNext(next)).toBe(path));

@@ -1,0 +1,57 @@
+import type { SearchDocument } from "../../api/queries";
+import { format } from "../../design";
+
+export const LIMITS = [
+  "candidates",
+  "model_calls",
+  "tokens",
+  "cost_usd",
+  "wall_clock_s",
+  "gpu_seconds",
+] as const;
+export type LimitName = (typeof LIMITS)[number];
+
+export const LIMIT_LABELS: Readonly<Record<LimitName, string>> = {
+  candidates: "Candidates",
+  model_calls: "Model calls",
+  tokens: "Tokens",
+  cost_usd: "Cost",
+  wall_clock_s: "Running time",
+  gpu_seconds: "Device time",
+};
+
+/** An amount of what a limit counts, with its unit. */
+export function amount(name: LimitName, value: number | null | undefined): string {
+  if (name === "cost_usd") return format.money(value);
+  return name === "wall_clock_s" || name === "gpu_seconds" ? format.duration(value) : format.count(value);
+}
+
+export interface Allowance {
+  name: LimitName;
+  label: string;
+  used: number | null;
+  limit: number | null;
+  /** "12 of 40", or "12" where there is no limit. */
+  text: string;
+}
+
+/** What a search has spent of each limit. */
+export function allowances(search: Pick<SearchDocument, "spend" | "budget">): Allowance[] {
+  return LIMITS.map((name) => {
+    const used = search.spend[name] ?? null;
+    const limit = limitOf(search.budget, name);
+    const spent = amount(name, used);
+    return {
+      name,
+      label: LIMIT_LABELS[name],
+      used,
+      limit,
+      text: limit === null ? spent : `${spent} of ${amount(name, limit)}`,
+    };
+  });
+}
+
+export function limitOf(budget: SearchDocument["budget"], name: LimitName): number | null {
+  const limit = budget[name];
+  return typeof limit === "number" ? limit : null;
+}

@@ -1,0 +1,69 @@
+import type { FailureDocument, ReportDocument } from "../../../api/node";
+import { Code, type Column, Table, Untrusted } from "../../../design";
+import { element, excess, failureInWords, limits, shown } from "./failure";
+import styles from "./Node.module.css";
+import { Section } from "./Section";
+
+type Sample = NonNullable<FailureDocument["samples"]>[number];
+
+const SAMPLES: readonly Column<Sample>[] = [
+  { key: "index", header: "Index", cell: (row) => <Untrusted text={shown(row.index)} /> },
+  {
+    key: "expected",
+    header: "Expected",
+    numeric: true,
+    cell: (row) => <Untrusted text={shown(row.expected)} />,
+  },
+  { key: "found", header: "Found", numeric: true, cell: (row) => <Untrusted text={shown(row.found)} /> },
+  { key: "limit", header: "Limit", numeric: true, cell: (row) => <Untrusted text={shown(row.limit)} /> },
+];
+
+/** What ended the judging: the worst element, or the judge's words. */
+export function FailureCard({ report }: { report: ReportDocument }) {
+  const { failure } = report;
+  if (!failure) return null;
+  const where = element(failure);
+  const off = excess(failure);
+  return (
+    <div className={styles.failure}>
+      <Section title={<Untrusted text={`Failed at the ${report.gate} gate`} />}>
+        <p>
+          <Untrusted text={failureInWords(failure)} />
+        </p>
+        <dl className={styles.inlineFacts}>
+          <Fact name="Workload" value={failure.workload} />
+          <Fact name="Inputs" value={failure.family} />
+          <Fact name="Worst element" value={where} />
+          {where && <Fact name="Expected" value={shown(failure.expected)} />}
+          {where && <Fact name="Found" value={shown(failure.found)} />}
+          {where && <Fact name="Limit" value={shown(failure.limit)} />}
+          {off !== null && <Fact name="Off by" value={limits(off)} />}
+          <Fact name="Pattern" value={failure.pattern} />
+        </dl>
+        {failure.samples && failure.samples.length > 0 && (
+          <Table
+            caption="The worst of the wrong elements that were looked at"
+            columns={SAMPLES}
+            rows={failure.samples}
+            rowKey={(row) => `${shown(row.index)}-${shown(row.found)}`}
+          />
+        )}
+        {failure.log && failure.kind !== "compile" && (
+          <Code code={failure.log} label="Log of the failure" numbers={false} wrap />
+        )}
+      </Section>
+    </div>
+  );
+}
+
+function Fact({ name, value }: { name: string; value: string | null | undefined }) {
+  if (!value) return null;
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        <Untrusted text={value} />
+      </dd>
+    </div>
+  );
+}

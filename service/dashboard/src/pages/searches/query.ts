@@ -1,0 +1,43 @@
+import type { SearchQuery, SearchState } from "../../api/queries";
+import { sortOf } from "../../app/listing";
+
+export const STATES: readonly SearchState[] = [
+  "running",
+  "queued",
+  "paused",
+  "finished",
+  "failed",
+  "cancelled",
+];
+
+export const SORTS = ["created", "score", "limit", "cost", "candidates", "updated"] as const;
+
+/** The states that the address names, and no others. */
+export function statesOf(params: URLSearchParams): SearchState[] {
+  const named = params.getAll("state");
+  return STATES.filter((state) => named.includes(state));
+}
+
+/** What the address asks of the service. */
+export function searchQuery(params: URLSearchParams): SearchQuery {
+  const states = statesOf(params);
+  const { key, descending } = sortOf(params, SORTS);
+  const text = (name: "op" | "target" | "text" | "after") => {
+    const value = params.get(name);
+    return value ? { [name]: value } : {};
+  };
+  return {
+    ...(states.length > 0 && { state: states }),
+    ...text("op"),
+    ...text("target"),
+    ...text("text"),
+    ...text("after"),
+    sort: key as (typeof SORTS)[number],
+    order: descending ? "desc" : "asc",
+  };
+}
+
+/** Whether anything is left out. */
+export function isFiltered(params: URLSearchParams): boolean {
+  return ["state", "op", "target", "text"].some((name) => params.get(name));
+}

@@ -1,0 +1,106 @@
+import { expect, it } from "vitest";
+import type { SystemDocument, WorkerDocument } from "../../api/queries";
+import { commandFor, findings } from "./findings";
+
+const QUEUE = {
+  name: "judge.cpu-x86_64",
+  role: "judge",
+  target: "cpu:x86_64",
+  waiting: 0,
+  deferred: 0,
+  running: 0,
+  oldest_s: null,
+  live_workers: 1,
+};
+
+const SYSTEM: SystemDocument = {
+  version: "1.0",
+  as_of: 0,
+  keys_required: false,
+  database: "sqlite",
+  checks: [
+    { name: "database", ok: true, detail: "" },
+    { name: "broker", ok: true, detail: "" },
+  ],
+  queues: [QUEUE],
+  devices: [],
+  workers_alive: 2,
+  searches_by_state: {},
+  asks_open: 0,
+  kernels: 0,
+  versions: {},
+};
+
+const worker = (changes: Partial<WorkerDocument>): WorkerDocument => ({
+  name: "judge@a",
+  role: "judge",
+  target: "cpu:x86_64",
+  alive: true,
+  facts: { versions: { warpsmith: "1.0" } },
+  started_at: 0,
+  seen_at: 0,
+  ...changes,
+});
+
+const RECONCILER = worker({ name: "reconciler@a", role: "reconciler", target: null });
+const ALL = [worker({}), RECONCILER];
+const says = (system: Partial<SystemDocument>, workers = ALL) => findings({ ...SYSTEM, ...system }, workers);
+
+it("has nothing to say of a house in order", () => expect(says({})).toEqual([]));
+
+it("gives the command that starts a judge for jobs without one", () =>
+  expect(
+    says({
+      queues: [{ ...QUEUE, name: "judge.cuda-sm_90", target: "cuda:sm_90", waiting: 3, live_workers: 0 }],
+    }),
+  ).toEqual([
+    {
+      tone: "bad",
+      what: "3 steps wait for a judge of cuda:sm_90, and none is alive.",
+      remedy: "Start one on a host that has the device:",
+      command:
+        "CUDA_VISIBLE_DEVICES=0 celery -A workers.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8",
+    },
+  ]));
+
+it("says that nobody is there once, and not of every queue", () => {
+  const found = says({ workers_alive: 0, queues: [{ ...QUEUE, waiting: 3, live_workers: 0 }] }, []);
+  expect(found.map(({ what, command }) => [what, command])).toEqual([
+    ["No worker has ever reported in.", "warpsmith up"],
+  ]);
+});
+
+it("tells of parts that do not work", () =>
+  expect(
+    says({ checks: [{ name: "database", ok: false, detail: "revision 1 in place of 2" }] })[0],
+  ).toMatchObject({
+    tone: "bad",
+    what: "The database is not as it must be: revision 1 in place of 2",
+    command: "warpsmith db upgrade",
+  }));
+
+it("tells of long waits, silent workers without a successor, other versions and open asks", () => {
+  const [wait, silence, versions, asks] = says(
+    { queues: [{ ...QUEUE, waiting: 1, oldest_s: 3600 }], asks_open: 2 },
+    [
+      ...ALL,
+      worker({ name: "judge@old", alive: false }),
+      worker({ name: "judge@gpu", target: "cuda:sm_90", alive: false }),
+      worker({ name: "model@b", role: "model", target: null, facts: { versions: { warpsmith: "0.9" } } }),
+    ],
+  );
+  expect(wait?.what).toBe("One step waits for a judge of cpu:x86_64, the oldest for 1 h.");
+  expect(silence?.what).toBe("judge@gpu has fallen silent, and no other judge of cuda:sm_90 is alive.");
+  expect(versions?.what).toContain("model@b (0.9)");
+  expect(asks?.what).toBe("2 asks are open.");
+});
+
+it("misses the reconciler", () =>
+  expect(says({}, [worker({})])).toMatchObject([{ tone: "warn", command: "python -m workers.reconciler" }]));
+
+it("serves each queue by its own command", () => {
+  expect(commandFor(QUEUE)).toBe(
+    "celery -A workers.celery_app worker -Q judge.cpu-x86_64 -n judge@%h --pool prefork -c 1",
+  );
+  expect(commandFor({ name: "model", role: "model", target: null })).toContain("-Q model -n model@%h");
+});

@@ -1,0 +1,243 @@
+import { type SystemDocument, useSystem, useWorkers, type WorkerDocument } from "../../api/queries";
+import { Loading, Page } from "../../app/Page";
+import {
+  Badge,
+  ButtonLink,
+  Card,
+  type Column,
+  CopyButton,
+  EmptyState,
+  format,
+  Stat,
+  StateBadge,
+  Stats,
+  Table,
+  Time,
+  Untrusted,
+} from "../../design";
+import { Devices } from "./Devices";
+import { type Finding, findings, versionOf } from "./findings";
+import styles from "./System.module.css";
+
+export default function SystemPage() {
+  const system = useSystem();
+  const workers = useWorkers();
+  const rows = workers.data?.items;
+  return (
+    <Page title="System" actions={<span className={styles.detail}>read anew every few seconds</span>}>
+      <Loading query={system}>
+        {(data) => (
+          <>
+            {rows && <Findings found={findings(data, rows)} />}
+            <Counts system={data} />
+            <Queues queues={data.queues} />
+          </>
+        )}
+      </Loading>
+      <Card title="Workers">
+        <Loading query={workers}>{({ items }) => <Workers workers={items} />}</Loading>
+      </Card>
+      {system.data && (
+        <>
+          <Devices devices={system.data.devices} />
+          <House system={system.data} />
+        </>
+      )}
+    </Page>
+  );
+}
+
+function Findings({ found }: { found: readonly Finding[] }) {
+  if (found.length === 0) {
+    return (
+      <p role="status" className={styles.fine}>
+        All is well: the parts answer, and every queue has a worker.
+      </p>
+    );
+  }
+  return (
+    <Card title="What needs attention">
+      <ul className={styles.findings}>
+        {found.map(({ tone, what, remedy, command }) => (
+          <li key={what} data-tone={tone}>
+            <p className={styles.what}>
+              <Untrusted text={what} />
+            </p>
+            <p>{remedy}</p>
+            {command && (
+              <div className={styles.command}>
+                <code>
+                  <Untrusted text={command} />
+                </code>
+                <CopyButton text={command} />
+              </div>
+            )}
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function Counts({ system }: { system: SystemDocument }) {
+  const { searches_by_state: by } = system;
+  const going = (by.running ?? 0) + (by.queued ?? 0);
+  const all = Object.values(by).reduce((sum, count) => sum + count, 0);
+  return (
+    <Card>
+      <Stats>
+        <Stat label="Workers alive">{format.count(system.workers_alive)}</Stat>
+        <Stat label="Searches that go on" note={`of ${format.count(all)}`}>
+          {format.count(going)}
+        </Stat>
+        <Stat label="Kernels kept">{format.count(system.kernels)}</Stat>
+        <Stat label="Open asks">{format.count(system.asks_open)}</Stat>
+        {system.checks.map(({ name, ok, detail }) => (
+          <Stat
+            key={name}
+            label={name === "database" ? `Database, ${system.database}` : "Broker"}
+            note={
+              <span className={styles.note}>
+                <Untrusted text={detail} />
+              </span>
+            }
+          >
+            <Badge tone={ok ? "ok" : "bad"}>{ok ? "answers" : "does not work"}</Badge>
+          </Stat>
+        ))}
+      </Stats>
+    </Card>
+  );
+}
+
+type Queue = SystemDocument["queues"][number];
+
+const QUEUES: readonly Column<Queue>[] = [
+  {
+    key: "name",
+    header: "Queue",
+    cell: ({ name, role, target }) => (
+      <div className={styles.stacked}>
+        <strong>
+          {role === "model" ? "Model requests" : "Judge of "}
+          <Untrusted text={target ?? (role === "model" ? "" : name)} />
+        </strong>
+        <code className={styles.detail}>{name}</code>
+      </div>
+    ),
+  },
+  {
+    key: "workers",
+    header: "Live workers",
+    lead: true,
+    numeric: true,
+    cell: ({ live_workers }) =>
+      live_workers === 0 ? (
+        <Badge tone="bad">none</Badge>
+      ) : (
+        <Badge tone="ok">{format.count(live_workers)}</Badge>
+      ),
+  },
+  { key: "running", header: "Running", numeric: true, cell: (row) => format.count(row.running) },
+  { key: "waiting", header: "Waiting", numeric: true, cell: (row) => format.count(row.waiting) },
+  { key: "deferred", header: "Put off", numeric: true, cell: (row) => format.count(row.deferred) },
+  { key: "oldest", header: "Oldest waits", numeric: true, cell: (row) => format.duration(row.oldest_s) },
+];
+
+function Queues({ queues }: { queues: readonly Queue[] }) {
+  return (
+    <Card title="Queues">
+      <Table cards caption="Queues" columns={QUEUES} rows={queues} rowKey={(row) => row.name} />
+    </Card>
+  );
+}
+
+const WORKERS: readonly Column<WorkerDocument>[] = [
+  {
+    key: "name",
+    header: "Worker",
+    sortBy: (row) => row.name,
+    cell: (row) => (
+      <strong>
+        <Untrusted text={row.name} />
+      </strong>
+    ),
+  },
+  {
+    key: "alive",
+    header: "State",
+    lead: true,
+    sortBy: (row) => Number(row.alive),
+    cell: (row) => <StateBadge state={row.alive ? "alive" : "silent"} />,
+  },
+  { key: "role", header: "Role", sortBy: (row) => row.role, cell: (row) => <Untrusted text={row.role} /> },
+  {
+    key: "target",
+    header: "Target",
+    sortBy: (row) => row.target,
+    cell: (row) => (row.target ? <Untrusted text={row.target} /> : format.NONE),
+  },
+  { key: "version", header: "Version", cell: (row) => <Untrusted text={versionOf(row) ?? format.NONE} /> },
+  {
+    key: "started",
+    header: "Started",
+    numeric: true,
+    sortBy: (row) => row.started_at,
+    cell: (row) => <Time at={row.started_at} />,
+  },
+  {
+    key: "seen",
+    header: "Seen",
+    numeric: true,
+    sortBy: (row) => row.seen_at,
+    cell: (row) => <Time at={row.seen_at} />,
+  },
+];
+
+function Workers({ workers }: { workers: readonly WorkerDocument[] }) {
+  return (
+    <Table
+      cards
+      caption="Workers"
+      columns={WORKERS}
+      rows={workers}
+      rowKey={(row) => row.name}
+      initialSort={{ key: "alive", descending: true }}
+      empty={
+        <EmptyState title="No worker has reported in">
+          <p>
+            Start them on this machine with <code>warpsmith up</code>
+          </p>
+        </EmptyState>
+      }
+    />
+  );
+}
+
+function House({ system }: { system: SystemDocument }) {
+  return (
+    <Card
+      title="Versions"
+      actions={
+        <ButtonLink kind="quiet" to="/about">
+          About and licences
+        </ButtonLink>
+      }
+    >
+      <dl className={styles.facts}>
+        {Object.entries(system.versions).map(([name, version]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              <Untrusted text={version} />
+            </dd>
+          </div>
+        ))}
+        <div>
+          <dt>API keys</dt>
+          <dd>{system.keys_required ? "required" : "not required: it listens on this machine alone"}</dd>
+        </div>
+      </dl>
+    </Card>
+  );
+}
