@@ -2,11 +2,12 @@
 #   docker build -f docker/service.Dockerfile -t warpsmith-service .
 FROM python:3.11.11-slim-bookworm AS build
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
 COPY service service
 COPY workers workers
 COPY prompts prompts
 COPY kernels_db kernels_db
+COPY examples examples
 RUN python -m venv /opt/warpsmith \
  && /opt/warpsmith/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt .
 

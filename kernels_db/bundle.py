@@ -3,6 +3,7 @@
     bundle.json      BundleHeader
     jobs.jsonl       one SignedJob a line, written by the service
     verdicts.jsonl   one SignedVerdict a line, written by the judge there
+    unjudged.jsonl   one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
 
 A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the signature
 covers the job. Standard library only: the other host has no more.
@@ -19,7 +20,9 @@ from kernels_db.job import Job, Verdict
 
 FORMAT = "warpsmith-bundle"
 VERSION = 1
-HEADER, JOBS, VERDICTS = "bundle.json", "jobs.jsonl", "verdicts.jsonl"
+HEADER, JOBS, VERDICTS, UNJUDGED = "bundle.json", "jobs.jsonl", "verdicts.jsonl", "unjudged.jsonl"
+LONGEST_REASON = 4000
+"""Characters of `Unjudged.reason`."""
 
 
 class BundleHeader(TypedDict):
@@ -58,6 +61,22 @@ class SignedVerdict(Ticket):
 
     signature: str
     verdict: Verdict
+    host: dict[str, str]
+
+
+class Unjudged(TypedDict):
+    """Why a job has no verdict: its judge could not read it (refused), had none in time (timeout), or fell (died)."""
+
+    kind: Literal["refused", "timeout", "died"]
+    reason: str
+
+
+class SignedUnjudged(Ticket):
+    """One line of unjudged.jsonl: the ticket as it came, why its job has no verdict, and what its host says of
+    itself."""
+
+    signature: str
+    unjudged: Unjudged
     host: dict[str, str]
 
 

@@ -90,13 +90,27 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         # One migrates, the others wait for it and find nothing to do: BEGIN IMMEDIATE is that lock on SQLite.
-        with self._writer.execution_options(warpsmith_migrating=True).begin() as connection:
+        with self._unreferenced() as connection, connection.begin():
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             config.attributes["connection"] = connection
             command.upgrade(config, revision)
             if self.is_sqlite and (broken := connection.execute(text("PRAGMA foreign_key_check")).fetchall()):
                 raise RuntimeError(f"the migration breaks references of {sorted({str(row[0]) for row in broken})}")
+
+    @contextmanager
+    def _unreferenced(self) -> Iterator[Connection]:
+        """A connection for writing on which SQLite lets a table be dropped to which others refer: a migration may copy
+        one. No transaction can switch that, so it is switched around them."""
+        with self._writer.connect() as connection:
+            driver: Any = connection.connection.dbapi_connection
+            if self.is_sqlite:
+                driver.execute("PRAGMA foreign_keys = OFF")
+            try:
+                yield connection
+            finally:
+                if self.is_sqlite:
+                    driver.execute("PRAGMA foreign_keys = ON")
 
     def revision(self) -> tuple[str | None, str]:
         """(found, expected) schema revisions; `found` is None on an empty database. They differ until `upgrade` ran."""
@@ -137,6 +151,7 @@ def _sqlite_engine(url: URL) -> Engine:
             # The switch needs the file alone and does not wait for it.
             with _file_lock(url):
                 connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
         # In WAL mode NORMAL survives the death of any process; a power cut may undo the last transactions, whole.
         connection.execute("PRAGMA synchronous = NORMAL")
         # Reads through the page cache of the system, without a copy: half the time of a large tree's rows.
@@ -144,11 +159,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        writing = options.get("warpsmith_writing", False)
-        # A migration may copy a table and drop the old one, to which others refer; no transaction can switch this.
-        keys = "OFF" if options.get("warpsmith_migrating", False) else "ON"
-        connection.exec_driver_sql(f"PRAGMA foreign_keys = {keys}")
+        writing = connection.get_execution_options().get("warpsmith_writing", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine

@@ -94,6 +94,7 @@ class SearchRow(Base):
     model_calls: Mapped[int] = mapped_column(default=0)
     tokens: Mapped[int] = mapped_column(BigInteger, default=0)
     cost_usd: Mapped[float] = mapped_column(default=0.0)
+    unpriced_calls: Mapped[int] = mapped_column(default=0, server_default="0")  # of unknown cost: not in cost_usd
     gpu_seconds: Mapped[float] = mapped_column(default=0.0, server_default="0")  # the device held by the judge for it
     active_s: Mapped[float] = mapped_column(default=0.0)  # running time so far, pauses left out
     running_since: Mapped[float | None]
@@ -336,3 +337,13 @@ class ApiKeyRow(Base):
     name: Mapped[str] = mapped_column(String(128))
     created_at: Mapped[float]
     revoked_at: Mapped[float | None]
+
+
+class SessionRow(Base):
+    """A browser that signed in with an API key. `digest` is the SHA-256 of the cookie's value."""
+
+    __tablename__ = "sessions"
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key_prefix: Mapped[str] = mapped_column(ForeignKey("api_keys.prefix"))
+    created_at: Mapped[float]
+    expires_at: Mapped[float]

@@ -46,7 +46,9 @@ def load_op(source: str | bytes | Path) -> Op:
 def parse_op(document: Mapping[str, Any]) -> Op:
     """The same from a parsed document."""
     if not isinstance(document, dict):
-        raise SpecErrors([SpecError("document", document, "a mapping with the fields of an op spec")])
+        # A file that is something else altogether may hold what is to be shown to nobody.
+        found = None if document is None else f"a {type(document).__name__}"
+        raise SpecErrors([SpecError("document", found, "a mapping with the fields of an op spec")])
     check_plain(document)
     op = None
     errors: list[SpecError] = []

@@ -16,7 +16,20 @@ from pydantic import Field, model_validator
 from kernels_db.dist import Dist
 from kernels_db.spec_errors import SpecError, SpecErrors
 from kernels_db.spec_tensors import Axis, Input, Output, State
-from kernels_db.spec_types import Amount, BooleanExpr, Items, Label, Name, Number, Python, Size, Spec, Text, refuse
+from kernels_db.spec_types import (
+    MAX_TENSORS,
+    Amount,
+    BooleanExpr,
+    Items,
+    Label,
+    Name,
+    Number,
+    Python,
+    Size,
+    Spec,
+    Text,
+    refuse,
+)
 from kernels_db.target import Target
 
 Role = Literal["bench", "test", "holdout"]
@@ -126,9 +139,9 @@ class Op(Spec):
     """The named sizes."""
     constraints: Items[BooleanExpr] = ()
     """Conditions over the axes that every workload meets, such as `hidden % 8 == 0`. Candidates may rely on them."""
-    inputs: Annotated[Items[Input], Field(min_length=1, max_length=64)]
+    inputs: Annotated[Items[Input], Field(min_length=1, max_length=MAX_TENSORS)]
     """The arguments of `run`, in order."""
-    outputs: Annotated[Items[Output], Field(max_length=64)] = ()
+    outputs: Annotated[Items[Output], Field(max_length=MAX_TENSORS)] = ()
     """What `run` returns, in order. May be empty where an input is mutated."""
     reference: Python
     """A Python module with `run(*inputs)` in PyTorch: it returns the outputs (a tensor or a tuple), or None where
@@ -170,8 +183,15 @@ class Op(Spec):
 
     def workloads_for(self, target: Target) -> list[Workload]:
         """The workloads of `target`'s device type."""
-        section = self.targets.cpu if target.device == "cpu" else self.targets.cuda
-        return list(self.workloads if section is None else section.workloads)
+        return self.workloads_by_device()[target.device]
+
+    def workloads_by_device(self) -> dict[str, list[Workload]]:
+        """The workloads of every device type, which are empty where the op is for another one."""
+        sections = {"cpu": self.targets.cpu, "cuda": self.targets.cuda}
+        return {
+            device: list(self.workloads if section is None else section.workloads)
+            for device, section in sections.items()
+        }
 
     def workload(self, target: Target, workload_id: str) -> Workload:
         """The workload of that id; raises SpecErrors naming the ids there are."""

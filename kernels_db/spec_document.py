@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -84,8 +85,8 @@ def _read_json(text: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
-            keys = [key for key, _ in pairs]
-            _refuse(f"the key {next(key for key in keys if keys.count(key) > 1)!r} twice", "each key once")
+            repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+            _refuse(f"the key {repeated!r} twice", "each key once")
         return result
 
     try:

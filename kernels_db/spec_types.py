@@ -19,6 +19,12 @@ MAX_ELEMENTS = 2**48
 MAX_RANK = 16
 MAX_SOURCE = 256 * 1024
 
+MAX_ITEMS = 1024
+"""Of any list: workloads, state, strides."""
+
+MAX_TENSORS = 64
+"""Inputs of one op, and outputs."""
+
 DTYPE_BYTES: Mapping[str, int] = {
     "float64": 8,
     "float32": 4,
@@ -135,7 +141,7 @@ def _python(source: str) -> str:
 
 
 T = TypeVar("T")
-Items = Annotated[tuple[T, ...], Strict(False), Field(max_length=1024)]
+Items = Annotated[tuple[T, ...], Strict(False), Field(max_length=MAX_ITEMS)]
 """A list in the document, a tuple in the model."""
 
 Text = Annotated[str, Field(max_length=4000)]

@@ -1,6 +1,7 @@
 """Records and lists. Each function takes a Session; what changes a search's state stands in `workers.steps`.
 
-Lists are newest first and page by key: a page's `next` names its last row, so rows that arrive meanwhile shift nothing.
+Lists are newest first, where nothing else is asked for, and page by key: a page's `next` names its last row, so rows
+that arrive meanwhile shift nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Select, literal, select, tuple_
+from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, literal, or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -24,6 +25,7 @@ from kernels_db.db import new_id
 from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, summary
 from kernels_db.models import (
     AskRow,
+    BundleJobRow,
     KernelRow,
     ModelCallRow,
     NodeRow,
@@ -39,8 +41,25 @@ from kernels_db.similarity import fits, similarity
 Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow)
 Row = TypeVar("Row")
 
-DEVICES = (Target("cpu", "x86_64"), Target("cuda", "sm_90"))
-"""One target of each device type; an op's workloads depend on the device type alone."""
+Order = Literal["asc", "desc"]
+SearchSort = Literal["created", "updated", "score", "limit", "cost", "candidates"]
+KernelSort = Literal["created", "score", "limit"]
+
+SEARCH_SORTS: dict[SearchSort, ColumnElement[Any]] = {
+    "updated": SearchRow.updated_at.expression,
+    "score": NodeRow.score.expression,
+    "limit": NodeRow.limit_fraction.expression,
+    "cost": case((SearchRow.unpriced_calls == 0, SearchRow.cost_usd)),
+    "candidates": SearchRow.candidates.expression,
+}
+KERNEL_SORTS: dict[KernelSort, ColumnElement[Any]] = {
+    "score": KernelRow.score.expression,
+    "limit": KernelRow.limit_fraction.expression,
+}
+"""What lists can be sorted by besides their rows' age; no value is below 0. A search's score and limit are those of its
+best node."""
+
+_ABOVE_ALL = 1e300
 
 MOST_OPS, MOST_KERNELS = 200, 200
 """Ops that are looked at for similar kernels, the newest; and of their kernels, the fastest."""
@@ -58,6 +77,17 @@ class Page(Generic[Row]):
 
     items: Sequence[Row]
     next: str | None
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that is out or was merged: its jobs, and how many of them have their verdicts."""
+
+    id: str
+    search_id: str
+    created_at: float
+    jobs: int
+    merged: int
 
 
 @dataclass(frozen=True)
@@ -114,13 +144,13 @@ def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, b
         WorkloadRow(
             id=new_id("wl"),
             op_id=row.id,
-            device=target.device,
+            device=device,
             name=workload.id,
             role=workload.role,
             axes=dict(workload.axes),
         )
-        for target in DEVICES
-        for workload in op.workloads_for(target)
+        for device, workloads in op.workloads_by_device().items()
+        for workload in workloads
     )
     session.flush()
     return row, True
@@ -170,31 +200,76 @@ def list_searches(
     *,
     limit: int,
     after: str | None = None,
-    state: str | None = None,
+    state: Sequence[str] = (),
     op: str | None = None,
     target: str | None = None,
+    text: str | None = None,
+    sort: SearchSort = "created",
+    order: Order = "desc",
 ) -> Page[SearchRow]:
-    """Searches, newest first; `op` is an op's name or id."""
+    """Searches, newest first unless they are sorted otherwise; those without a value come last. `state`: any of these;
+    `op` is an op's name or id; `text` is part of the op's name, the id or the reason."""
     filters: list[ColumnElement[bool]] = []
-    if state is not None:
-        filters.append(SearchRow.state == state)
+    if state:
+        filters.append(SearchRow.state.in_(state))
     if op is not None:
         filters.append(SearchRow.op_id.in_(_op_ids(op)))
     if target is not None:
         filters.append(SearchRow.target == target)
-    return _page(session, SearchRow, filters, limit, after)
+    if text is not None:
+        named = SearchRow.op_id.in_(select(OpRow.id).where(_holds(OpRow.name, text)))
+        filters.append(or_(named, _holds(SearchRow.id, text), _holds(func.coalesce(SearchRow.reason, ""), text)))
+    best = and_(NodeRow.search_id == SearchRow.id, NodeRow.id == SearchRow.best_node_id)
+    query = select(SearchRow).outerjoin(NodeRow, best) if sort in ("score", "limit") else select(SearchRow)
+    return _sorted_page(session, SearchRow, query.where(*filters), SEARCH_SORTS.get(sort), order, limit, after)
 
 
 def list_kernels(
-    session: Session, *, limit: int, after: str | None = None, op: str | None = None, target: str | None = None
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    op: str | None = None,
+    target: str | None = None,
+    language: str | None = None,
+    text: str | None = None,
+    sort: KernelSort = "created",
+    order: Order = "desc",
 ) -> Page[KernelRow]:
-    """Kernels, newest first; `op` is an op's name or id."""
+    """Kernels, newest first unless they are sorted otherwise; `op` is an op's name or id, `text` part of its name."""
     filters: list[ColumnElement[bool]] = []
     if op is not None:
         filters.append(KernelRow.op_id.in_(_op_ids(op)))
     if target is not None:
         filters.append(KernelRow.target == target)
-    return _page(session, KernelRow, filters, limit, after)
+    if language is not None:
+        filters.append(KernelRow.language == language)
+    if text is not None:
+        filters.append(KernelRow.op_id.in_(select(OpRow.id).where(_holds(OpRow.name, text))))
+    query = select(KernelRow).where(*filters)
+    return _sorted_page(session, KernelRow, query, KERNEL_SORTS.get(sort), order, limit, after)
+
+
+def list_bundles(
+    session: Session, *, limit: int, after: str | None = None, search_id: str | None = None
+) -> Page[Bundle]:
+    """Bundles, newest first."""
+    created_at, bundle_id = func.min(BundleJobRow.created_at), BundleJobRow.bundle_id
+    merged = func.count(BundleJobRow.merged_at)
+    query = (
+        select(bundle_id, func.min(BundleJobRow.search_id), created_at, func.count(), merged)
+        .group_by(bundle_id)
+        .order_by(created_at.desc(), bundle_id.desc())
+        .limit(limit + 1)
+    )
+    if search_id is not None:
+        query = query.where(BundleJobRow.search_id == search_id)
+    if after is not None:
+        at, row_id = _read_cursor(after)
+        query = query.having(tuple_(created_at, bundle_id) < tuple_(literal(at), literal(row_id)))
+    rows = [Bundle(*row) for row in session.execute(query)]
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Page(rows[:limit], None if last is None else _cursor(last.created_at, last.id))
 
 
 def list_pools(session: Session, *, limit: int, after: str | None = None, op: str | None = None) -> Page[PoolRow]:
@@ -258,24 +333,61 @@ def export_pool(session: Session, search_id: str) -> Pool:
     return Pool(header, tuple(replies.values()))
 
 
+def answered_calls(session: Session, node_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The model's answered calls for these nodes, oldest first: kind, provider, model, and the prompt's identity by
+    which a pool replays it (SHA-256, hex)."""
+    rows = session.execute(
+        select(ModelCallRow.kind, ModelCallRow.provider, ModelCallRow.model, ModelCallRow.request)
+        .where(ModelCallRow.node_id.in_(node_ids), ModelCallRow.reply.is_not(None), ModelCallRow.error.is_(None))
+        .order_by(ModelCallRow.created_at, ModelCallRow.id)
+    )
+    return [
+        {"kind": kind, "provider": provider, "model": model, "prompt": request}
+        for kind, provider, model, request in rows
+    ]
+
+
 def _op_ids(op: str) -> Select[tuple[str]]:
     return select(OpRow.id).where((OpRow.name == op) | (OpRow.id == op))
+
+
+def _holds(column: Any, text: str) -> ColumnElement[bool]:
+    found: ColumnElement[bool] = func.lower(column).contains(text.lower(), autoescape=True)
+    return found
 
 
 def _page(
     session: Session, table: type[Listed], filters: Sequence[ColumnElement[bool]], limit: int, after: str | None
 ) -> Page[Listed]:
-    query = select(table).where(*filters).order_by(table.created_at.desc(), table.id.desc()).limit(limit + 1)
+    return _sorted_page(session, table, select(table).where(*filters), None, "desc", limit, after)
+
+
+def _sorted_page(
+    session: Session,
+    table: type[Listed],
+    query: Select[tuple[Listed]],
+    by: ColumnElement[Any] | None,
+    order: Order,
+    limit: int,
+    after: str | None,
+) -> Page[Listed]:
+    """A page of `query`, sorted by `by` (None: by age) and by id where that ties; a cursor names both."""
+    key: Any = table.created_at
+    if by is not None:  # a row without a value comes last, whichever the order
+        key = func.coalesce(cast(by, Float(53)), literal(-1.0 if order == "desc" else _ABOVE_ALL))
+    here: Any = tuple_(key, table.id)
+    query = query.add_columns(key).limit(limit + 1)
+    query = query.order_by(key.desc(), table.id.desc()) if order == "desc" else query.order_by(key, table.id)
     if after is not None:
-        created_at, row_id = _read_cursor(after)
-        query = query.where(tuple_(table.created_at, table.id) < tuple_(literal(created_at), literal(row_id)))
-    rows = session.scalars(query).all()
+        there = tuple_(*(literal(part) for part in _read_cursor(after)))
+        query = query.where(here < there if order == "desc" else here > there)
+    rows: Sequence[Any] = session.execute(query).all()
     last = rows[limit - 1] if len(rows) > limit else None
-    return Page(rows[:limit], None if last is None else _cursor(last.created_at, last.id))
+    return Page([row for row, _ in rows[:limit]], None if last is None else _cursor(float(last[1]), last[0].id))
 
 
-def _cursor(created_at: float, row_id: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([created_at, row_id]).encode()).decode().rstrip("=")
+def _cursor(key: float, row_id: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([key, row_id]).encode()).decode().rstrip("=")
 
 
 def _read_cursor(text: str) -> tuple[float, str]:
@@ -286,6 +398,6 @@ def _read_cursor(text: str) -> tuple[float, str]:
     except (UnicodeError, binascii.Error, ValueError, RecursionError):
         pass  # told below, like any other content
     match found:
-        case [float() as created_at, str() as row_id] if math.isfinite(created_at) and _ID.fullmatch(row_id):
-            return created_at, row_id
+        case [float() as key, str() as row_id] if math.isfinite(key) and _ID.fullmatch(row_id):
+            return key, row_id
     raise BadCursor(f"cursor: found {text[:80]!r}, expected the `next` of a page")

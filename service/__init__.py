@@ -1,1 +1,1 @@
-"""The front door: REST API, status page, command line."""
+"""The front door: REST API, dashboard, command line."""

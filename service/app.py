@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from kernels_db.db import Database
-from service import openapi, status_page
-from service.api import asks, bundles, health, kernels, nodes, ops, pools, profiles, searches, steering, workers
+from service import openapi, pages
+from service.api import (
+    asks,
+    bundles,
+    health,
+    imports,
+    kernels,
+    nodes,
+    ops,
+    pools,
+    profiles,
+    searches,
+    session,
+    steering,
+    system,
+    watching,
+    workers,
+)
 from service.context import ALIVE_AFTER_S, Service
 from service.handlers import install
 from service.metrics import Metrics
@@ -21,9 +38,12 @@ from workers import celery_app, log
 
 ROUTERS = (
     health.router,
+    session.router,
+    imports.router,
     ops.router,
     searches.router,
     steering.router,
+    watching.router,
     nodes.router,
     profiles.router,
     pools.router,
@@ -31,13 +51,13 @@ ROUTERS = (
     asks.router,
     kernels.router,
     workers.router,
-    status_page.router,
+    system.router,
 )
 
 
-def create_app(settings: ServiceSettings | None = None) -> FastAPI:
+def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.DIST) -> FastAPI:
     """The application; opens no connection before its first request. Every app has a database pool and metrics of
-    its own."""
+    its own. `dashboard` holds the dashboard's built files."""
     settings = settings or ServiceSettings()
     db = Database(settings.database)
     service = Service(
@@ -61,6 +81,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     install(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.router.default = pages.Dashboard(dashboard, app.router.default)
     openapi.install(app, keys_required=settings.keys_required)
     return app
 
@@ -72,11 +93,15 @@ def _middleware(service: Service) -> list[Middleware]:
     def limit(path: str) -> int:
         return settings.max_pool_bytes if path in ("/v1/pools", bundles.MERGE) else settings.max_body_bytes
 
-    keys = [Middleware(RequireKey, db=service.db, is_page=status_page.is_page)] if settings.keys_required else []
+    keys = [Middleware(RequireKey, db=service.db, is_page=pages.is_page)] if settings.keys_required else []
     return [
         Middleware(RequestLog, observe=service.metrics.observe),
         Middleware(ResponseHeaders),
-        Middleware(Gatekeeper, served_hosts=settings.served_hosts),
+        Middleware(
+            Gatekeeper,
+            served_hosts=settings.served_hosts,
+            origins=frozenset(host.lower() for host in settings.allowed_hosts),
+        ),
         *keys,
         Middleware(BodyLimit, limit=limit),
     ]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import stat
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+
+from workers.exports.report import NAMES as VERIFICATION
 
 LARGEST_FILE_BYTES = 64 * 2**20
 LARGEST_TOTAL_BYTES = 256 * 2**20
@@ -20,8 +23,9 @@ def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Pa
     """Write the archive's files under `directory` and return their paths.
 
     Refused whole, before anything is written: what is no zip archive; names that lead out of `directory`; links;
-    archives that grow beyond 1,000 files, 64 MiB a file or 256 MiB in all; and, unless `replace`, files that exist
-    with another content.
+    archives that grow beyond 1,000 files, 64 MiB a file or 256 MiB in all; a file where a directory has to be; and,
+    unless `replace`, files that exist with another content, and a directory of the export's name that holds anything
+    else than the export and its verification.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
@@ -32,16 +36,33 @@ def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Pa
         if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST_TOTAL_BYTES:
             raise ArchiveError(f"archive: found {len(entries)} files, expected at most {MOST_FILES} and 256 MiB in all")
         files = {_destination(entry, directory): _content(archive, entry) for entry in entries}
+    for place in dict.fromkeys(place for path in files for place in path.parents):
+        if place.exists() and not place.is_dir():
+            raise ArchiveError(f"output: found {place}, which is a file, expected a directory or nothing yet")
     if not replace:
         for path, data in files.items():
             if path.exists() and (not path.is_file() or path.read_bytes() != data):
                 raise ArchiveError(
                     f"output: found {path} with another content, expected a new file; give --force to replace it"
                 )
+        _refuse_foreign(files, directory)
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return sorted(files)
+
+
+def _refuse_foreign(files: Mapping[Path, bytes], directory: Path) -> None:
+    """Raise where a directory that the archive would fill holds what is not of it."""
+    for name in {path.relative_to(directory).parts[0] for path in files}:
+        root = directory / name
+        ours = {*files, *(root / report for report in VERIFICATION)}
+        for path in sorted(root.rglob("*")) if root.is_dir() else ():
+            if path not in ours and not path.is_dir() and "__pycache__" not in path.parts:
+                raise ArchiveError(
+                    f"output: found {path}, which is not of this export, expected a directory of its own; give --force "
+                    "to write beside it"
+                )
 
 
 def _destination(entry: zipfile.ZipInfo, directory: Path) -> Path:

@@ -3,8 +3,6 @@ when it is made."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -18,7 +16,7 @@ from kernels_db.models import ApiKeyRow
 
 SCHEME = "wsk"
 SCOPE_NAME = "warpsmith.key_name"
-"""Where a request's ASGI scope holds the name of the key that it came with."""
+"""Where a request's ASGI scope holds the name of the key that it came with, or that its session began with."""
 
 _ABSENT = hashlib.sha256(b"").hexdigest()
 
@@ -56,8 +54,8 @@ def list_keys(db: Database) -> Sequence[ApiKeyRow]:
         return rows
 
 
-def key_name(db: Database, key: str) -> str | None:
-    """The name of a valid key; None for any other. The comparison takes as long for an unknown prefix as for a known
+def valid_key(db: Database, key: str) -> ApiKeyRow | None:
+    """The row of a valid key; None for any other. The comparison takes as long for an unknown prefix as for a known
     one."""
     scheme, _, rest = key.partition("_")
     prefix, _, secret = rest.partition("_")
@@ -69,25 +67,13 @@ def key_name(db: Database, key: str) -> str | None:
                 session.expunge(row)
     expected = row.digest if row is not None else _ABSENT
     valid = hmac.compare_digest(_digest(secret), expected)
-    return row.name if valid and row is not None and row.revoked_at is None else None
+    return row if valid and row is not None and row.revoked_at is None else None
 
 
 def bearer_key(authorization: str | None) -> str | None:
     """The key of an `Authorization: Bearer` header."""
     scheme, _, value = (authorization or "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" and value.strip() else None
-
-
-def basic_key(authorization: str | None) -> str | None:
-    """The key that a browser sends as the password of `Authorization: Basic`."""
-    scheme, _, value = (authorization or "").partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        decoded = base64.b64decode(value.strip(), validate=True).decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    return decoded.partition(":")[2] or None
 
 
 def _digest(secret: str) -> str:

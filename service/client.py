@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 from pydantic import BaseModel
@@ -36,6 +36,7 @@ from service.schemas import (
     SearchSummary,
     StoryDocument,
     TreePage,
+    UnjudgedJob,
     WorkerDocument,
 )
 from service.sse import SseParser
@@ -215,9 +216,19 @@ class Client:
         )
 
     def merge_verdicts(self, lines: bytes) -> MergeReport:
-        """Store verdicts (JSON lines); each is taken once."""
+        """Store verdicts, or why there are none (JSON lines); each verdict is taken once."""
         headers = {"Content-Type": "application/x-ndjson"}
         return MergeReport.model_validate(self._send("POST", "/v1/bundles/merge", content=lines, headers=headers))
+
+    def unjudged(self, bundle_id: str) -> list[UnjudgedJob]:
+        """The jobs of a bundle that their host could not judge, and why."""
+        found = self._send("GET", f"/v1/bundles/{_id(bundle_id)}/unjudged")
+        return [UnjudgedJob.model_validate(job) for job in found]
+
+    def settle_unjudged(self, bundle_id: str, then: Literal["queue", "fail"]) -> DroppedBundle:
+        """Give the steps of these jobs back to the queue, or fail them."""
+        path = f"/v1/bundles/{_id(bundle_id)}/unjudged"
+        return DroppedBundle.model_validate(self._send("POST", path, json={"then": then}))
 
     def drop_bundle(self, bundle_id: str) -> DroppedBundle:
         """Give the steps of a bundle back to the queue."""
@@ -244,9 +255,9 @@ class Client:
         """One kernel with its evidence."""
         return self._get(f"/v1/kernels/{_id(kernel_id)}", KernelDocument)
 
-    def export(self, kernel_id: str) -> bytes:
-        """The kernel's package as a zip archive."""
-        return self._send_raw("GET", f"/v1/kernels/{_id(kernel_id)}/export").content
+    def export(self, kernel_id: str, form: str = "package") -> bytes:
+        """The kernel in an export format, as a zip archive."""
+        return self._send_raw("GET", f"/v1/kernels/{_id(kernel_id)}/export", params={"format": form}).content
 
     def workers(self) -> list[WorkerDocument]:
         """Every worker that reported in."""

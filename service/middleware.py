@@ -18,17 +18,30 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernels_db.db import Database
-from service import auth
+from service import auth, sessions
 from service.handlers import as_problem
-from service.problems import BodyTooLarge, CrossSite, HostRefused, InternalError, InvalidInput, KeyRequired, Problem
+from service.problems import (
+    BodyTooLarge,
+    CrossSite,
+    HostRefused,
+    InternalError,
+    InvalidInput,
+    KeyRequired,
+    Problem,
+    TokenRequired,
+)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without an API key: orchestrators ask them, and they tell nothing but names of parts that fail."""
 
+SIGNING_IN = frozenset({("GET", sessions.PATH), ("HEAD", sessions.PATH), ("POST", sessions.PATH)})
+"""Asked by who has no session yet."""
+
+CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-PAGE_POLICY = (
-    "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+DOCUMENT_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""For every answer that is no page: should a browser show one after all, it runs and loads nothing."""
+
 LONGEST_REQUEST_ID = 64
 
 Observe = Callable[[str, str, int, float], None]
@@ -95,10 +108,11 @@ class ResponseHeaders:
         async def hardened(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers["Content-Security-Policy"] = PAGE_POLICY
+                headers.setdefault("Content-Security-Policy", DOCUMENT_POLICY)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
                 headers["Cross-Origin-Resource-Policy"] = "same-origin"
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
@@ -107,11 +121,13 @@ class ResponseHeaders:
 
 class Gatekeeper:
     """Refuses what a web page elsewhere could make a browser send: a foreign Host (DNS rebinding), and changes from
-    another site."""
+    another site. `origins` are names of hosts whose pages may change something besides the one that is asked: that of a
+    proxy which asks under another name than the browser asked it."""
 
-    def __init__(self, app: ASGIApp, served_hosts: frozenset[str] | None) -> None:
+    def __init__(self, app: ASGIApp, served_hosts: frozenset[str] | None, origins: frozenset[str]) -> None:
         self.app = app
         self.served_hosts = served_hosts
+        self.origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = self._problem(scope) if scope["type"] == "http" else None
@@ -125,15 +141,28 @@ class Gatekeeper:
         host = host_name(headers.get("host", ""))
         if self.served_hosts is not None and host not in self.served_hosts:
             return HostRefused(f"Host: found {host[:200]!r}, expected one of {', '.join(sorted(self.served_hosts))}")
+        if scope["method"] in SAFE_METHODS:
+            return None
         site = headers.get("sec-fetch-site", "same-origin")
-        if scope["method"] not in SAFE_METHODS and site not in {"same-origin", "none"}:
+        if site not in {"same-origin", "none"}:
             return CrossSite(f"Sec-Fetch-Site: found {site[:40]!r}, expected a request of this origin")
+        origin = headers.get("origin")
+        if origin is not None and not self._is_own(origin.lower(), headers.get("host", "").lower()):
+            return CrossSite(f"Origin: found {origin[:200]!r}, expected this server's own")
         return None
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """By host and port alone: behind a proxy that ends TLS, the scheme here is not the browser's."""
+        scheme, _, authority = origin.partition("://")
+        return scheme in {"http", "https"} and (authority == host or host_name(authority) in self.origins)
 
 
 class RequireKey:
-    """Asks for an API key. Browsers may send it as the password of a Basic login, but only to read pages:
-    they add a Basic login to requests of other sites too, so nothing can be changed with one."""
+    """Asks for an API key, or for the session of a browser that signed in with one.
+
+    A browser adds the session's cookie by itself, so a change needs what only a page of this origin can read as well:
+    the session's CSRF token. Pages are open: they hold nothing until the API has answered them.
+    """
 
     def __init__(self, app: ASGIApp, db: Database, is_page: Callable[[str], bool]) -> None:
         self.app = app
@@ -144,20 +173,42 @@ class RequireKey:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self.app(scope, receive, send)
             return
-        authorization = Headers(scope=scope).get("authorization")
-        page = scope["method"] in SAFE_METHODS and self.is_page(scope["path"])
-        key = auth.bearer_key(authorization) or (auth.basic_key(authorization) if page else None)
-        name = await run_in_threadpool(auth.key_name, self.db, key) if key else None
-        if name is None:
-            found = "an unknown or revoked key" if key else "none"
-            problem = KeyRequired(f"Authorization: found {found}, expected 'Bearer wsk_...' (warpsmith keys create)")
-            if page:
-                problem.headers = {"WWW-Authenticate": 'Basic realm="warpsmith: the API key is the password"'}
+        method, path = scope["method"], scope["path"]
+        if method in SAFE_METHODS and self.is_page(path):
+            await self.app(scope, receive, send)
+            return
+        problem = await run_in_threadpool(self._identify, scope)
+        if problem is not None and (method, path) not in SIGNING_IN:
             await problem.response()(scope, receive, send)
             return
-        scope[auth.SCOPE_NAME] = name
-        with structlog.contextvars.bound_contextvars(api_key=name):
+        with structlog.contextvars.bound_contextvars(api_key=scope.get(auth.SCOPE_NAME)):
             await self.app(scope, receive, send)
+
+    def _identify(self, scope: Scope) -> Problem | None:
+        """Note in `scope` who asks, or return what is missing. A key that is sent is not passed over for a cookie."""
+        headers = Headers(scope=scope)
+        key = auth.bearer_key(headers.get("authorization"))
+        if key is not None:
+            row = auth.valid_key(self.db, key)
+            if row is not None:
+                scope[auth.SCOPE_NAME] = row.name
+                return None
+            found = "an unknown or revoked key"
+        else:
+            token = sessions.token_in(headers.getlist("cookie"))
+            held = None if token is None else sessions.find(self.db, token, time.time())
+            if held is not None:
+                if scope["method"] not in SAFE_METHODS and not held.has_token(headers.get(CSRF_HEADER)):
+                    found = "another" if CSRF_HEADER in headers else "none"
+                    return TokenRequired(
+                        f"{CSRF_HEADER}: found {found}, expected the `csrf_token` of GET {sessions.PATH}"
+                    )
+                scope[auth.SCOPE_NAME] = held.name
+                scope[sessions.SCOPE_SESSION] = held
+                return None
+            found = "none" if token is None else "a session that has ended"
+        expected = "'Bearer wsk_...' (warpsmith keys create), or the cookie of a session"
+        return KeyRequired(f"Authorization: found {found}, expected {expected}")
 
 
 class BodyLimit:

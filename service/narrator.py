@@ -111,9 +111,16 @@ def _tell_budget(event: EventDocument, _: str) -> str:
     return f"budget changed by {_who(event)}: {limits}"
 
 
+def _tell_unjudged(event: EventDocument, title: str) -> str:
+    reason = _reason(event)
+    return f"  #{event.payload.get('seq')} not judged by its bundle's host: {_named(title, None)}: {reason}"
+
+
 def _tell_bundle(event: EventDocument, _: str) -> str:
     payload = event.payload
     done = "left in" if event.type == "bundle.created" else "returned from"
+    if payload.get("then") == "fail":
+        done = "given up in"
     return f"  {payload.get('jobs')} judge steps {done} bundle {payload.get('bundle_id')}"
 
 
@@ -138,6 +145,7 @@ _TELLERS: dict[str, Callable[[EventDocument, str], str | None]] = {
     "search.branched": _tell_branch,
     "bundle.created": _tell_bundle,
     "bundle.dropped": _tell_bundle,
+    "bundle.unjudged": _tell_unjudged,
 }
 
 

@@ -1,16 +1,22 @@
-"""The OpenAPI document: what FastAPI derives from the routes, and what it cannot know."""
+"""The OpenAPI document: what FastAPI derives from the routes, and what it cannot know.
+
+`python -m service.openapi` writes it where the dashboard's types are generated from it.
+"""
 
 from __future__ import annotations
 
+import json
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from kernels_db.op import Op
-from service.middleware import OPEN_PATHS
+from service import sessions
+from service.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
 from service.problems import (
     CrossSite,
     DatabaseUnavailable,
@@ -18,10 +24,14 @@ from service.problems import (
     InternalError,
     KeyRequired,
     ProblemDocument,
+    TokenRequired,
     documented,
 )
+from workers.steps.values import EventType
 
 VERSION = version("warpsmith")
+COMMITTED = Path(__file__).parent / "dashboard" / "openapi.json"
+COMMAND = "python -m service.openapi"
 TAGS = [
     {"name": "searches", "description": "Submit, watch, steer, pause, resume, cancel"},
     {"name": "ops", "description": "What can be searched for"},
@@ -31,6 +41,8 @@ TAGS = [
     {"name": "bundles", "description": "Judge jobs for hosts that the service cannot reach, and their verdicts"},
     {"name": "asks", "description": "Model requests that wait for somebody's answer"},
     {"name": "workers", "description": "Processes that do the work"},
+    {"name": "system", "description": "The state of the house, and what a submission can say"},
+    {"name": "session", "description": "Browsers that sign in with an API key, where keys are in force"},
     {"name": "health", "description": "Liveness, readiness, metrics"},
 ]
 REFERENCE = "#/components/schemas/{model}"
@@ -38,11 +50,15 @@ REFERENCE = "#/components/schemas/{model}"
 
 ITEM_LINKS = {
     "create_op": ("op_id", ("get_op",)),
+    "import_files": ("op_id", ("get_op",)),
     "create_search": (
         "search_id",
         (
             "get_search",
             "get_tree",
+            "get_tree_rows",
+            "get_progress",
+            "list_attempts",
             "get_story",
             "get_events",
             "export_pool",
@@ -54,7 +70,7 @@ ITEM_LINKS = {
     ),
     "create_bundle": ("bundle_id", ("drop_bundle",)),
     "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
-    "pin_node": ("node_id", ("get_node", "unpin_node", "branch_node")),
+    "pin_node": ("node_id", ("get_node", "get_source", "get_report", "unpin_node", "branch_node")),
     "ban_node": ("node_id", ("get_node", "unban_node")),
     "create_pool": ("pool_id", ("get_pool",)),
     "get_ask": ("ask_id", ("answer_ask",)),
@@ -94,11 +110,19 @@ def build(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=REFERENCE)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
+    # Not in the model: a client of an older version takes what a newer service tells.
+    schemas["EventDocument"]["properties"]["type"]["enum"] = list(get_args(EventType))
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     if keys_required:
         document["components"]["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "description": "An API key, `wsk_...`"}
+            "key": {"type": "http", "scheme": "bearer", "description": "An API key, `wsk_...`"},
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": sessions.COOKIE,
+                "description": f"The cookie of POST {sessions.PATH}; a change needs the header {CSRF_HEADER} as well",
+            },
         }
     for path, item in document["paths"].items():
         for method, operation in item.items():
@@ -112,9 +136,11 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
         common.append(DatabaseUnavailable)
     if method != "get":
         common.append(CrossSite)
-    if keys_required and path not in OPEN_PATHS:
+    if keys_required and path not in OPEN_PATHS and (method.upper(), path) not in SIGNING_IN:
         common.append(KeyRequired)
-        operation["security"] = [{"key": []}]
+        if method != "get":
+            common.append(TokenRequired)
+        operation["security"] = [{"key": []}, {"session": []}]
     responses = operation["responses"]
     links = _links(operation["operationId"])
     if links:
@@ -134,3 +160,16 @@ def _links(operation: str) -> dict[str, Any]:
         parameter, follower = LIST_LINKS[operation]
         links[follower] = {"operationId": follower, "parameters": {parameter: "$response.body#/items/0/id"}}
     return links
+
+
+def committed_text() -> str:
+    """The document as it is committed: with keys in force, since a client must know their problems."""
+    from service.app import create_app  # noqa: PLC0415 - the application installs this module's document
+    from service.settings import ServiceSettings  # noqa: PLC0415
+
+    document = create_app(ServiceSettings(auth="always")).openapi()
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    COMMITTED.write_text(committed_text(), "utf-8")

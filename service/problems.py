@@ -5,6 +5,7 @@
     ├── KeyRequired          401  no API key, an unknown or a revoked one
     ├── HostRefused          403  a Host header that a server bound to loopback does not serve (DNS rebinding)
     ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
+    ├── TokenRequired        403  a change by a session's cookie without the session's CSRF token
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
     ├── WrongState           409  the resource's state does not allow it (cancel a finished search)
@@ -13,10 +14,12 @@
     ├── UnsupportedMedia     415  another Content-Type than those listed
     ├── InvalidInput         422  a field is wrong: `errors` lists field, found, expected
     │   ├── InvalidSpec      422  an op spec is wrong
+    │   ├── NotExpressible   422  an export format has no room for a part of the op
     │   ├── InvalidPool      422  a pool file is wrong, or belongs to another op
     │   ├── MissingSetting   422  the request needs a setting that this server lacks
     │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
     ├── TooManyStreams       429  more open event streams than this server serves
+    ├── TooManyImports       429  more files to be run for an import than this server runs at once
     ├── InternalError        500  ours; logged under `error_id`, nothing else leaves the server
     ├── NotReady             503  /readyz: names what fails
     ├── DatabaseUnavailable  503  the database cannot be reached or stays locked; try again
@@ -140,6 +143,10 @@ class CrossSite(Problem):
     code, slug, title = 403, "cross-site", "A change from another site"
 
 
+class TokenRequired(Problem):
+    code, slug, title = 403, "csrf-token", "The session's CSRF token is required"
+
+
 class NotFound(Problem):
     code, slug, title = 404, "not-found", "Not found"
 
@@ -203,6 +210,10 @@ class InvalidSpec(InvalidInput):
     slug, title = "invalid-spec", "The op spec is wrong"
 
 
+class NotExpressible(InvalidInput):
+    slug, title = "not-expressible", "This export format cannot say the op"
+
+
 class InvalidPool(InvalidInput):
     slug, title = "invalid-pool", "The pool is wrong"
 
@@ -217,6 +228,13 @@ class IdempotencyReuse(InvalidInput):
 
 class TooManyStreams(Problem):
     code, slug, title = 429, "too-many-streams", "Too many open event streams"
+
+
+class TooManyImports(Problem):
+    code, slug, title = 429, "too-many-imports", "Too many imports at once"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": "10"})
 
 
 class InternalError(Problem):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
@@ -92,8 +93,8 @@ class WorkloadTimes(BaseModel):
     limit_fraction: float | None = None
 
 
-class Best(BaseModel):
-    """The best accepted candidate so far."""
+class BestSummary(BaseModel):
+    """The best accepted candidate so far, as a list shows it."""
 
     node_id: str
     seq: int
@@ -109,6 +110,15 @@ class Best(BaseModel):
     speedup: dict[str, float] = Field(
         description="Geometric mean over bench workloads of the speed-up over each baseline"
     )
+    speedup_ci95: dict[str, list[float]] = Field(
+        default_factory=dict,
+        description="95 % interval of each, from those of the workloads; absent where a workload has none",
+    )
+
+
+class Best(BestSummary):
+    """The best accepted candidate so far."""
+
     workloads: list[WorkloadTimes]
 
 
@@ -135,7 +145,10 @@ class SearchSummary(BaseModel):
     language: str
     state: SearchState
     reason: str | None = Field(description="Why it ended or was paused")
+    policy_name: str = Field("", description="The policy's name")
+    provider: str = Field("", description="Who answers its model requests: openai, replay or agent")
     best_score: float | None
+    best: BestSummary | None = Field(None, description="The best accepted candidate so far")
     spend: Spend
     created_at: float
     updated_at: float
@@ -154,7 +167,7 @@ class SearchDocument(SearchSummary):
     nodes_by_state: dict[str, int]
     nodes_by_verdict: dict[str, int]
     baselines: list[WorkloadTimes] = Field(description="The baselines as first measured; empty before that")
-    best: Best | None
+    best: Best | None = Field(None, description="The best accepted candidate so far")
     kernels: list[str] = Field(description="Ids of the kernels that this search kept")
     waiting_for: list[WaitingFor]
 
@@ -301,15 +314,53 @@ class VerdictRecord(BaseModel):
     created_at: float
 
 
+class NodeReference(BaseModel):
+    """Another node in a few words."""
+
+    id: str
+    seq: int
+    title: str | None
+    technique: str | None
+    state: str
+    verdict: str | None
+    score: float | None
+
+
+class NodeCost(BaseModel):
+    """What a node has cost so far, all its attempts together."""
+
+    model_calls: int = Field(description="Calls that brought a reply")
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None = Field(description="null where the price of some call is not known")
+    judge_s: float = Field(description="Seconds that the judge took, compilation included")
+    gpu_seconds: float = Field(description="Of these, seconds for which the judge held the device")
+
+
 class NodeDocument(NodeSummary):
     """A node with everything that is known of it."""
 
     search_id: str
     idea: dict[str, Any] | None
     source: str | None
+    parent: NodeReference | None = Field(description="null on the root")
+    champion: NodeReference | None = Field(description="The search's best so far")
+    children: list[NodeReference] = Field(description="By `seq`")
+    kernel_id: str | None = Field(description="The kernel that was kept of this node")
+    cost: NodeCost
     verdicts: list[VerdictRecord]
     attempts: list[AttemptDocument]
     model_calls: list[ModelCallDocument]
+
+
+class SourceDocument(BaseModel):
+    """A node's code alone, to compare another's with."""
+
+    id: str
+    seq: int
+    title: str | None
+    language: str | None
+    source: str | None = Field(description="null on the root and before a candidate is written")
 
 
 class IdeaDocument(BaseModel):
@@ -378,18 +429,64 @@ class AskSummary(BaseModel):
     kind: str = Field(description="reflect, ideate, code or repair")
     state: AskState
     issue: int = Field(0, description="How often the request was issued before: it counts up when an ask expires")
+    op_name: str
+    target: str
+    seq: int = Field(description="Of the node that it is asked for")
+    title: str | None = Field(description="That node's idea in one line")
     created_at: float
     expires_at: float | None = Field(None, description="When it expires and is issued again; null: never")
     answered_at: float | None
     answered_by: str | None
 
 
+class AskStep(BaseModel):
+    """The step that an ask belongs to: whether the answer could be used."""
+
+    kind: str = Field(description="ideate or code")
+    state: str = Field(description="waiting while it waits for the answer; succeeded once the answer was used")
+    error: str | None = Field(description="Why an answer could not be used")
+
+
 class AskDocument(AskSummary):
     """An ask with its prompt and, once answered, its reply."""
+
+    step: AskStep
+    node: NodeSummary = Field(description="The node that it is asked for, with the verdict once there is one")
 
     messages: list[dict[str, Any]]
     reply: str | None
     replaced_by: str | None = Field(None, description="The open ask of the same request, where this one is not open")
+
+
+class KernelWorkload(BaseModel):
+    """A shape that a kernel was verified on."""
+
+    id: str
+    role: str
+    axes: dict[str, Any] | None = Field(description="Its sizes; null where the op no longer declares it")
+
+
+class Verification(BaseModel):
+    """When and where a kernel was verified in full, and whether that still says something here."""
+
+    verdict: str
+    verified_at: float
+    device: str | None
+    sandbox: str | None = Field(description="What stood around the candidate: its level")
+    fingerprint: str | None = Field(description="SHA-256 of device, versions and protocol")
+    versions: dict[str, str]
+    current: bool | None = Field(
+        description="Whether the latest verdict on this target has the same fingerprint. false: device, versions or "
+        "protocol are others now, so verify it anew; null: nothing tells"
+    )
+
+
+class ExportFormat(BaseModel):
+    """A form in which a kernel can be taken away."""
+
+    name: str = Field(description="Give it as `format`")
+    title: str
+    media_type: str
 
 
 class KernelSummary(BaseModel):
@@ -402,9 +499,20 @@ class KernelSummary(BaseModel):
     language: str
     search_id: str | None
     node_id: str | None
+    title: str | None = Field(None, description="The winner's idea in one line")
+    technique: str | None = None
     score: float
     ci95: list[float]
     limit_fraction: float | None
+    speedup: dict[str, float] = Field(
+        default_factory=dict, description="Geometric mean over bench workloads of the speed-up over each baseline"
+    )
+    speedup_ci95: dict[str, list[float]] = Field(
+        default_factory=dict,
+        description="95 % interval of each, from those of the workloads; absent where a workload has none",
+    )
+    workloads: list[KernelWorkload] = Field(default_factory=list)
+    verification: Verification | None = None
     created_at: float
 
 
@@ -416,6 +524,7 @@ class KernelDocument(KernelSummary):
     envelope: dict[str, Any]
     evidence: dict[str, Any] = Field(description="The verify verdict, whole")
     lineage: list[dict[str, Any]] = Field(description="From the root to the winner: the ideas that led there")
+    formats: list[ExportFormat] = Field(default_factory=list, description="What it can be exported as")
 
 
 class BundleDocument(BaseModel):
@@ -433,37 +542,82 @@ class BundleDocument(BaseModel):
     jobs: list[str] = Field(description="The lines of jobs.jsonl, each a signed job as JSON, to be kept as they are")
 
 
+class BundleSummary(BaseModel):
+    """A bundle that was made and not dropped."""
+
+    id: str
+    search_id: str
+    op_name: str
+    target: str
+    created_at: float
+    jobs: int = Field(description="Jobs in the bundle")
+    merged: int = Field(description="Of these, jobs whose verdicts have come")
+    out: int = Field(description="Of these, jobs whose verdicts are still to come")
+    unjudged: int = Field(description="Of those that are out, jobs that their host could not judge")
+
+
+class UnjudgedJob(BaseModel):
+    """A job of a bundle that its host could not judge."""
+
+    nonce: str
+    attempt_id: str
+    node_id: str
+    seq: int = Field(description="The node's number in its search")
+    step: Literal["judge", "verify"]
+    reason: str = Field(
+        description="refused, timeout or died, and what the judge there said: it could not read the job, had no "
+        "verdict in time, or fell"
+    )
+
+
 class DroppedBundle(BaseModel):
-    """A bundle that was given back."""
+    """What was dropped of a bundle."""
 
     id: str
     search_id: str
     returned: int = Field(description="Steps that returned to the queue")
+    failed: int = Field(description="Steps that failed, since their host could not judge them")
     merged: int = Field(description="Jobs whose verdicts had come; they stay")
 
 
 class MergedLine(BaseModel):
-    """What became of one line of verdicts.jsonl."""
+    """What became of one line of verdicts.jsonl or unjudged.jsonl."""
 
     line: int = Field(description="Its number in the body, from 1")
     nonce: str | None = Field(description="The job's, where that could be read")
-    outcome: Literal["merged", "already", "late", "refused"] = Field(
-        description="merged: stored now. already: this very verdict was stored before. late: its search ended, or its "
-        "step is somebody else's. refused: `error` says why; nothing of it was stored"
+    bundle_id: str | None = Field(None, description="The job's bundle, where that could be read")
+    outcome: Literal["merged", "unjudged", "already", "late", "refused"] = Field(
+        description="merged: stored now. unjudged: its host could not judge the job, and `detail` says why; it stays "
+        "out. already: this very verdict was stored before, or the job has one. late: its search ended, or its step is "
+        "somebody else's. refused: the line is; `error` says why, and nothing of it was stored"
     )
     search_id: str | None = None
-    detail: str | None = Field(None, description="Of one that came already or late: since when, or why")
+    detail: str | None = Field(None, description="Of one that is unjudged, came already or late: since when, or why")
     error: FieldError | None = None
 
 
 class MergeReport(BaseModel):
-    """What became of a file of verdicts."""
+    """What became of lines that came back."""
 
     merged: int
+    unjudged: int
     already: int
     late: int
     refused: int
     lines: list[MergedLine]
+
+    @classmethod
+    def of(cls, lines: list[MergedLine]) -> MergeReport:
+        """The lines, and how many had each outcome."""
+        counts = Counter(line.outcome for line in lines)
+        return cls(
+            merged=counts["merged"],
+            unjudged=counts["unjudged"],
+            already=counts["already"],
+            late=counts["late"],
+            refused=counts["refused"],
+            lines=lines,
+        )
 
 
 class WorkerDocument(BaseModel):
@@ -476,6 +630,17 @@ class WorkerDocument(BaseModel):
     facts: dict[str, Any]
     started_at: float
     seen_at: float
+
+
+class SessionDocument(BaseModel):
+    """Whether keys are in force here, and who asks."""
+
+    keys_required: bool = Field(description="false: every request is served, and nobody need sign in")
+    name: str | None = Field(description="The name of the key that the request came or the session began with")
+    csrf_token: str | None = Field(
+        description="Of a session: the value of X-CSRF-Token, without which its cookie changes nothing"
+    )
+    expires_at: float | None = Field(description="When the session ends")
 
 
 class Health(BaseModel):

@@ -18,6 +18,9 @@ class ServiceSettings(Settings):
     auth: Literal["auto", "always"] = Field(
         "auto", description="API keys: auto requires them unless bound to loopback, always requires them there too"
     )
+    session_life_s: float = Field(
+        12 * 3600.0, gt=0, description="Seconds after which a browser that signed in with a key must do so again"
+    )
     allowed_hosts: list[str] = Field(
         default_factory=list,
         description="Host names (without port) that are served; bound to loopback, localhost is served besides",

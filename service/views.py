@@ -3,13 +3,12 @@ transaction."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import exists, func, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from kernels_db.models import (
@@ -24,9 +23,13 @@ from kernels_db.models import (
     VerdictRow,
     WorkerRow,
 )
+from kernels_db.store import Bundle
 from service import schemas
+from service.bundles.unjudged import unjudged_counts
+from service.speedups import mean_intervals, mean_speedups
 from service.story import Story
 from service.waiting import waiting_for
+from workers.steps.rows import ENDED
 
 LEVEL_ORDER = {"verify": 0, "screen": 1, "baseline": 2}
 
@@ -41,11 +44,8 @@ def op_document(row: OpRow) -> schemas.OpDocument:
     return schemas.OpDocument(**op_summary(row).model_dump(), spec=row.spec)
 
 
-def search_summary(
-    row: SearchRow, op_name: str, best_score: float | None, now: float, *, priced: bool
-) -> schemas.SearchSummary:
-    """A search as the list shows it; `now` is the time up to which a running search is counted. `priced`: the cost of
-    every call is known."""
+def search_summary(row: SearchRow, op_name: str, best: schemas.BestSummary | None, now: float) -> schemas.SearchSummary:
+    """A search as the list shows it; `now` is the time up to which a running search is counted."""
     return schemas.SearchSummary(
         id=row.id,
         op_id=row.op_id,
@@ -54,8 +54,11 @@ def search_summary(
         language=row.language,
         state=row.state,
         reason=row.reason,
-        best_score=best_score,
-        spend=spend(row, now, priced=priced),
+        policy_name=str(row.policy.get("name") or ""),
+        provider=str(row.model.get("provider") or ""),
+        best_score=best.score if best else None,
+        best=best,
+        spend=spend(row, now),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
@@ -66,14 +69,21 @@ def search_summaries(session: Session, rows: Sequence[SearchRow]) -> list[schema
     now = time.time()
     names = op_names(session, {row.op_id for row in rows})
     best_ids = [row.best_node_id for row in rows if row.best_node_id]
-    scores: dict[str, float | None] = {}
-    if best_ids:
-        scores = dict(session.execute(select(NodeRow.id, NodeRow.score).where(NodeRow.id.in_(best_ids))).tuples().all())
-    unknown = unpriced(session, rows)
-    return [
-        search_summary(row, names[row.op_id], scores.get(row.best_node_id or ""), now, priced=row.id not in unknown)
-        for row in rows
-    ]
+    nodes = session.scalars(select(NodeRow).where(NodeRow.id.in_(best_ids))).all() if best_ids else []
+    timed = timed_workloads(session, best_ids)
+    best = {node.id: best_summary(node, timed.get(node.id, [])) for node in nodes}
+    return [search_summary(row, names[row.op_id], best.get(row.best_node_id or ""), now) for row in rows]
+
+
+def timed_workloads(session: Session, node_ids: Sequence[str]) -> dict[str, list[schemas.WorkloadTimes]]:
+    """The timed workloads of each node's latest verdict, as `latest_verdict` chooses it."""
+    if not node_ids:
+        return {}
+    columns = (VerdictRow.node_id, VerdictRow.verdict, VerdictRow.level, VerdictRow.document["workloads"])
+    rows = session.execute(select(*columns).where(VerdictRow.node_id.in_(node_ids)).order_by(VerdictRow.id)).all()
+    # Of what is alike the last stands: the newest.
+    rows = sorted(rows, key=lambda row: (row[1] == "accepted", -LEVEL_ORDER.get(row[2], len(LEVEL_ORDER))))
+    return {node_id: workload_times(workloads) for node_id, _, _, workloads in rows}
 
 
 def op_names(session: Session, ids: set[str]) -> dict[str, str]:
@@ -101,13 +111,9 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> s
         latest_round = max(latest_round, highest)
     root_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == row.id, NodeRow.seq == 0))
     best = _best(session, row)
-    name, score = op_names(session, {row.op_id})[row.op_id], best.score if best else None
-    summary = search_summary(row, name, score, now, priced=not unpriced(session, [row]))
-    kernels = session.scalars(
-        select(KernelRow.id).where(KernelRow.search_id == row.id).order_by(KernelRow.created_at, KernelRow.id)
-    )
+    summary = search_summary(row, op_names(session, {row.op_id})[row.op_id], best, now)
     return schemas.SearchDocument(
-        **summary.model_dump(),
+        **summary.model_dump(exclude={"best"}),
         branched_from=row.branched_from,
         problem=_bad_field(row.problem),
         policy=row.policy,
@@ -119,30 +125,48 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> s
         nodes_by_verdict=by_verdict,
         baselines=workload_times(latest_verdict(session, root_id).get("workloads")) if root_id is not None else [],
         best=best,
-        kernels=list(kernels),
+        kernels=_kernels_kept(session, row),
         waiting_for=waiting_for(session, row, now, alive_after_s),
     )
 
 
-def unpriced(session: Session, rows: Sequence[SearchRow]) -> set[str]:
-    """The ids of those searches that made a call whose cost nobody knows."""
-    # Replay and agents cost nothing: only an endpoint's calls need be looked at.
-    asked = [row.id for row in rows if row.model.get("provider") == "openai"]
-    unknown = exists().where(
-        ModelCallRow.search_id == SearchRow.id, ModelCallRow.reply.is_not(None), ModelCallRow.cost_usd.is_(None)
+def _kernels_kept(session: Session, row: SearchRow) -> list[str]:
+    """The kernels that a search kept. A kernel's row names the last search that found its code; that an earlier one
+    kept it too stands in that one's history.
+    """
+    own = select(KernelRow.id).where(KernelRow.search_id == row.id).order_by(KernelRow.created_at, KernelRow.id)
+    found = list(session.scalars(own))
+    if found or row.best_node_id is None or row.state not in ENDED:
+        return found
+    kept = _kept_events(row.id)
+    return list(dict.fromkeys(payload["kernel_id"] for payload in session.scalars(kept)))
+
+
+def _kernel_of(session: Session, row: NodeRow) -> str | None:
+    """The kernel that a node was kept as, by whichever search."""
+    found = session.scalar(select(KernelRow.id).where(KernelRow.node_id == row.id).limit(1))
+    if found is not None or row.verification != "passed":
+        return found
+    kept = session.scalar(_kept_events(row.search_id).where(EventRow.node_id == row.id).limit(1))
+    return None if kept is None else str(kept["kernel_id"])
+
+
+def _kept_events(search_id: str) -> Select[tuple[dict[str, Any]]]:
+    return (
+        select(EventRow.payload)
+        .where(EventRow.search_id == search_id, EventRow.type == "kernel.kept")
+        .order_by(EventRow.id)
     )
-    return set(session.scalars(select(SearchRow.id).where(SearchRow.id.in_(asked), unknown))) if asked else set()
 
 
-def spend(row: SearchRow, now: float, *, priced: bool) -> schemas.Spend:
-    """What a search has used so far; time is counted up to `now` while it runs. `priced`: the cost of every call is
-    known."""
+def spend(row: SearchRow, now: float) -> schemas.Spend:
+    """What a search has used so far; time is counted up to `now` while it runs."""
     running = max(0.0, now - row.running_since) if row.running_since is not None else 0.0
     return schemas.Spend(
         candidates=row.candidates,
         model_calls=row.model_calls,
         tokens=row.tokens,
-        cost_usd=row.cost_usd if priced else None,
+        cost_usd=None if row.unpriced_calls else row.cost_usd,
         wall_clock_s=round(row.active_s + running, 3),
         gpu_seconds=round(row.gpu_seconds, 3),
     )
@@ -187,14 +211,60 @@ def node_document(session: Session, row: NodeRow, best_id: str | None) -> schema
     calls = session.scalars(
         select(ModelCallRow).where(ModelCallRow.node_id == row.id).order_by(ModelCallRow.created_at, ModelCallRow.id)
     )
+    documents = [document_of(schemas.VerdictRecord, verdict) for verdict in verdicts]
+    model_calls = [document_of(schemas.ModelCallDocument, call) for call in calls]
+    near = session.scalars(
+        select(NodeRow)
+        .where(
+            NodeRow.search_id == row.search_id,
+            or_(NodeRow.parent_id == row.id, NodeRow.id.in_([row.parent_id, best_id])),
+        )
+        .order_by(NodeRow.seq)
+    ).all()
+    by_id = {node.id: node_reference(node) for node in near}
     return schemas.NodeDocument(
         **node_summary(row, best_id).model_dump(),
         search_id=row.search_id,
         idea=row.idea,
         source=row.source,
-        verdicts=[document_of(schemas.VerdictRecord, verdict) for verdict in verdicts],
+        parent=by_id.get(row.parent_id or ""),
+        champion=node_reference(row) if row.id == best_id else by_id.get(best_id or ""),
+        children=[by_id[node.id] for node in near if node.parent_id == row.id],
+        kernel_id=_kernel_of(session, row),
+        cost=node_cost(documents, model_calls),
+        verdicts=documents,
         attempts=[document_of(schemas.AttemptDocument, attempt) for attempt in attempts],
-        model_calls=[document_of(schemas.ModelCallDocument, call) for call in calls],
+        model_calls=model_calls,
+    )
+
+
+def node_reference(row: NodeRow) -> schemas.NodeReference:
+    """A node in a few words."""
+    return schemas.NodeReference(
+        id=row.id,
+        seq=row.seq,
+        title=idea_title(row.idea),
+        technique=row.technique,
+        state=row.state,
+        verdict=row.verdict,
+        score=row.score,
+    )
+
+
+def node_cost(
+    verdicts: Sequence[schemas.VerdictRecord], calls: Sequence[schemas.ModelCallDocument]
+) -> schemas.NodeCost:
+    """What a node's verdicts and model calls cost together."""
+    answered = [call for call in calls if call.reply is not None]
+    unknown = any(call.cost_usd is None and call.provider == "openai" for call in answered)
+    seconds = [verdict.document.get("seconds") or {} for verdict in verdicts]
+    return schemas.NodeCost(
+        model_calls=len(answered),
+        prompt_tokens=sum(call.prompt_tokens or 0 for call in answered),
+        completion_tokens=sum(call.completion_tokens or 0 for call in answered),
+        cost_usd=None if unknown else sum(call.cost_usd or 0.0 for call in answered),
+        judge_s=sum(value for each in seconds for gate, value in each.items() if gate != "exclusive"),
+        gpu_seconds=sum(each.get("exclusive", 0.0) for each in seconds),
     )
 
 
@@ -216,44 +286,64 @@ def event_document(row: EventRow) -> schemas.EventDocument:
     return document_of(schemas.EventDocument, row)
 
 
-def ask_summary(row: AskRow) -> schemas.AskSummary:
-    """An ask without its prompt."""
-    return document_of(schemas.AskSummary, row)
+def ask_summaries(session: Session, rows: Sequence[AskRow]) -> list[schemas.AskSummary]:
+    """One page of asks without their prompts, in three queries."""
+    searches = _by_id(session, SearchRow, {row.search_id for row in rows})
+    nodes = _by_id(session, NodeRow, {row.node_id for row in rows})
+    names = op_names(session, {search.op_id for search in searches.values()})
+    found = []
+    for row in rows:
+        search, node = searches[row.search_id], nodes[row.node_id]
+        found.append(_ask_summary(row, search, node, names[search.op_id]))
+    return found
 
 
-def ask_document(row: AskRow, replaced_by: str | None) -> schemas.AskDocument:
-    """An ask with its prompt."""
-    summary = ask_summary(row).model_dump()
-    return schemas.AskDocument(**summary, messages=row.messages, reply=row.reply, replaced_by=replaced_by)
+def _ask_summary(row: AskRow, search: SearchRow, node: NodeRow, op_name: str) -> schemas.AskSummary:
+    own = {name: getattr(row, name) for name in schemas.AskSummary.model_fields if hasattr(row, name)}
+    return schemas.AskSummary(**own, op_name=op_name, target=search.target, seq=node.seq, title=idea_title(node.idea))
 
 
-def kernel_summary(row: KernelRow, op_name: str) -> schemas.KernelSummary:
-    """A kernel as the list shows it."""
-    return schemas.KernelSummary(
-        id=row.id,
-        op_id=row.op_id,
-        op_name=op_name,
-        target=row.target,
-        language=row.language,
-        search_id=row.search_id,
-        node_id=row.node_id,
-        score=row.score,
-        ci95=[row.ci_low, row.ci_high],
-        limit_fraction=row.limit_fraction,
-        created_at=row.created_at,
+def ask_document(session: Session, row: AskRow, replaced_by: str | None) -> schemas.AskDocument:
+    """An ask with its prompt, and what became of its answer."""
+    [summary] = ask_summaries(session, [row])
+    node, attempt = session.get_one(NodeRow, row.node_id), session.get_one(AttemptRow, row.attempt_id)
+    best_id = session.scalar(select(SearchRow.best_node_id).where(SearchRow.id == row.search_id))
+    return schemas.AskDocument(
+        **summary.model_dump(),
+        messages=row.messages,
+        reply=row.reply,
+        replaced_by=replaced_by,
+        step=schemas.AskStep(kind=attempt.kind, state=attempt.state, error=attempt.error),
+        node=node_summary(node, best_id),
     )
 
 
-def kernel_document(row: KernelRow, op_name: str) -> schemas.KernelDocument:
-    """A kernel with its source, envelope and evidence."""
-    return schemas.KernelDocument(
-        **kernel_summary(row, op_name).model_dump(),
-        source=row.source,
-        source_digest=row.source_digest,
-        envelope=row.envelope,
-        evidence=row.evidence,
-        lineage=row.lineage,
-    )
+Row = TypeVar("Row", NodeRow, SearchRow)
+
+
+def _by_id(session: Session, table: type[Row], ids: set[str]) -> dict[str, Row]:
+    return {row.id: row for row in session.scalars(select(table).where(table.id.in_(ids)))} if ids else {}
+
+
+def bundle_summaries(session: Session, rows: Sequence[Bundle]) -> list[schemas.BundleSummary]:
+    """One page of bundles, in four queries."""
+    unjudged = unjudged_counts(session, [row.id for row in rows])
+    searches = _by_id(session, SearchRow, {row.search_id for row in rows})
+    names = op_names(session, {search.op_id for search in searches.values()})
+    return [
+        schemas.BundleSummary(
+            id=row.id,
+            search_id=row.search_id,
+            op_name=names[searches[row.search_id].op_id],
+            target=searches[row.search_id].target,
+            created_at=row.created_at,
+            jobs=row.jobs,
+            merged=row.merged,
+            out=row.jobs - row.merged,
+            unjudged=unjudged.get(row.id, 0),
+        )
+        for row in rows
+    ]
 
 
 def worker_document(row: WorkerRow, now: float, alive_after_s: float) -> schemas.WorkerDocument:
@@ -293,7 +383,12 @@ def _best(session: Session, search: SearchRow) -> schemas.Best | None:
     if row is None:
         return None
     workloads = workload_times(latest_verdict(session, row.id).get("workloads"))
-    return schemas.Best(
+    return schemas.Best(**best_summary(row, workloads).model_dump(), workloads=workloads)
+
+
+def best_summary(row: NodeRow, workloads: Sequence[schemas.WorkloadTimes]) -> schemas.BestSummary:
+    """A search's best node; `workloads` are those of its latest verdict."""
+    return schemas.BestSummary(
         node_id=row.id,
         seq=row.seq,
         title=idea_title(row.idea),
@@ -304,19 +399,8 @@ def _best(session: Session, search: SearchRow) -> schemas.Best | None:
         ci95=interval(row.ci_low, row.ci_high),
         limit_fraction=row.limit_fraction,
         speedup=mean_speedups(workloads),
-        workloads=workloads,
+        speedup_ci95=mean_intervals(workloads),
     )
-
-
-def mean_speedups(workloads: Sequence[schemas.WorkloadTimes]) -> dict[str, float]:
-    """Geometric mean over the bench workloads of the speed-up over each baseline."""
-    logs: dict[str, list[float]] = {}
-    for workload in workloads:
-        if workload.role == "bench":
-            for baseline, ratio in workload.speedup.items():
-                if ratio > 0:
-                    logs.setdefault(baseline, []).append(math.log(ratio))
-    return {baseline: math.exp(sum(values) / len(values)) for baseline, values in logs.items()}
 
 
 def workload_times(workloads: Sequence[Mapping[str, Any]] | None) -> list[schemas.WorkloadTimes]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from kernels_db.models import AskRow, AttemptRow, SearchRow, WorkerRow
 from service.schemas import TERMINAL_STATES, WaitingFor
-from workers.steps.bundling import owner_of
+from workers.steps.bundling import owner_of, unjudged
 from workers.steps.outages import again_at
 
 MODEL_STEPS = ("ideate", "code")
@@ -40,16 +40,20 @@ def _paused(session: Session, search: SearchRow) -> WaitingFor:
 
 def _running(session: Session, search: SearchRow) -> list[WaitingFor]:
     away = AttemptRow.owner.startswith(owner_of(""))
+    example = case((unjudged(), AttemptRow.owner))
     rows = session.execute(
-        select(AttemptRow.kind, away, func.count())
+        select(AttemptRow.kind, away, func.count(), func.count(example), func.min(example))
         .where(AttemptRow.search_id == search.id, AttemptRow.state == "running")
         .group_by(AttemptRow.kind, away)
     )
     by_side: dict[Literal["model", "judge"], int] = {}
-    bundled = 0
-    for kind, in_bundle, count in rows:
+    bundled = failed = 0
+    owners: list[str] = []
+    for kind, in_bundle, count, left, owner in rows:
         if in_bundle:
-            bundled += count
+            bundled += count - left
+            failed += left
+            owners += [owner] if left else []
             continue
         side: Literal["model", "judge"] = "model" if kind in MODEL_STEPS else "judge"
         by_side[side] = by_side.get(side, 0) + count
@@ -60,6 +64,10 @@ def _running(session: Session, search: SearchRow) -> list[WaitingFor]:
     if bundled:
         detail = f"{_count(bundled, 'step')} in a bundle: warpsmith merge DIR brings the verdicts"
         found.append(WaitingFor(what="judge", count=bundled, detail=detail))
+    if failed:
+        bundle_id = min(owners).removeprefix(owner_of(""))
+        detail = f"{_count(failed, 'step')} not judged by a bundle's host: warpsmith bundle --show {bundle_id}"
+        found.append(WaitingFor(what="judge", count=failed, detail=detail))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,21 @@ class MissingVariableError(ValueError):
 
 def load(variables: Mapping[str, str]) -> dict[str, Any]:
     """The compose file with its variables filled in from `variables`."""
-    return interpolate(yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8")), variables)
+    document: dict[str, Any] = interpolate(_document(), variables)
+    for service in document["services"].values():
+        service["environment"] = _passed_on(service.get("environment", {}), variables)
+    return document
+
+
+@lru_cache
+def _document() -> Any:
+    return yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))
+
+
+def _passed_on(environment: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """A name without a value takes that of `variables`, and is not set where they have none."""
+    filled = {name: variables.get(name) if value is None else value for name, value in environment.items()}
+    return {name: value for name, value in filled.items() if value is not None}
 
 
 def interpolate(value: Any, variables: Mapping[str, str]) -> Any:

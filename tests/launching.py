@@ -25,14 +25,6 @@ from workers.search.policy import policy_document
 
 PATIENCE_S = 90.0
 REPOSITORY = Path(__file__).parents[1]
-# The reference takes six passes where one will do: a good candidate wins on any machine, however busy.
-PASSES = """
-  def run(x):
-      for _ in range(4):
-          x = x * 1.0
-      return x * 2 + 1
-"""
-SPEC = scenario.OP.replace("\n  def run(x):\n      return x * 2 + 1\n", PASSES).replace("4096", "65536")
 NODES, REPLIES = 5, 5
 FAST = {
     "WARPSMITH_LEASE_S": "3",
@@ -144,8 +136,8 @@ def write_scenario(directory: Path) -> tuple[Path, Path]:
     """
     (directory / "pools").mkdir(parents=True, exist_ok=True)
     spec, pool = directory / "scale_shift.yaml", directory / "pools" / "scale_shift.cpu.jsonl"
-    spec.write_text(SPEC, encoding="utf-8")
-    record = scenario.Recorder(load_op(SPEC), Target.parse("cpu"))
+    spec.write_text(scenario.OP, encoding="utf-8")
+    record = scenario.Recorder(load_op(scenario.OP), Target.parse("cpu"))
     loop, unrolled, _ = record.ideas(None, "loop", "unrolled", "unheard")
     plain = record.code(None, loop, scenario.candidate(scenario.LOOP))
     record.code(None, unrolled, scenario.candidate(scenario.WRONG))

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.policies [--seeds N] [--share F] [--png FILE] [--json FILE] [--measure] [--simulate TIMES]`
+"""`python -m benchmarks.policies [--seeds N] [--share F ...] [--png FILE] [--json FILE] [--measure] [--simulate TIMES]`
 
 Plays every pool that has measured outcomes under every policy, at equal model cost, with many seeds, and prints for
-each policy the best speed-up that it found, by op and in the geometric mean, the ratio of the default to it with a
-paired 95 % interval, and the share of its requests that nobody had recorded. `--measure` judges every candidate of the
-pools on this machine first (keep it quiet) and stores the outcomes. `--simulate` plays larger budgets in a fitted
-simulation.
+each policy the best speed-up that it found, by op and in the geometric mean, and the share of its requests that nobody
+had recorded; then the ratio of every policy to every other with a paired 95 % interval. `--measure` judges every
+candidate of the pools on this machine first (keep it quiet) and stores the outcomes. `--simulate` plays larger budgets
+in a fitted simulation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,31 +33,36 @@ from workers.search.policy import Policy
 
 POOLS = Path(__file__).resolve().parents[2] / "examples" / "pools"
 
-SHARE = 0.3
-"""Of what a recording cost: with more, policies that go by rounds have used up what was recorded and stand still, and
-the comparison is of pools rather than of policies."""
+SHARES = (0.3, 0.5)
+"""Of what a recording cost: with more, most policies have used up what was recorded, and the comparison is of pools
+rather than of policies."""
 
 Worlds = dict[str, Callable[[random.Random], World]]
 
 
 @dataclass(frozen=True)
 class Arena:
-    """Where policies are compared: a world for each op, the money for each op, and whether anything in it is real."""
+    """Where policies are compared: what it is, a world for each op, the money for each op."""
 
+    what: str
     worlds: Worlds
     money: dict[str, float]
-    simulated: bool
 
 
 def main() -> int:
-    """Compare; returns the exit status: 1 where the default loses to a control for sure."""
+    """Compare; returns the exit status: 1 where the default loses to a control for sure, anywhere."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description="Policies at equal model cost.")
     parser.add_argument("--pools", nargs="*", type=Path, help="pool files; default: all of examples/pools")
     parser.add_argument("--seeds", type=int, default=30, help="plays of each op under each policy")
-    parser.add_argument("--share", type=float, default=SHARE, help="money, as a share of what the recording cost")
-    parser.add_argument("--simulate", metavar="TIMES", type=float, help="also simulate so many times that money")
+    parser.add_argument("--first-seed", type=int, default=0, help="of those; others than a policy was tuned on")
+    parser.add_argument(
+        "--share", nargs="+", type=float, default=SHARES, help="money, as shares of what the recording cost"
+    )
+    parser.add_argument(
+        "--simulate", metavar="TIMES", type=float, help="also simulate so many times what the recording cost"
+    )
     parser.add_argument("--measure", action="store_true", help="judge every candidate on this machine first")
-    parser.add_argument("--png", metavar="FILE", type=Path, help="draw the best-so-far curves")
+    parser.add_argument("--png", metavar="FILE", type=Path, help="draw the best-so-far curves of the largest share")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every figure here")
     arguments = parser.parse_args()
     files = arguments.pools or sorted(POOLS.glob("*.jsonl"))
@@ -81,24 +86,29 @@ def main() -> int:
             f"{name}: {found.replies} replies, {len(found.candidates)} candidates ({accepted} accepted), ideas "
             f"recorded on the reference and {parents} candidates, ${recording.cost_usd(found):.2f} as priced"
         )
-    replay = Arena(
-        {name: partial(Replay, found) for name, found in recordings.items()},
-        {name: arguments.share * recording.cost_usd(found) for name, found in recordings.items()},
-        simulated=False,
-    )
-    document: dict[str, Any] = {"replay": _compare(replay, arguments.seeds, arguments.png)}
+    cost = {name: recording.cost_usd(found) for name, found in recordings.items()}
+    replayed: Worlds = {name: partial(Replay, found) for name, found in recordings.items()}
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    document: dict[str, Any] = {}
+    for share in sorted(arguments.share):
+        arena = Arena(f"recorded pools, {share:g} of the money", replayed, _times(share, cost))
+        png = arguments.png if share == max(arguments.share) else None
+        document[f"replay {share:g}"] = _compare(arena, seeds, png)
     if arguments.simulate:
         fits = {name: fit(found) for name, found in recordings.items()}
-        simulated = Arena(
-            {name: partial(Simulator, fitted) for name, fitted in fits.items()},
-            {name: arguments.simulate * recording.cost_usd(found) for name, found in recordings.items()},
-            simulated=True,
-        )
+        what = f"SIMULATION, fitted to the recordings, {arguments.simulate:g} of the money"
+        simulated: Worlds = {name: partial(Simulator, fitted) for name, fitted in fits.items()}
+        arena = Arena(what, simulated, _times(arguments.simulate, cost))
         png = arguments.png and arguments.png.with_stem(f"{arguments.png.stem}-simulated")
-        document["simulation"] = _compare(simulated, arguments.seeds, png)
+        document["simulation"] = _compare(arena, seeds, png)
     if arguments.json:
         arguments.json.write_text(json.dumps(document, indent=1) + "\n")
-    return 1 if any(low_high[1] < 1.0 for low_high in document["replay"]["default_over"].values()) else 0
+    ratios = [ratio for compared in document.values() for ratio in compared["ratios"][DEFAULT].values()]
+    return 1 if any(high < 1.0 for _, _, high in ratios) else 0
+
+
+def _times(share: float, cost: Mapping[str, float]) -> dict[str, float]:
+    return {name: share * usd for name, usd in cost.items()}
 
 
 def _measure(file: Path) -> None:
@@ -119,9 +129,9 @@ def _play(arena: Arena, op: str, policy: Policy, seed: int) -> Played:
     return Play(policy, world, arena.money[op], noise).run()
 
 
-def _compare(arena: Arena, seeds: int, png: Path | None) -> dict[str, Any]:
+def _compare(arena: Arena, seeds: range, png: Path | None) -> dict[str, Any]:
     plays = {
-        name: {op: [_play(arena, op, contestant(name, seed), seed) for seed in range(seeds)] for op in arena.worlds}
+        name: {op: [_play(arena, op, contestant(name, seed), seed) for seed in seeds] for op in arena.worlds}
         for name in NAMES
     }
     silent = [
@@ -135,28 +145,32 @@ def _compare(arena: Arena, seeds: int, png: Path | None) -> dict[str, Any]:
         for name, by_op in plays.items()
     }
     ops = list(arena.worlds)
-    what = "SIMULATION, fitted to the recordings" if arena.simulated else "recorded pools"
-    print(f"\n{what}: the best speed-up over the fastest baseline, {seeds} seeds, for the same money on each op")
+    print(f"\n{arena.what}: best speed-up over the fastest baseline, {len(seeds)} seeds, the same money on each op")
     head = f"{'policy':24}" + "".join(f"{op[:18]:>20}" for op in ops)
-    print(f"{head}{'geomean':>10}  {'default over it':24}{'unanswered':>11}{'candidates':>12}")
-    over: dict[str, tuple[float, float, float]] = {}
+    print(f"{head}{'geomean':>10}{'unanswered':>12}{'candidates':>12}")
     for name, by_op in bests.items():
-        over[name] = ratio_interval(bests[DEFAULT], by_op)
         every = [played for those in plays[name].values() for played in those]
         unanswered = sum(played.unanswered for played in every) / max(1, sum(played.asked for played in every))
         judged = sum(played.curve[-1].candidates if played.curve else 0 for played in every) / len(every)
-        shown = "-" if name == DEFAULT else "{:.3f} [{:.3f}, {:.3f}]".format(*over[name])
-        cells = "".join(f"{geomean({op: values}):>20.3f}" for op, values in by_op.items())
-        print(f"{name:24}{cells}{geomean(by_op):>10.3f}  {shown:24}{unanswered:>10.0%} {judged:>11.1f}")
+        by_op_shown = "".join(f"{geomean({op: values}):>20.3f}" for op, values in by_op.items())
+        print(f"{name:24}{by_op_shown}{geomean(by_op):>10.3f}{unanswered:>12.0%}{judged:>12.1f}")
+    ratios = {
+        one: {other: ratio_interval(bests[one], bests[other]) for other in bests if other != one} for one in bests
+    }
+    print("\nthe policy of the line over that of the column, paired, 95 % intervals over ops and seeds")
+    print(f"{'':14}" + "".join(f"{name:>22}" for name in bests))
+    for one, others in ratios.items():
+        cells = ["{:.3f} [{:.3f}, {:.3f}]".format(*others[name]) if name != one else "-" for name in bests]
+        print(f"{one:14}" + "".join(f"{cell:>22}" for cell in cells))
     if png:
-        draw(png, plays, arena.money, what)
+        draw(png, plays, arena.money, arena.what)
         print(f"curves: {png}")
     return {
-        "seeds": seeds,
+        "seeds": list(seeds),
         "money_usd": arena.money,
         "geomean": {name: geomean(by_op) for name, by_op in bests.items()},
         "best": bests,
-        "default_over": {name: [low, high] for name, (_, low, high) in over.items() if name != DEFAULT},
+        "ratios": ratios,
     }
 
 

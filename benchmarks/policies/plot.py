@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
+from benchmarks.policies.contestants import DEFAULT
 from benchmarks.policies.play import Played
 
 mpl.use("Agg")
@@ -29,7 +30,7 @@ def draw(png: Path, plays: Mapping[str, Mapping[str, list[Played]]], money: Mapp
                 float(np.exp(np.mean([np.log(played.best_at(share * money[op])) for played in by_op[op]])))
                 for share in shares
             ]
-            axis.plot(shares, curve, label=name, linewidth=2.2 if name == "idea_beam" else 1.2)
+            axis.plot(shares, curve, label=name, linewidth=2.2 if name == DEFAULT else 1.2)
         axis.set_title(f"{op}, ${money[op]:.2f}", fontsize=10)
         axis.set_xlabel("share of the money")
         axis.set_ylabel("speed-up over the fastest baseline")

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import CompileError
+from .errors import CacheError
 
 CACHE_VARIABLE = "WARPSMITH_KERNEL_CACHE"
+
+_redirected: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,24 @@ class Build:
 
 
 def cache_directory(override: Path | str | None = None) -> Path:
-    """`override`, else the directory that WARPSMITH_KERNEL_CACHE names, else `warpsmith/kernels` in the user's
-    cache.
+    """`override`, else where `redirect` points, else the directory that WARPSMITH_KERNEL_CACHE names, else
+    `warpsmith/kernels` in the user's cache.
     """
     if override is not None:
         return Path(override)
+    if _redirected is not None:
+        return _redirected
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "warpsmith" / "kernels"
+
+
+def redirect(directory: Path | str) -> None:
+    """Build in `directory` from now on, in this process: for exports whose user's cache cannot be written."""
+    global _redirected  # noqa: PLW0603 - one cache a process
+    _redirected = Path(directory)
 
 
 def content_key(parts: dict[str, Any]) -> str:
@@ -55,13 +65,13 @@ def content_key(parts: dict[str, Any]) -> str:
 def find(directory: Path, key: str, suffix: str) -> Build | None:
     """The finished build of `key`, or None."""
     path = _place(directory, key, suffix)
-    if not path.is_file():
-        return None
     try:
+        if not path.is_file():
+            return None
         record = json.loads(path.with_suffix(".json").read_text())
         return Build(path, str(record["log"]), float(record["seconds"]), True)
     except (OSError, ValueError, KeyError):
-        return None  # an interrupted or damaged record: build again
+        return None  # an interrupted or damaged record, or a directory of another user's: build again
 
 
 @contextmanager
@@ -71,7 +81,7 @@ def workspace(directory: Path) -> Iterator[Path]:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(prefix=".build-", dir=directory)
     except OSError as error:
-        raise CompileError(
+        raise CacheError(
             f"kernel cache {str(directory)!r} cannot be written ({error.strerror}): "
             f"set {CACHE_VARIABLE} to a directory of yours"
         ) from error
@@ -89,7 +99,7 @@ def publish(directory: Path, key: str, suffix: str, built: Path, *, log: str, se
         os.replace(record, path.with_suffix(".json"))  # first: a file in place always has its record
         os.replace(built, path)
     except OSError as error:
-        raise CompileError(f"kernel cache {str(directory)!r} cannot be written: {error.strerror}") from error
+        raise CacheError(f"kernel cache {str(directory)!r} cannot be written: {error.strerror}") from error
     return Build(path, log, seconds, False)
 
 

@@ -4,6 +4,7 @@ Calls also raise TypeError, OverflowError and ValueError that name the parameter
 
     CompileError   a source that cannot become a kernel: compiler error, limit, flag, or a parameter that no argument
                    fits
+      CacheError   its build cannot be kept: the cache is not ours to write
     LaunchError    a launch that the device refuses
 """
 
@@ -20,6 +21,10 @@ class CompileError(Exception):
         super().__init__(message)
         self.message = message
         self.log = log
+
+
+class CacheError(CompileError):
+    """The kernel cache cannot be written. The message names the directory and the variable that names another."""
 
 
 class LaunchError(RuntimeError):

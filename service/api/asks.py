@@ -58,7 +58,7 @@ def list_asks(
     """Asks, newest first."""
     with service.db.reading() as session:
         found = page(store.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
-        return Page(items=[views.ask_summary(row) for row in found.items], next=found.next)
+        return Page(items=views.ask_summaries(session, found.items), next=found.next)
 
 
 @router.get("/{ask_id}", summary="One ask", responses=documented(NotFound))
@@ -66,7 +66,7 @@ def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
     """An ask with the prompt that it waits to have answered. One that expired names the ask that replaced it."""
     with service.db.reading() as session:
         row = service.row(session, AskRow, ask_id, "ask")
-        return views.ask_document(row, steps.replacement(session, row))
+        return views.ask_document(session, row, steps.replacement(session, row))
 
 
 @router.post(

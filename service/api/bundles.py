@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from kernels_db import store
 from kernels_db.bundle import FORMAT, VERSION
-from kernels_db.models import SearchRow
-from service.bodies import Body
+from kernels_db.models import BundleJobRow, SearchRow
+from service import views
+from service.api.paging import After, Limit, Word, page
+from service.bodies import Body, StrictRoute
 from service.bundles.key import BadKey, bundle_key
 from service.bundles.merging import merge_lines
 from service.bundles.signing import signature_of
+from service.bundles.unjudged import unjudged_jobs
 from service.context import Asker, Service, ServiceDependency
 from service.idempotency import Answer, OnceDependency
 from service.problems import (
@@ -33,7 +39,7 @@ from service.problems import (
     brief,
     documented,
 )
-from service.schemas import BundleDocument, DroppedBundle, MergeReport
+from service.schemas import BundleDocument, BundleSummary, DroppedBundle, MergedLine, MergeReport, Page, UnjudgedJob
 from workers import dispatch, steps
 from workers.judge_step import job_of
 
@@ -58,7 +64,7 @@ EXAMPLE_LINE = {
 MERGE_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Lines of a verdicts.jsonl, as `python -m workers.judge DIR` wrote them",
+        "description": "Lines of a verdicts.jsonl or an unjudged.jsonl, as `python -m workers.judge DIR` wrote them",
         "content": {
             NDJSON: {
                 "schema": {"type": "string", "minLength": 1},
@@ -68,7 +74,18 @@ MERGE_BODY: dict[str, Any] = {
     }
 }
 
-router = APIRouter(tags=["bundles"])
+router = APIRouter(tags=["bundles"], route_class=StrictRoute)
+
+
+class SettleRequest(BaseModel):
+    """What becomes of the steps whose jobs the bundle's host could not judge."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    then: Literal["queue", "fail"] = Field(
+        description="queue: they return to the queue. fail: they fail for the host's reason, and their branches end; "
+        "where that was the baselines the search ends"
+    )
 
 
 @router.post(
@@ -109,6 +126,19 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
     return once.guard(service.db, create).response()
 
 
+@router.get("/v1/bundles", summary="List bundles", responses=documented(InvalidInput))
+def list_bundles(
+    service: ServiceDependency,
+    search_id: Annotated[Word | None, Query(description="Only bundles of this search")] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[BundleSummary]:
+    """Bundles that were made and not dropped, newest first, with what is still out."""
+    with service.db.reading() as session:
+        found = page(store.list_bundles, session, limit=limit, after=after, search_id=search_id)
+        return Page(items=views.bundle_summaries(session, found.items), next=found.next)
+
+
 @router.post(
     MERGE,
     summary="Merge verdicts",
@@ -117,7 +147,8 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
 )
 def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
     """Stores the verdicts on jobs of bundles, line by line, and lets their searches go on. The first verdict on a job
-    stands; sent again it changes nothing. What is forged, foreign or malformed is refused by its line, which keeps no
+    stands; sent again it changes nothing. A line that says why a job could not be judged is kept with its step, which
+    stays out: it takes a verdict still. What is forged, foreign or malformed is refused by its line, which keeps no
     other line from being merged: the answer is 200 all the same, and says what became of each."""
     body.require(NDJSON)
     key = _key(service)
@@ -129,7 +160,7 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
         raise InvalidInput.one("body", None, "at least one verdict")
     if len(lines) > MOST_LINES + 1:
         raise InvalidInput.one("body", f"{len(lines)} lines", f"at most {MOST_LINES}")
-    told = []
+    told: list[MergedLine] = []
     searches: dict[str, None] = {}
     try:
         for line in merge_lines(service.db, key, lines):
@@ -139,9 +170,31 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
     finally:  # what was merged before the database failed is merged
         for search_id in searches:
             service.advance(search_id)
-    counts = Counter(line.outcome for line in told)
-    return MergeReport(
-        merged=counts["merged"], already=counts["already"], late=counts["late"], refused=counts["refused"], lines=told
+    return MergeReport.of(told)
+
+
+@router.get("/v1/bundles/{bundle_id}/unjudged", summary="What could not be judged", responses=documented(NotFound))
+def list_unjudged(bundle_id: str, service: ServiceDependency) -> list[UnjudgedJob]:
+    """The jobs of a bundle that are out and that its host could not judge, and why, as far as that was merged: at most
+    256. 404 where nothing of the bundle is known any more."""
+    with service.db.reading() as session:
+        known = select(BundleJobRow.id).where(BundleJobRow.bundle_id == bundle_id).limit(1)
+        if not service.is_id(bundle_id) or session.scalar(known) is None:
+            raise NotFound(_not_out(bundle_id))
+        return unjudged_jobs(session, bundle_id)
+
+
+@router.post(
+    "/v1/bundles/{bundle_id}/unjudged",
+    summary="Settle what could not be judged",
+    responses=documented(MalformedBody, NotFound, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull),
+)
+def settle_unjudged(bundle_id: str, body: SettleRequest, service: ServiceDependency, asker: Asker) -> DroppedBundle:
+    """Takes the jobs that the host of a bundle could not judge out of it: their steps return to the queue or fail, and
+    verdicts on them are refused from then on. The bundle's other jobs stay out. 404 where nothing of the bundle is
+    known any more."""
+    return _dropped(
+        service, bundle_id, lambda now: steps.settle_unjudged(service.db, bundle_id, body.then, now, by=asker)
     )
 
 
@@ -149,17 +202,31 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
 def drop_bundle(bundle_id: str, service: ServiceDependency, asker: Asker) -> DroppedBundle:
     """Gives the steps of a bundle that have no verdict back to the queue. Verdicts on them are refused from then on;
     those that were merged stay. 404 where nothing of the bundle is known any more."""
-    wrong = f"bundle: found {brief(bundle_id)!r}, expected the id of a bundle that is out"
+    return _dropped(service, bundle_id, lambda now: steps.give_back(service.db, bundle_id, now, by=asker))
+
+
+def _dropped(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenBack]) -> DroppedBundle:
+    """What `drop` did, after its search was told. Raises NotFound."""
     if not service.is_id(bundle_id):
-        raise NotFound(wrong)
+        raise NotFound(_not_out(bundle_id))
     try:
-        dropped = steps.give_back(service.db, bundle_id, time.time(), by=asker)
+        dropped = drop(time.time())
     except LookupError as error:
-        raise NotFound(wrong) from error
+        raise NotFound(_not_out(bundle_id)) from error
     dispatch.send(service.celery, dropped.messages)
+    if dropped.failed:
+        service.advance(dropped.search_id)
     return DroppedBundle(
-        id=dropped.bundle_id, search_id=dropped.search_id, returned=dropped.returned, merged=dropped.merged
+        id=dropped.bundle_id,
+        search_id=dropped.search_id,
+        returned=dropped.returned,
+        failed=dropped.failed,
+        merged=dropped.merged,
     )
+
+
+def _not_out(bundle_id: str) -> str:
+    return f"bundle: found {brief(bundle_id)!r}, expected the id of a bundle that is out"
 
 
 def _key(service: Service) -> bytes:

@@ -27,14 +27,13 @@ def healthz() -> Health:
 def readyz(service: ServiceDependency) -> Ready:
     """Whether the database answers at the revision of this program and the broker takes messages. No API key needed."""
     errors: list[FieldError] = []
-    revision = _revision(service, errors)
-    broker = _broker(service, errors)
-    if errors or revision is None:
+    found, name = revision(service, errors), broker(service, errors)
+    if errors or found is None:
         raise NotReady(
             "; ".join(f"{error.field}: found {error.found}, expected {error.expected}" for error in errors),
             errors=errors,
         )
-    return Ready(status="ready", revision=revision, broker=broker)
+    return Ready(status="ready", revision=found, broker=name)
 
 
 @router.get(
@@ -49,7 +48,8 @@ def prometheus(service: ServiceDependency) -> Response:
     return Response(service.metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-def _revision(service: Service, errors: list[FieldError]) -> str | None:
+def revision(service: Service, errors: list[FieldError]) -> str | None:
+    """The database's revision; what is wrong with it goes to `errors`."""
     try:
         found, expected = service.db.revision()
     except SQLAlchemyError as error:
@@ -63,7 +63,8 @@ def _revision(service: Service, errors: list[FieldError]) -> str | None:
     return found
 
 
-def _broker(service: Service, errors: list[FieldError]) -> str:
+def broker(service: Service, errors: list[FieldError]) -> str:
+    """The broker's address, its password masked; what is wrong with it goes to `errors`."""
     timeout_s = service.settings.broker_timeout_s
     connection = service.celery.connection_for_write(connect_timeout=timeout_s)
     name = str(connection.as_uri())  # the password is masked

@@ -6,23 +6,29 @@ import io
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
+from sqlalchemy.orm import Session
 
 from kernels_db import store
-from kernels_db.export.package import ExportedKernel, build
+from kernels_db.export.kernel import ExportedKernel
+from kernels_db.export.registry import named
 from kernels_db.models import KernelRow, OpRow
-from service import views
+from kernels_db.spec_errors import SpecErrors
 from service.api.paging import After, Limit, Word, page
 from service.context import ServiceDependency
-from service.problems import InvalidInput, NotFound, documented
+from service.kernel_views import FORMATS, kernel_document, kernel_summaries
+from service.problems import FieldError, InvalidInput, NotExpressible, NotFound, brief, documented
 from service.schemas import KernelDocument, KernelSummary, Page
 from service.submit import parse_target
+from workers.candidate.normalise import normalised_digest
 
 CHUNK = 64 * 1024
+FORMAT_PATTERN = f"^({'|'.join(each.name for each in FORMATS)})$"
 ZIP = "application/zip"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold: two exports of one kernel are the same bytes."""
@@ -33,17 +39,32 @@ router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
 @router.get("", summary="List kernels", responses=documented(InvalidInput))
 def list_kernels(
     service: ServiceDependency,
+    *,
     op: Annotated[Word | None, Query(description="Only kernels of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only kernels for this target")] = None,
+    language: Annotated[Word | None, Query(description="Only kernels in this language")] = None,
+    text: Annotated[Word | None, Query(description="Only kernels of ops whose name holds this text")] = None,
+    sort: Annotated[store.KernelSort, Query(description="What to sort by; what has no value comes last")] = "created",
+    order: Annotated[store.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
     after: After = None,
 ) -> Page[KernelSummary]:
-    """Kernels, newest first."""
+    """Kernels, newest first unless they are sorted otherwise."""
     wanted = None if target is None else str(parse_target(target, "query.target"))
     with service.db.reading() as session:
-        found = page(store.list_kernels, session, limit=limit, after=after, op=op, target=wanted)
-        names = views.op_names(session, {row.op_id for row in found.items})
-        return Page(items=[views.kernel_summary(row, names[row.op_id]) for row in found.items], next=found.next)
+        found = page(
+            store.list_kernels,
+            session,
+            limit=limit,
+            after=after,
+            op=op,
+            target=wanted,
+            language=language,
+            text=text,
+            sort=sort,
+            order=order,
+        )
+        return Page(items=kernel_summaries(session, found.items), next=found.next)
 
 
 @router.get("/{kernel_id}", summary="One kernel", responses=documented(NotFound))
@@ -51,35 +72,50 @@ def get_kernel(kernel_id: str, service: ServiceDependency) -> KernelDocument:
     """A kernel with its source, envelope, evidence and lineage."""
     with service.db.reading() as session:
         row = service.row(session, KernelRow, kernel_id, "kernel")
-        return views.kernel_document(row, views.op_names(session, {row.op_id})[row.op_id])
+        return kernel_document(session, row)
 
 
 @router.get(
     "/{kernel_id}/export",
-    summary="A kernel's package",
+    summary="A kernel in an export format",
     response_class=StreamingResponse,
     responses={
         200: {"description": "A zip archive", "content": {ZIP: {"schema": {"type": "string", "format": "binary"}}}},
-        **documented(NotFound),
+        **documented(NotFound, InvalidInput, NotExpressible),
     },
 )
-def export_kernel(kernel_id: str, service: ServiceDependency) -> StreamingResponse:
-    """The kernel as an importable package (zip): a PyTorch op, its guards, the PyTorch fallback and the evidence."""
+def export_kernel(
+    kernel_id: str,
+    service: ServiceDependency,
+    form: Annotated[
+        str,
+        Query(alias="format", pattern=FORMAT_PATTERN, description="One of `formats`"),
+    ] = FORMATS[0].name,
+) -> StreamingResponse:
+    """The kernel as a zip of one directory, by default an importable package: a PyTorch op, its guards, the PyTorch
+    fallback and the evidence. The kernel's document lists the formats. A format that cannot say the op refuses it, and
+    names each part of the spec for which it has no room."""
     with service.db.reading() as session:
         row = service.row(session, KernelRow, kernel_id, "kernel")
-        op = session.get_one(OpRow, row.op_id)
+        kernel = exported(session, row)
+    if normalised_digest(kernel.source) != kernel.source_digest:
+        raise InvalidInput.one("path.kernel_id", kernel_id, "a kernel whose evidence is of the source that it has")
     with tempfile.TemporaryDirectory(prefix="warpsmith-export-") as directory:
-        project = build(exported(row, op), Path(directory))
+        try:
+            project = named(form).build(kernel, Path(directory))
+        except SpecErrors as error:
+            found = [FieldError(field=f"op.{e.field}", found=brief(e.found), expected=e.expected) for e in error.errors]
+            raise NotExpressible(found) from None
         archive = zip_directory(project)
     headers = {"Content-Disposition": f'attachment; filename="{project.name}.zip"', "Content-Length": str(len(archive))}
     return StreamingResponse(_chunks(archive), media_type=ZIP, headers=headers)
 
 
-def exported(row: KernelRow, op: OpRow) -> ExportedKernel:
+def exported(session: Session, row: KernelRow) -> ExportedKernel:
     """What an exporter needs of a stored kernel."""
     return ExportedKernel(
         id=row.id,
-        spec=op.spec,
+        spec=session.get_one(OpRow, row.op_id).spec,
         target=row.target,
         language=row.language,
         source=row.source,
@@ -87,6 +123,8 @@ def exported(row: KernelRow, op: OpRow) -> ExportedKernel:
         envelope=row.envelope,
         evidence=row.evidence,
         lineage=row.lineage,
+        verified_at=datetime.fromtimestamp(row.created_at, UTC).isoformat(timespec="seconds"),
+        prompts=store.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.models import NodeRow, SearchRow
 from service import views
+from service.api.paging import Word
 from service.api.steering import refusals
 from service.bodies import StrictRoute
 from service.context import Asker, Service, ServiceDependency
@@ -31,7 +32,8 @@ from service.problems import (
     WrongState,
     documented,
 )
-from service.schemas import NodeDocument, NodeSummary, SearchDocument
+from service.report import ReportDocument, report
+from service.schemas import NodeDocument, NodeSummary, SearchDocument, SourceDocument
 from service.submit import SearchRequest, check_submission
 from workers.steps import steering
 
@@ -63,6 +65,35 @@ def get_node(node_id: str, service: ServiceDependency) -> NodeDocument:
         row = service.row(session, NodeRow, node_id, "node")
         best_id = session.scalar(select(SearchRow.best_node_id).where(SearchRow.id == row.search_id))
         return views.node_document(session, row, best_id)
+
+
+@router.get("/{node_id}/source", summary="A node's code", responses=documented(NotFound))
+def get_source(node_id: str, service: ServiceDependency) -> SourceDocument:
+    """The code of a node alone, without its history: to compare another's with."""
+    with service.db.reading() as session:
+        row = service.row(session, NodeRow, node_id, "node")
+        return SourceDocument(
+            id=row.id, seq=row.seq, title=views.idea_title(row.idea), language=row.language, source=row.source
+        )
+
+
+@router.get("/{node_id}/report", summary="What the judge measured", responses=documented(NotFound, InvalidInput))
+def get_report(
+    node_id: str,
+    service: ServiceDependency,
+    verdict: Annotated[Word | None, Query(description="A verdict of the node; default is the one it stands by")] = None,
+) -> ReportDocument:
+    """A verdict in full: failure, compiler's log, registers and spills, and for every workload errors against their
+    limits, times of all contenders with intervals, and where they stand under the roofline, beside the node's parent
+    and the champion. Left out, it is the newest full verification that was passed, else the newest verdict of all. 404
+    where nothing was judged."""
+    with service.db.reading() as session:
+        row = service.row(session, NodeRow, node_id, "node")
+        found = report(session, row, verdict)
+        if found is None:
+            what = "a verdict" if verdict is None else f"verdict {verdict}"
+            raise NotFound(f"report: found no such verdict of node {node_id}, expected {what} of the judge on it")
+        return found
 
 
 @router.post("/{node_id}/pin", summary="Pin a node", responses=MARK_PROBLEMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -15,6 +16,7 @@ from kernels_db.spec_document import read_document
 from service import views
 from service.api.paging import After, Limit, Word, page
 from service.bodies import JSON, Body, RawBody, parse_json
+from service.checked_specs import CheckedSpec, checked
 from service.context import ServiceDependency
 from service.handlers import spec_problem
 from service.idempotency import Answer, OnceDependency
@@ -43,6 +45,16 @@ SPEC_BODY: dict[str, Any] = {
     }
 }
 
+SPEC_TEXT: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "An op spec (docs/op-spec.md) as text, YAML or JSON; it may be wrong",
+        "content": {
+            YAML_TYPES[0]: {"schema": {"type": "string"}, "examples": {"add_relu": {"value": json.dumps(ADD_RELU)}}},
+        },
+    }
+}
+
 router = APIRouter(prefix="/v1/ops", tags=["ops"])
 
 
@@ -67,6 +79,20 @@ def create_op(body: Body, once: OnceDependency, service: ServiceDependency) -> J
         return Answer.of(201 if created else 200, views.op_document(row), Location=f"/v1/ops/{row.id}")
 
     return once.run(service.db, work).response()
+
+
+@router.post(
+    "/validate",
+    summary="Look at an op spec",
+    responses=documented(BodyTooLarge, UnsupportedMedia),
+    openapi_extra=SPEC_TEXT,
+)
+def validate_op(body: Body, service: ServiceDependency) -> CheckedSpec:
+    """Whether a spec, JSON or YAML, is one that could be stored: every bad field with what was found and expected, or
+    what the spec says. Nothing is stored, and a bad spec is no error of the request."""
+    body.require(JSON, *YAML_TYPES)
+    with service.db.reading() as session:
+        return checked(session, body.data)
 
 
 @router.get("", summary="List ops", responses=documented(InvalidInput))

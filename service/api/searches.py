@@ -152,16 +152,32 @@ def _forecast(found: Forecast) -> ForecastDocument:
 def list_searches(
     service: ServiceDependency,
     *,
-    state: SearchState | None = None,
+    state: Annotated[
+        list[SearchState] | None, Query(max_length=6, description="Only searches in one of these states")
+    ] = None,
     op: Annotated[Word | None, Query(description="Only searches of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only searches on this target")] = None,
+    text: Annotated[Word | None, Query(description="Part of the op's name, of the id or of the reason")] = None,
+    sort: Annotated[store.SearchSort, Query(description="What to sort by; what has no value comes last")] = "created",
+    order: Annotated[store.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
     after: After = None,
 ) -> Page[SearchSummary]:
-    """Searches, newest first."""
+    """Searches, newest first unless they are sorted otherwise."""
     wanted = None if target is None else str(parse_target(target, "query.target"))
     with service.db.reading() as session:
-        found = page(store.list_searches, session, limit=limit, after=after, state=state, op=op, target=wanted)
+        found = page(
+            store.list_searches,
+            session,
+            limit=limit,
+            after=after,
+            state=state or (),
+            op=op,
+            target=wanted,
+            text=text,
+            sort=sort,
+            order=order,
+        )
         return Page(items=views.search_summaries(session, found.items), next=found.next)
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernels_db.bundle import HEADER, JOBS, VERDICTS, BundleHeader
+from kernels_db.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
 from service.schemas import BundleDocument
 
 README = "README.txt"
@@ -17,7 +17,7 @@ JUDGE_INSTALLED = "python -m workers.judge DIR      (with Warpsmith installed th
 CHUNK_BYTES = 1 << 20
 CHUNK_LINES = 500
 LARGEST_FILE = 1 << 30
-"""Of verdicts.jsonl, bytes: what is larger is none."""
+"""Of verdicts.jsonl and unjudged.jsonl, bytes: what is larger is none."""
 
 _README = """\
 Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {search_id}).
@@ -30,7 +30,7 @@ Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {sea
    It can be interrupted and started again; what was judged stays in verdicts.jsonl.
    Leave the device to it: what else computes there spoils the timing.
 
-2. Bring the directory back, or verdicts.jsonl alone, and:
+2. Bring the directory back, or verdicts.jsonl and unjudged.jsonl, and:
 
        warpsmith merge DIR
 
@@ -48,7 +48,9 @@ class BadFolder(ValueError):  # noqa: N818 - named for what is wrong
 
 def check_free(directory: Path) -> None:
     """Raise BadFolder where something stands in `directory` that a bundle would be written over."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if directory.exists() and not directory.is_dir():
+        raise BadFolder(f"--output: found {directory}, which is a file, expected a new directory")
+    if directory.exists() and any(directory.iterdir()):
         raise BadFolder(f"--output: found {directory}, which is not empty, expected a new directory")
 
 
@@ -73,14 +75,21 @@ def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -
     os.replace(draft, directory / HEADER)
 
 
-def read_verdicts(path: Path) -> tuple[list[bytes], bool]:
-    """The lines of verdicts.jsonl, and whether a last one that was not finished was left out.
+def files_that_came_back(path: Path) -> list[Path]:
+    """verdicts.jsonl of a directory and, where there is one, its unjudged.jsonl; or `path` itself, which is a file.
 
-    `path` is the file or its directory. Raises BadFolder, OSError.
+    Raises BadFolder.
     """
-    file = path / VERDICTS if path.is_dir() else path
-    if not file.is_file():
+    if not path.is_dir():
+        return [path]
+    verdicts, unjudged = path / VERDICTS, path / UNJUDGED
+    if not verdicts.is_file():
         raise BadFolder(f"DIR: found no {VERDICTS} in {path}, expected one: python -m workers.judge {path} writes it")
+    return [verdicts, unjudged] if unjudged.is_file() else [verdicts]
+
+
+def read_lines(file: Path) -> tuple[list[bytes], bool]:
+    """The lines of the file, and whether a last one that was not finished was left out. Raises BadFolder, OSError."""
     size = file.stat().st_size
     if size > LARGEST_FILE:
         raise BadFolder(f"DIR: found {size} bytes in {file}, expected at most {LARGEST_FILE}")

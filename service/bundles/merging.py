@@ -1,11 +1,13 @@
-"""Bringing verdicts in: each line of verdicts.jsonl is read, checked and stored in a transaction of its own."""
+"""Bringing in what came back: each line of verdicts.jsonl and unjudged.jsonl is read, checked and stored in a
+transaction of its own."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import cast
 
-from kernels_db.bundle import ticket_of
+from kernels_db.bundle import SignedUnjudged, ticket_of
 from kernels_db.db import Database
 from service.bundles.signing import is_genuine
 from service.bundles.verdicts import read_line
@@ -24,15 +26,24 @@ def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[Merg
 
 
 def _merge(db: Database, key: bytes, number: int, line: str) -> MergedLine:
-    nonce = None
+    nonce: str | None = None
+    bundle_id: str | None = None
     try:
         found = read_line(line)
-        nonce = found["nonce"]
+        nonce, bundle_id = found["nonce"], found["bundle_id"]
         genuine = is_genuine(key, ticket_of(found), found["signature"])
-        merged = steps.merge_verdict(db, found, genuine, time.time())
+        if "unjudged" in found:
+            merged = steps.note_unjudged(db, cast("SignedUnjudged", found), genuine, time.time())
+        else:
+            merged = steps.merge_verdict(db, found, genuine, time.time())
     except (BrokenDocument, steps.VerdictRefused) as error:
         wrong = FieldError(field=error.field, found=brief(error.found), expected=brief(error.expected))
-        return MergedLine(line=number, nonce=nonce, outcome="refused", error=wrong)
+        return MergedLine(line=number, nonce=nonce, bundle_id=bundle_id, outcome="refused", error=wrong)
     return MergedLine(
-        line=number, nonce=nonce, outcome=merged.outcome, search_id=merged.search_id, detail=merged.reason
+        line=number,
+        nonce=nonce,
+        bundle_id=bundle_id,
+        outcome=merged.outcome,
+        search_id=merged.search_id,
+        detail=merged.reason,
     )

@@ -1,4 +1,4 @@
-"""Reading a line of verdicts.jsonl as what it is: something that anybody may have written.
+"""Reading a line of verdicts.jsonl or unjudged.jsonl as what it is: something that anybody may have written.
 
 Everything that Warpsmith later reads of a verdict is checked here, so that a forged one can be wrong, but can break
 nothing: types by the TypedDicts of `kernels_db.job`, sizes, ranges, and numbers that are numbers.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
-from kernels_db.bundle import SignedVerdict, read_strictly
+from kernels_db.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged, read_strictly
 from kernels_db.job import Level, Verdict, WorkloadVerdict
 from workers.judge.contract import BrokenDocument, check, short
 
@@ -82,8 +82,9 @@ class _Sandbox(TypedDict):
     layers: list[str]
 
 
-def read_line(line: str) -> SignedVerdict:
-    """The signed verdict on a line. Raises BrokenDocument; whether its ticket is ours is another question."""
+def read_line(line: str) -> SignedVerdict | SignedUnjudged:
+    """The signed verdict on a line, or why there is none. Raises BrokenDocument; whether its ticket is ours is another
+    question."""
     if len(line) > LONGEST_LINE:
         raise BrokenDocument("(line)", f"{len(line)} characters", f"at most {LONGEST_LINE}")
     try:
@@ -91,16 +92,17 @@ def read_line(line: str) -> SignedVerdict:
     except ValueError as error:
         raise BrokenDocument("(line)", short(line), f"a verdict as one line of JSON ({error})") from None
     check_values(document)
-    check(SignedVerdict, _as_numbers(document), "")
-    _only(SignedVerdict, document, "")
+    kind: Any = SignedUnjudged if isinstance(document, dict) and "unjudged" in document else SignedVerdict
+    check(kind, _as_numbers(document), "")
+    _only(kind, document, "")
     for field, pattern in TICKET.items():
         if not re.fullmatch(pattern, document[field]):
             raise BrokenDocument(field, short(document[field]), f"what matches {pattern}")
+    _check_host(document["host"])
+    if kind is SignedUnjudged:
+        _check_unjudged(document["unjudged"])
+        return cast("SignedUnjudged", document)
     found = cast("SignedVerdict", document)
-    if len(found["host"]) > MOST_FACTS or any(
-        len(name) + len(fact) > LONGEST_FACT for name, fact in found["host"].items()
-    ):
-        raise BrokenDocument("host", short(found["host"]), f"at most {MOST_FACTS} facts of {LONGEST_FACT} characters")
     if found["verdict"]["id"] != found["nonce"]:
         raise BrokenDocument("verdict.id", short(found["verdict"]["id"]), f"{found['nonce']!r}, the job of this line")
     check_verdict(found["verdict"])
@@ -155,6 +157,18 @@ def check_verdict(verdict: Verdict) -> None:
             raise BrokenDocument(f"{path}.id", short(workload["id"]), "an id that no other workload has")
         seen.add(workload["id"])
         _check_workload(workload, path)
+
+
+def _check_host(host: dict[str, str]) -> None:
+    if len(host) > MOST_FACTS or any(len(name) + len(fact) > LONGEST_FACT for name, fact in host.items()):
+        raise BrokenDocument("host", short(host), f"at most {MOST_FACTS} facts of {LONGEST_FACT} characters")
+
+
+def _check_unjudged(unjudged: Unjudged) -> None:
+    _only(Unjudged, cast("dict[str, Any]", unjudged), "unjudged.")
+    length = len(unjudged["reason"])
+    if length > LONGEST_REASON:
+        raise BrokenDocument("unjudged.reason", f"{length} characters", f"at most {LONGEST_REASON}")
 
 
 def _check_score(verdict: Verdict) -> None:

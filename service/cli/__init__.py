@@ -10,7 +10,23 @@ import typer
 from pydantic import ValidationError
 
 from kernels_db.op import SpecError, SpecErrors
-from service.cli import admin, asks, bundles, doctor, judge, kernels, mcp, ops, pools, profiles, search, steer, up
+from service.cli import (
+    admin,
+    asks,
+    bundles,
+    doctor,
+    exports,
+    imports,
+    judge,
+    kernels,
+    mcp,
+    ops,
+    pools,
+    profiles,
+    search,
+    steer,
+    up,
+)
 from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
 from service.client import ProblemError, ServiceUnreachableError
 
@@ -41,6 +57,7 @@ for command in (
     judge.judge,
     kernels.kernels,
     kernels.export,
+    exports.verify_export,
     asks.ask,
     bundles.bundle,
     bundles.merge,
@@ -49,7 +66,8 @@ for command in (
 ):
     app.command()(command)
 app.command("tell")(asks.tell_reply)
-app.command("import")(pools.import_file)
+app.command("import")(imports.import_file)
+ops.app.command("origin")(imports.give_back)
 app.add_typer(ops.app, name="ops")
 app.add_typer(pools.app, name="pools")
 app.add_typer(admin.keys_app, name="keys")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from service.cli.documents import parse_object, read_object
 from service.cli.output import misuse
 
 BUDGET_NAMES = {
@@ -23,6 +23,7 @@ BUDGET_NAMES = {
 TIMES = frozenset({"wall_clock_s", "gpu_seconds"})
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL, agent or a JSON document"
+MODEL_DOCUMENT = 'a JSON object such as {"provider": "openai", "models": [{"model": "gpt-5"}]}'
 
 
 def parse_budget(text: str) -> dict[str, float]:
@@ -76,22 +77,7 @@ def choose_model(model: str | None, model_file: Path | None, base_url: str | Non
 
 def read_model(path: Path) -> dict[str, Any]:
     """A search's model document from a JSON file: the place for several models with a share each."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        misuse("--model-file", str(path), f"a file that can be read ({error})")
-    return _model_json("--model-file", text)
-
-
-def _model_json(option: str, text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        # What stands there is not repeated whole: somebody may have put a key.
-        misuse(option, text[:40], f"a JSON document ({error})")
-    if not isinstance(document, dict):
-        misuse(option, text[:40], 'an object such as {"provider": "openai", "models": [{"model": "gpt-5"}]}')
-    return {"provider": "openai", **document}
+    return {"provider": "openai", **read_object("--model-file", path, MODEL_DOCUMENT)}
 
 
 def parse_model(text: str, base_url: str | None) -> dict[str, Any]:
@@ -99,7 +85,7 @@ def parse_model(text: str, base_url: str | None) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         if base_url is not None:
             misuse("--base-url", base_url, "no endpoint beside a document: it names its own")
-        return _model_json("--model", text)
+        return {"provider": "openai", **parse_object("--model", text, MODEL_DOCUMENT)}
     provider, _, rest = text.partition(":")
     if base_url is not None and provider != "openai":
         misuse("--base-url", base_url, "no endpoint: only an openai model has one")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from service.cli.connection import connected
+from service.cli.documents import make_directory
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, misuse, print_json, say, tell
 from service.client import Client
@@ -117,7 +118,7 @@ def _show(document: AskDocument) -> None:
 
 def _write(document: AskDocument, directory: Path) -> Path:
     """The file that holds the prompt. One that is there already with another content is left alone."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory("--output", directory)
     path, content = directory / f"{document.id}.md", prompt_text(document).encode() + b"\n"
     if path.exists() and path.read_bytes() != content:
         raise CommandError(f"--output: found {path} with another content, expected a new file")

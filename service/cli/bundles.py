@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kernels_db.bundle import HEADER
-from service.bundles.folder import JUDGE, BadFolder, check_free, chunks, read_verdicts, write_bundle
+from service.bundles.folder import (
+    JUDGE,
+    BadFolder,
+    check_free,
+    chunks,
+    files_that_came_back,
+    read_lines,
+    write_bundle,
+)
 from service.bundles.judge_copy import copy_judge
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
 from service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
-from service.schemas import MergedLine, MergeReport
+from service.client import Client
+from service.schemas import DroppedBundle, MergedLine, MergeReport, UnjudgedJob
 
 MOST_SHOWN = 20
 
@@ -31,15 +39,30 @@ def bundle(
     drop: Annotated[
         str | None, typer.Option(metavar="BUNDLE", help="Give the jobs of a bundle back to the queue instead.")
     ] = None,
+    show: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="Show what the host of a bundle could not judge, and why.")
+    ] = None,
+    requeue: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="Give what its host could not judge back to the queue.")
+    ] = None,
+    give_up: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="End the branches of what its host could not judge.")
+    ] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Take a search's waiting judge jobs to a host that the service cannot reach: for `python -m workers.judge DIR`."""
-    if drop is not None:
-        if search_id is not None or output is not None or with_judge:
-            misuse("--drop", drop, "nothing beside it: it names a bundle, and writes nothing")
-        _drop(drop, url, key, as_json=as_json)
+    of_a_bundle = {"--drop": drop, "--show": show, "--requeue": requeue, "--give-up": give_up}
+    given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
+    if given:
+        (option, bundle_id), *others = given
+        if others or search_id is not None or output is not None or with_judge:
+            misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
+        if Path(bundle_id).is_dir():
+            misuse(option, bundle_id, f"the bundle's id, which stands in {Path(bundle_id) / HEADER}")
+        with connected(url, key) as client:
+            _with_bundle(client, option, bundle_id, as_json=as_json)
         return
     if search_id is None:
         misuse("SEARCH", None, "the id of a search whose jobs wait for a judge")
@@ -75,62 +98,96 @@ def merge(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Bring the verdicts of a bundle in. Exit code 1 where a line was refused; every other line is merged."""
+    """Bring in what came back of a bundle. Exit code 1 where a line was refused; every other line is merged."""
     if not directory.exists():
         misuse("DIR", str(directory), "a bundle's directory")
     try:
-        lines, torn = read_verdicts(directory)
+        files = [(file, *read_lines(file)) for file in files_that_came_back(directory)]
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
-    if torn:
-        say(f"the last line was not finished: left out; python -m workers.judge {directory} judges that job again")
-    told: list[MergedLine] = []
+    told: list[tuple[Path, MergedLine]] = []
     with connected(url, key) as client:
-        for before, content in chunks(lines):
-            if content.strip():
-                found = client.merge_verdicts(content).lines
-                told += [line.model_copy(update={"line": line.line + before}) for line in found]
-    counts = Counter(line.outcome for line in told)
-    report = MergeReport(
-        merged=counts["merged"], already=counts["already"], late=counts["late"], refused=counts["refused"], lines=told
-    )
+        for file, lines, torn in files:
+            if torn:
+                say(f"the last line of {file.name} was not finished: left out; python -m workers.judge writes it again")
+            for before, content in chunks(lines):
+                if content.strip():
+                    found = client.merge_verdicts(content).lines
+                    told += [(file, line.model_copy(update={"line": line.line + before})) for line in found]
+    report = MergeReport.of([line for _, line in told])
     if as_json:
-        print_json(report)
+        lines_of_files = [{"file": file.name, **line.model_dump(mode="json")} for file, line in told]
+        print_json({**report.model_dump(mode="json"), "lines": lines_of_files})
     else:
-        _tell_report(report, directory)
+        _tell_report(report, told, directory)
     if report.refused:
         raise typer.Exit(FAILED)
 
 
-def _tell_report(report: MergeReport, directory: Path) -> None:
-    worth_telling = [line for line in report.lines if line.outcome in ("refused", "late")]
-    for line in worth_telling[:MOST_SHOWN]:
+def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], directory: Path) -> None:
+    worth_telling = [(file, line) for file, line in told if line.outcome in ("refused", "late", "unjudged")]
+    for file, line in worth_telling[:MOST_SHOWN]:
+        place = f"{file.name}, line {line.line}"
         if line.error is not None:
             error = line.error
-            say(f"line {line.line}: refused: {error.field}: found {error.found!r}, expected {error.expected}")
+            say(f"{place}: refused: {error.field}: found {error.found!r}, expected {error.expected}")
+        elif line.outcome == "late":
+            say(f"{place}: too late: {line.detail}")
         else:
-            say(f"line {line.line}: too late: {line.detail}")
+            say(f"{place}: {line.nonce} has no verdict: {line.detail}")
     if len(worth_telling) > MOST_SHOWN:
         say(f"... and {len(worth_telling) - MOST_SHOWN} more lines: --json has them all")
-    others = {"already merged": report.already, "too late": report.late, "refused": report.refused}
+    others = {
+        "not judged": report.unjudged,
+        "already merged": report.already,
+        "too late": report.late,
+        "refused": report.refused,
+    }
     rest = "".join(f", {count} {word}" for word, count in others.items() if count)
     merged = f"{report.merged} verdict{'' if report.merged == 1 else 's'} merged"
     tell(f"{merged}{rest}" if report.lines else f"no verdicts in {directory}")
     for search_id in sorted({line.search_id for line in report.lines if line.search_id and line.outcome == "merged"}):
         say(f"the search goes on: warpsmith tree {search_id}")
+    for bundle_id in sorted({line.bundle_id for line in report.lines if line.bundle_id and line.outcome == "unjudged"}):
+        _say_what_to_do(bundle_id)
 
 
-def _drop(bundle_id: str, url: str | None, key: str | None, *, as_json: bool) -> None:
-    directory = Path(bundle_id)
-    if directory.is_dir():
-        misuse("--drop", bundle_id, f"the bundle's id, which stands in {directory / HEADER}")
-    with connected(url, key) as client:
-        dropped = client.drop_bundle(bundle_id)
+def _say_what_to_do(bundle_id: str) -> None:
+    say(f"judge the rest there again, or: warpsmith bundle --requeue {bundle_id}, or --give-up {bundle_id}")
+
+
+def _with_bundle(client: Client, option: str, bundle_id: str, *, as_json: bool) -> None:
+    """What `bundle` does with one that was made before."""
+    match option:
+        case "--show":
+            _tell_unjudged(client.unjudged(bundle_id), bundle_id, as_json=as_json)
+        case "--drop":
+            _tell_dropped(client.drop_bundle(bundle_id), "returned to the queue", as_json=as_json)
+        case "--requeue":
+            _tell_dropped(client.settle_unjudged(bundle_id, "queue"), "returned to the queue", as_json=as_json)
+        case "--give-up":
+            _tell_dropped(client.settle_unjudged(bundle_id, "fail"), "given up", as_json=as_json)
+
+
+def _tell_unjudged(jobs: list[UnjudgedJob], bundle_id: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(jobs)
+        return
+    for job in jobs:
+        tell(f"#{job.seq} {job.step}: {job.nonce} has no verdict: {job.reason}")
+    if jobs:
+        _say_what_to_do(bundle_id)
+    else:
+        tell(f"nothing of {bundle_id} is known to be left unjudged")
+
+
+def _tell_dropped(dropped: DroppedBundle, done: str, *, as_json: bool) -> None:
     if as_json:
         print_json(dropped)
-    else:
-        kept = f"; {dropped.merged} had their verdicts" if dropped.merged else ""
-        tell(f"{_jobs(dropped.returned)} of {dropped.id} returned to the queue of {dropped.search_id}{kept}")
+        return
+    kept = f"; {dropped.merged} had their verdicts" if dropped.merged else ""
+    count = dropped.returned + dropped.failed
+    tell(f"{_jobs(count)} of {dropped.id} {done} in {dropped.search_id}{kept}")
 
 
 def _jobs(count: int) -> str:

@@ -12,6 +12,7 @@ from kernels_db.job import Failure, JobCandidate, SandboxLevel, Verdict, Workloa
 from kernels_db.op import Op, Target, Workload, load_op
 from kernels_db.resolve import build_job, limits_with
 from service import machine
+from service.cli.documents import read_text
 from service.cli.options import Json, OpFile
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
 from service.cli.place import shortfall, target_for
@@ -48,7 +49,7 @@ def judge(
     spec = load_op(op)
     if level not in LEVELS:
         misuse("--level", level, f"one of {', '.join(LEVELS)}")
-    source = _read(file)
+    source = read_text("FILE.py", file)
     if language is not None and language not in LANGUAGES:
         misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
     language = language or language_of(source, str(file))
@@ -171,15 +172,6 @@ def _times(workload: WorkloadVerdict) -> WorkloadTimes:
         ci95=workload["ci95"],
         limit_fraction=workload["limit_fraction"],
     )
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        misuse("FILE.py", str(file), "a file that exists")
-    except (OSError, UnicodeDecodeError) as error:
-        misuse("FILE.py", str(file), f"a readable text file ({error})")
 
 
 def _workloads(spec: Op, target: Target, names: list[str] | None) -> list[Workload] | None:

@@ -7,16 +7,20 @@ from typing import Annotated
 
 import typer
 
+from kernels_db.export import registry
 from service.archive import ArchiveError, unpack
 from service.cli.connection import connected
+from service.cli.exports import show, verified_where_possible
 from service.cli.options import Json, Key, Url
-from service.cli.output import CommandError, misuse, print_json, say, tell
+from service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
 from service.cli.pools import export_pool
 from service.client import Client
 from service.progress import ratio, share
 from service.schemas import KernelSummary
 
-FORMATS = ("package", "pool")
+VERIFIED = registry.FORMATS[0].name
+"""The format that `verify-export` reads."""
+FORMATS = (*(each.name for each in registry.FORMATS), "pool")
 
 
 def kernels(
@@ -48,23 +52,31 @@ def export(
         ),
     ],
     format_name: Annotated[
-        str, typer.Option("--format", help="package: of a kernel; pool: the recorded replies of a search.")
+        str,
+        typer.Option(
+            "--format", help=f"Of a kernel: {', '.join(FORMATS[:-1])}; pool: the recorded replies of a search."
+        ),
     ] = "package",
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Directory that receives the package, by default exports; file that receives the pool, by default "
-            "SEARCH.jsonl."
+            "--output",
+            "-o",
+            help="Directory below which the export's own is made, by default exports; file that receives the pool, by "
+            "default SEARCH.jsonl.",
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="With an op's name: only kernels for this target.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist with another content.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Verify a package once it is written, as verify-export does.")
+    ] = True,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write a kernel as a Python package: a PyTorch op with its guards, fallback and evidence; or a search's replies as
-    a pool, from which it can be replayed."""
+    """Write a kernel as a Python package (a PyTorch op with its guards, fallback and evidence) or in another format;
+    or a search's replies as a pool, from which it can be replayed."""
     if format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
     if format_name == "pool":
@@ -75,17 +87,26 @@ def export(
     output = output or Path("exports")
     with connected(url, key) as client:
         chosen = what if what.startswith("kn_") else best_kernel(client, what, target).id
-        content = client.export(chosen)
+        content = client.export(chosen, format_name)
     try:
         written = unpack(content, output, replace=force)
     except ArchiveError as error:
         raise CommandError(str(error)) from None
+    if not as_json:
+        tell(f"kernel {chosen} as {format_name} in {output}:")
+        for path in written:
+            tell(f"  {path.relative_to(output)}")
+    report = None
+    if verify and format_name == VERIFIED:
+        report = verified_where_possible(output / written[0].relative_to(output).parts[0])
     if as_json:
-        print_json({"kernel": chosen, "output": str(output), "files": [str(path) for path in written]})
-        return
-    tell(f"kernel {chosen} as a package in {output}:")
-    for path in written:
-        tell(f"  {path.relative_to(output)}")
+        found = None if report is None else report.document()
+        files = [str(path) for path in written]
+        print_json({"kernel": chosen, "output": str(output), "files": files, "verification": found})
+    elif report is not None:
+        show(report)
+    if report is not None and not report.passed:
+        raise typer.Exit(FAILED)
 
 
 def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:

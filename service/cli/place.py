@@ -36,6 +36,12 @@ def target_for(named: str | None, language: str) -> Target:
     return target
 
 
+def own_targets() -> list[str]:
+    """The targets whose device this machine has."""
+    gpus = [gpu.target for gpu in machine.gpus()] if machine.torch_cuda() is not None else []
+    return [str(Target.parse("cpu")), *dict.fromkeys(gpus)]
+
+
 def shortfall(target: Target, language: str) -> str | None:
     """Why `target` cannot be judged on in full here and what happens instead; None where it can."""
     if target.device == "cpu":

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from service.cli.connection import connected
+from service.cli.documents import make_directory
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, misuse, print_json, say, tell
 from service.schemas import PoolDocument
 
 app = typer.Typer(no_args_is_help=True, help="Recorded model replies, from which searches replay.")
-FORMATS = ("pool",)
 
 
 @app.command("list")
@@ -62,26 +62,13 @@ def export_pool(
         raise CommandError(
             f"--output: found {output} with another content, expected a new file; give --force to replace it"
         )
-    output.parent.mkdir(parents=True, exist_ok=True)
+    make_directory("--output", output.parent)
     output.write_bytes(content)
     replies = len(content.splitlines()) - 1
     if as_json:
         print_json({"search": search_id, "output": str(output), "replies": replies})
     else:
         tell(f"{replies} replies of {search_id} in {output}")
-
-
-def import_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to import.")],
-    format_name: Annotated[str, typer.Option("--format", help="pool")] = "pool",
-    url: Url = None,
-    key: Key = None,
-    as_json: Json = False,
-) -> None:
-    """Import a file; `--format pool` is a recorded pool of model replies."""
-    if format_name not in FORMATS:
-        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
-    import_pool(file, url, key, as_json)
 
 
 def _line(pool: PoolDocument) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from service.cli import arguments
 from service.cli.connection import connected
+from service.cli.documents import read_object
 from service.cli.options import Json, Key, Url
 from service.cli.output import misuse, print_json, say, tell
 from service.cli.search import model_document
@@ -158,12 +158,7 @@ def _mark(text: str, mark: str, wanted: bool, url: str | None, key: str | None, 
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        misuse("--file", str(file), f"a JSON object ({error})")
-    if not isinstance(document, dict):
-        misuse("--file", str(file), f"a JSON object with {', '.join(IDEA_FIELDS)}")
+    document = read_object("--file", file, f"a JSON object with {', '.join(IDEA_FIELDS)}")
     unknown = sorted(document.keys() - set(IDEA_FIELDS))
     if unknown:
         misuse(f"--file {unknown[0]}", str(file), f"only {', '.join(IDEA_FIELDS)}")

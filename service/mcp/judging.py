@@ -1,7 +1,8 @@
 """The tool that puts a candidate before the judge.
 
 The service judges what its searches propose and has no route for a single candidate, so this runs the judge on the
-machine of the MCP server, as `warpsmith judge` does: sandboxed, with its own processes, one candidate at a time.
+host of the MCP server, as `warpsmith judge` does: sandboxed, with its own processes, one candidate at a time. For
+another host's target it would compile at most; an agent that takes that for a verdict is misled, so it is refused.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from kernels_db.op import parse_op
 from kernels_db.resolve import build_job, limits_with, resolve_workload
 from service import machine
 from service.cli.judge import language_of, run_job
-from service.cli.output import MISUSE, CommandError
-from service.cli.place import shortfall, target_for
+from service.cli.output import MISUSE, CommandError, misuse
+from service.cli.place import own_targets, shortfall, target_for
 from service.mcp.desk import Desk
 from service.mcp.documents import JudgeReport
 from service.mcp.specs import OpArgument, spec_of
@@ -25,6 +26,11 @@ from service.views import workload_times
 from workers.model import feedback
 
 Language = Literal["cpp", "triton", "cuda"]
+INSTEAD = (
+    "start `warpsmith mcp` on a host that has that device, or answer the ask untried: the candidates of a search are "
+    "judged by a worker for its target"
+)
+"""What to do where the candidate is for another device."""
 
 
 class Judging:
@@ -46,15 +52,19 @@ class Judging:
             Field(description="screen: the bench workloads, a short timing. verify: everything, as for a winner"),
         ] = "screen",
     ) -> JudgeReport:
-        """Compile, check against PyTorch and time one candidate, outside of any search. It runs on the machine of this
-        MCP server, in a sandbox, and takes from some seconds to minutes; one candidate at a time. Use it to try an idea
-        before you answer an ask with it: what a search is told counts against its budget, this does not."""
+        """Compile, check against PyTorch and time one candidate, outside of any search. It runs on the host of this MCP
+        server, not on the service's judge workers: a target whose device that host has not is refused, and times are
+        those of its device. It runs in a sandbox and takes from some seconds to minutes; one candidate at a time. Use
+        it to try an idea before you answer an ask with it: what a search is told counts against its budget, this does
+        not."""
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
         language = language or language_of(source, "source")  # type: ignore[assignment] # one of the three
         assert language is not None
         where = target_for(target, language)
+        if str(where) not in (here := own_targets()):
+            misuse("target", str(where), f"{' or '.join(here)}, which the host of this MCP server has; {INSTEAD}")
         if missing := machine.missing_for_judge(language):
             raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
         candidate: JobCandidate = {"language": language, "source": source}

@@ -49,7 +49,8 @@ class Packing:
             package=project.name,
             files=[str(path) for path in written],
             next=f"pip install {project}, or put it on sys.path; then `import {project.name}`. Its README says how to "
-            "call it, and explain() says whether a call takes the kernel or the fallback.",
+            "call it, and explain() says whether a call takes the kernel or the fallback. On that machine "
+            f"`warpsmith verify-export {project}` checks it in fresh processes.",
         )
 
     def fetch_prompts(

@@ -34,6 +34,7 @@ from kernels_db.resolve import resolve_workload
 from service.app import create_app
 from service.cli import run
 from service.settings import ServiceSettings
+from workers.candidate.normalise import normalised_digest
 
 BASE_URL = "http://127.0.0.1:8420"
 
@@ -319,7 +320,7 @@ def seed(db: Database, *, state: str = "running") -> str:
                 node_id=good,
                 language="cpp",
                 source=CANDIDATE,
-                source_digest="c" * 64,
+                source_digest=normalised_digest(CANDIDATE),
                 score=2.0,
                 ci_low=1.9,
                 ci_high=2.1,

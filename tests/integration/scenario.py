@@ -1,5 +1,8 @@
 """A small search whose tree does not depend on timing: an op of two flops, and a recorded pool of two rounds.
 
+The reference takes five hundred passes where one will do: what is right is surely faster, however busy the machine, and
+is kept.
+
 round 1   on the reference: `loop` (good), `unrolled` (wrong, repaired), `unheard` (the pool has no code for it)
 round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (never compiles; the pool has two repairs and no third)
 """
@@ -7,6 +10,7 @@ round 2   on `loop`: `restrict` (good); on `unrolled`: `threads` (never compiles
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +33,8 @@ outputs:
   - {name: "y", shape: [n], dtype: float32}
 reference: |
   def run(x):
+      for _ in range(500):
+          x = x * 1.0
       return x * 2 + 1
 workloads:
   - {id: even, role: bench, axes: {n: 4096}}
@@ -179,3 +185,31 @@ EXPECTED = {
     "threads": ("closed", "rejected"),
 }
 """How every node of the search ends: state and verdict by the idea's title; None is the root."""
+
+WRITTEN = {
+    "loop": (candidate(LOOP), 0),
+    "unrolled": (candidate(UNROLLED), 1),
+    "restrict": (candidate(RESTRICT), 0),
+    "threads": (candidate(BROKEN.replace("two", "pair")), 3),
+}
+"""The code that a node ends with, and how often a repair was asked for, by the idea's title; others have none."""
+
+
+def outcome() -> list[tuple[str, str, int, str, str]]:
+    """What must depend on no timing and no accident: each node's title, digest of its code, repairs, state, verdict."""
+    found = []
+    for title, (state, verdict) in EXPECTED.items():
+        source, repairs = WRITTEN.get(title or "", (None, 0))
+        digest = "" if source is None else normalised_digest(source)
+        found.append((title or "", digest, repairs, state, verdict or ""))
+    return sorted(found)
+
+
+def candidates() -> int:
+    """How many the search screens: every code and every repair that the pool holds."""
+    return sum(reply.kind in ("code", "repair") for reply in pool().replies)
+
+
+def answered() -> Counter[tuple[str, int]]:
+    """How often each request is answered: whatever the pool holds once."""
+    return Counter((reply.request, reply.ordinal) for reply in pool().replies)

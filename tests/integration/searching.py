@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,23 @@ class Searching:
         """Every node by rising `seq`."""
         with self.db.reading() as session:
             return list(session.scalars(select(NodeRow).where(NodeRow.search_id == self.id).order_by(NodeRow.seq)))
+
+    def outcome(self) -> list[tuple[str, str, int, str, str]]:
+        """The nodes as `scenario.outcome` has them."""
+        return sorted(
+            (
+                node.idea["title"] if node.idea else "",
+                node.source_digest or "",
+                node.repairs,
+                node.state,
+                node.verdict or "",
+            )
+            for node in self.nodes()
+        )
+
+    def answered(self) -> Counter[tuple[str, int]]:
+        """How often each request of the model was answered."""
+        return Counter((call.request, call.ordinal) for call in self.model_calls() if call.error is None)
 
     def model_calls(self) -> list[ModelCallRow]:
         """Every recorded model call."""

@@ -1,227 +1,135 @@
-"""The status page: readable, self-contained, and safe against what models write."""
+"""The dashboard's files: what is served under which address, and what keeps a page from doing harm."""
 
 from __future__ import annotations
 
-import html
-import re
-import unicodedata
+import json
+import socket
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from kernels_db.models import NodeRow, SearchRow
-from service import status_page
-from service.schemas import NodeSummary
-from tests.integration.api_support import HOSTILE, add_events, client_of, database, seed, settings_for
+from service.app import create_app
+from tests.integration.api_support import BASE_URL, problem, served, settings_for
 
-VOID = {"meta", "link", "br", "img", "hr", "input"}
-
-
-class Page(HTMLParser):
-    """Collects a page's elements and text, and fails on elements that do not close."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(source)
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        """What a reader sees, spaces folded."""
-        return re.sub(r"\s+", " ", " ".join(self.words))
-
-    def links(self) -> list[str]:
-        """Every address in the page."""
-        return [str(a[name]) for _, a in self.elements for name in ("href", "src", "action") if a.get(name)]
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+INDEX = "<!doctype html><title>Warpsmith</title>"
+SECRET = "nobody may read this"
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with client_of(settings_for(tmp_path)) as client:
+def dist(tmp_path: Path) -> Path:
+    dist = tmp_path / "dist"
+    (dist / "assets").mkdir(parents=True)
+    (dist / "index.html").write_text(INDEX)
+    (dist / "assets" / "index-B1d9.js").write_text("export {};")
+    (dist / "favicon.svg").write_text("<svg/>")
+    (tmp_path / "secret.txt").write_text(SECRET)
+    (tmp_path / "dist-of-another").mkdir()
+    (tmp_path / "dist-of-another" / "secret.txt").write_text(SECRET)
+    return dist
+
+
+@pytest.fixture
+def client(tmp_path: Path, dist: Path) -> Iterator[TestClient]:
+    app = create_app(settings_for(tmp_path / "home"), dashboard=dist)
+    app.state.service.db.upgrade()
+    with TestClient(app, base_url=BASE_URL) as client:
         yield client
 
 
-def page(client: TestClient, path: str) -> Page:
-    response = client.get(path)
-    assert response.status_code == 200
+@pytest.mark.parametrize(
+    "path", ["/", "/searches/new", "/searches/sr_1?tab=tree&node=nd_2", "/kernels/compare", "/x/y.z"]
+)
+def test_every_address_of_a_page_is_the_one_page(client: TestClient, path: str) -> None:
+    response = client.get(path, headers=HTML)
+    assert (response.status_code, response.text) == (200, INDEX)
     assert response.headers["content-type"] == "text/html; charset=utf-8"
-    return Page(response.text)
+    assert response.headers["cache-control"] == "no-cache"
+    assert client.head(path, headers=HTML).status_code == 200
 
 
-def test_an_empty_service_says_what_to_do(client: TestClient) -> None:
-    text = page(client, "/").text
-    assert "No search yet" in text
-    assert "warpsmith search" in text
-    assert "No worker has reported in" in text
+def test_a_page_may_load_its_own_files_alone(client: TestClient) -> None:
+    headers = client.get("/", headers=HTML).headers
+    policy = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-opener-policy"] == "same-origin"
 
 
-def test_the_home_page_shows_searches_kernels_and_workers(client: TestClient) -> None:
-    seed(database(client))
-    home = page(client, "/")
-    for words in ("add_relu", "cpu:x86_64", "running", "2x", "$0.25", "model@here", "alive", "judge@here", "silent"):
-        assert words in home.text, words
-    assert "/searches/sr_seed" in home.links()
-    assert "/v1/kernels/kn_0/export" in home.links()
+def test_assets_are_kept_for_good_and_nothing_else_is(client: TestClient) -> None:
+    script = client.get("/assets/index-B1d9.js")
+    assert script.text == "export {};"
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert client.get("/favicon.svg").headers["cache-control"] == "no-cache"
+    etag = client.get("/", headers=HTML).headers["etag"]
+    assert client.get("/", headers=HTML | {"If-None-Match": etag}).status_code == 304
 
 
-def test_a_search_page_shows_the_tree_as_nested_lists(client: TestClient) -> None:
-    seed(database(client))
-    shown = page(client, "/searches/sr_seed")
-    for words in (
-        "Eight lanes at once",
-        "vectorize",
-        "best so far",
-        "Reference and its baselines",
-        "no live judge worker",
-        "1 ask",
-    ):
-        assert words in shown.text, words
-    assert [tag for tag, _ in shown.elements].count("ul") >= 3
-    for words in ("150 µs", "3x", "40 %", "Candidates", "12"):
-        assert words in shown.text, words
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v1", "/v1/searches/sr_0", "/assets/gone-1.js", "/assets/"])
+def test_what_is_no_page_is_a_problem_for_browsers_too(client: TestClient, path: str) -> None:
+    problem(client.get(path, headers=HTML), 404, "not-found")
 
 
-def test_a_node_page_shows_idea_code_verdict_and_calls(client: TestClient) -> None:
-    seed(database(client))
-    shown = page(client, "/nodes/nd_good")
-    for words in ("Eight lanes at once", "# eight lanes", "screen", "accepted", "100 µs"):
-        assert words in shown.text, words
-
-
-def test_what_models_write_is_text_never_markup(client: TestClient) -> None:
-    seed(database(client))
-    for path in ("/searches/sr_seed", "/nodes/nd_bad"):
-        source = client.get(path).text
-        assert HOSTILE not in source
-        assert html.escape(HOSTILE, quote=False).split("(")[0] in source
-        assert "script" not in {tag for tag, _ in Page(source).elements}
-
-
-def test_what_models_write_turns_no_reading_direction(client: TestClient) -> None:
-    seed(database(client))
-    with database(client).writing() as session:
-        node = session.get_one(NodeRow, "nd_bad")
-        node.source = "if access:\n\treturn  # \u202e\u2066 checked \u2069\u2066"
-        node.idea = {"title": "a\u202eb", "mechanism": "c\x1bd", "technique": "fusion"}
-        node.reason = "e\u2067f"
-    for path in ("/searches/sr_seed", "/nodes/nd_bad"):
-        source = client.get(path).text
-        assert not {c for c in source if unicodedata.category(c) in {"Cf", "Cc"}} - {"\n", "\t"}
-        assert "\ufffd" in source
-    assert "if access:\n\treturn  # " in client.get("/nodes/nd_bad").text
-
-
-def test_steering_shows(client: TestClient) -> None:
-    seed(database(client))
-    with database(client).writing() as session:
-        good, bad = session.get_one(NodeRow, "nd_good"), session.get_one(NodeRow, "nd_bad")
-        good.mark, good.origin, bad.mark = "pinned", "person", "banned"
-        session.get_one(SearchRow, "sr_seed").branched_from = "nd_good"
-    shown = page(client, "/searches/sr_seed")
-    for words in ("pinned", "banned", "a person's idea", "Branched from"):
-        assert words in shown.text, words
-    assert shown.links().count("/nodes/nd_good") >= 2
-    for path, mark in (("/nodes/nd_good", "pinned"), ("/nodes/nd_bad", "banned")):
-        assert mark in page(client, path).text
-
-
-def test_pages_ask_nothing_of_other_hosts(client: TestClient) -> None:
-    seed(database(client))
-    for path in ("/", "/searches/sr_seed", "/nodes/nd_bad"):
-        for link in page(client, path).links():
-            assert link.startswith(("/", "#", "data:,")), link
-            assert not link.startswith("//")
-    assert "url(" not in client.get("/style.css").text
-    assert "@import" not in client.get("/style.css").text
-
-
-def test_pages_reload_only_while_something_runs(client: TestClient) -> None:
-    seed(database(client))
-    for path in ("/", "/searches/sr_seed"):
-        assert any(a.get("http-equiv") == "refresh" for _, a in page(client, path).elements)
-    add_events(database(client), "sr_seed", "search.finished")
-    for path in ("/", "/searches/sr_seed", "/nodes/nd_good"):
-        assert not any(a.get("http-equiv") == "refresh" for _, a in page(client, path).elements)
-
-
-def test_every_page_can_be_read_by_machines_for_people(client: TestClient) -> None:
-    seed(database(client))
-    for path in ("/", "/searches/sr_seed", "/nodes/nd_good"):
-        elements = page(client, path).elements
-        assert ("html", {"lang": "en"}) in elements
-        assert [tag for tag, _ in elements].count("h1") == 1
-        assert [tag for tag, _ in elements].count("main") == 1
-        assert all("scope" in attributes for tag, attributes in elements if tag == "th")
-
-
-def test_absent_things_have_a_page_too(client: TestClient) -> None:
-    for path in ("/searches/sr_0", "/nodes/nd_0", "/nodes/%3Cscript%3E"):
-        response = client.get(path)
-        assert response.status_code == 404
-        assert "script" not in {tag for tag, _ in Page(response.text).elements}
-
-
-def test_branches_keep_every_node_even_without_its_parent() -> None:
-    def node(seq: int, parent: str | None) -> NodeSummary:
-        return NodeSummary(
-            id=f"n{seq}",
-            seq=seq,
-            parent_id=parent,
-            round=0,
-            technique=None,
-            title=None,
-            state="judged",
-            reason=None,
-            language=None,
-            variant=0,
-            repairs=0,
-            verdict=None,
-            gate=None,
-            score=None,
-            ci95=None,
-            limit_fraction=None,
-            verification="none",
-            best=False,
-            created_at=0,
-            updated_at=0,
-        )
-
-    roots = status_page.branches([node(0, None), node(1, "n0"), node(2, "n1"), node(3, "cut off")])
-    assert [entry.node.id for entry in roots] == ["n0", "n3"]
-    assert [entry.node.id for entry in roots[0].children[0].children] == ["n2"]
+def test_what_is_not_asked_for_as_a_page_is_none(client: TestClient) -> None:
+    problem(client.get("/searches/sr_1", headers={"Accept": "application/json"}), 404, "not-found")
+    problem(client.post("/searches/sr_1", headers=HTML), 404, "not-found")
+    assert client.get("/healthz", headers=HTML).json()["status"] == "alive"
 
 
 @pytest.mark.parametrize(
-    ("show", "value", "text"),
+    "path",
     [
-        (status_page.ratio, 1.2345, "1.23x"),
-        (status_page.ratio, None, "-"),
-        (status_page.microseconds, 1234.5, "1.23 ms"),
-        (status_page.microseconds, 12.345, "12.3 µs"),
-        (status_page.percent, 0.423, "42 %"),
-        (status_page.dollars, 0.0042, "$0.0042"),
-        (status_page.duration, 59.9, "59 s"),
-        (status_page.duration, 200, "3 min 20 s"),
-        (status_page.duration, 7500, "2 h 5 min"),
+        "/../secret.txt",
+        "/assets/../../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/..%2fsecret.txt",
+        "/%2e%2e%2fdist-of-another%2fsecret.txt",
+        "//etc/passwd",
+        "/%2fetc%2fpasswd",
+        "/assets/..%5c..%5csecret.txt",
+        "/assets/%00",
+        "/" + "a" * 5000,
+        "/link",
     ],
 )
-def test_numbers_read_well(show: object, value: float | None, text: str) -> None:
-    assert callable(show)
-    assert show(value) == text
+def test_nothing_outside_of_the_files_is_served(client: TestClient, dist: Path, path: str) -> None:
+    (dist / "link").symlink_to(dist.parent / "secret.txt")
+    with served(client.app) as url:  # type: ignore[arg-type] # the paths go out as they stand here
+        port = int(url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            request = f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\nAccept: */*\r\n\r\n"
+            connection.sendall(request.encode())
+            answer = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+    assert answer.startswith("HTTP/1.1 404"), answer[:200]
+    assert SECRET not in answer
+    assert "root:" not in answer
+
+
+def test_without_the_files_a_page_says_how_to_build_them(tmp_path: Path) -> None:
+    with TestClient(create_app(settings_for(tmp_path), dashboard=tmp_path / "dist"), base_url=BASE_URL) as client:
+        response = client.get("/", headers=HTML)
+        assert response.status_code == 503
+        assert "npm run build" in response.text
+        assert response.headers["cache-control"] == "no-store"
+        problem(client.get("/assets/index.js"), 404, "not-found")
+        assert client.get("/healthz").status_code == 200
+
+
+def test_metrics_tell_pages_from_paths_that_are_not_there(client: TestClient) -> None:
+    client.get("/searches/sr_1", headers=HTML)
+    client.get("/v1/nothing", headers=HTML)
+    lines = client.get("/metrics").text.splitlines()
+    name = "warpsmith_http_request_seconds_count"
+    assert f'{name}{{method="GET",route="/{{page}}",status="200"}} 1.0' in lines
+    assert f'{name}{{method="GET",route="unmatched",status="404"}} 1.0' in lines
+
+
+def test_the_openapi_document_is_of_this_application(client: TestClient) -> None:
+    assert "/{page}" not in json.dumps(client.get("/openapi.json").json()["paths"])

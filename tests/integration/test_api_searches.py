@@ -16,13 +16,14 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool
-from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
+from kernels_db.models import AskRow, AttemptRow, EventRow, KernelRow, NodeRow, SearchRow
 from kernels_db.op import load_op
 from tests.integration.api_support import (
     ADD_RELU,
     CANDIDATE,
     SEARCH,
     SPEC,
+    add_events,
     client_of,
     database,
     fields,
@@ -296,6 +297,22 @@ def test_pause_resume_cancel_and_what_they_refuse(client: TestClient) -> None:
     types = [event["type"] for event in client.get(f"{url}/events", params={"format": "json"}).json()["items"]]
     assert types[0] == "search.created"
     assert types[-1] == "search.cancelled"
+
+
+def test_a_kernel_that_a_later_search_found_again_stays_with_both(client: TestClient) -> None:
+    db = database(client)
+    search_id = seed(db)
+    with db.writing() as session:
+        kernel = session.get_one(KernelRow, "kn_0")
+        kernel.search_id = kernel.node_id = None  # a later search's by now
+        session.get_one(NodeRow, "nd_good").verification = "passed"
+        kept = {"seq": 1, "kernel_id": "kn_0"}
+        row = EventRow(search_id=search_id, node_id="nd_good", type="kernel.kept", payload=kept, created_at=time.time())
+        session.add(row)
+    add_events(db, search_id, "search.finished")
+    assert client.get(f"/v1/searches/{search_id}").json()["kernels"] == ["kn_0"]
+    assert client.get("/v1/nodes/nd_good").json()["kernel_id"] == "kn_0"
+    assert client.get("/v1/nodes/nd_bad").json()["kernel_id"] is None
 
 
 def test_a_search_shows_its_progress(client: TestClient) -> None:

@@ -16,6 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from kernels_db.bundle import digest
 from kernels_db.db import Database
 from kernels_db.models import AttemptRow, EventRow, NodeRow, VerdictRow
 from kernels_db.op import Op, Target, load_op
@@ -89,6 +90,13 @@ def verdict_line(bundle: BundleDocument, number: int = 0, **changes: Any) -> dic
         **changes,
     }
     return {name: job[name] for name in job if name != "job"} | {"verdict": document, "host": {"name": "node7"}}
+
+
+def unjudged_line(bundle: BundleDocument, number: int = 0, **changes: Any) -> dict[str, Any]:
+    """A line of unjudged.jsonl on a job of the bundle."""
+    job = json.loads(bundle.jobs[number])
+    said = {"kind": "died", "reason": "its driver fell", **changes}
+    return {name: job[name] for name in job if name != "job"} | {"unjudged": said, "host": {"name": "node7"}}
 
 
 def merged(client: TestClient, *lines: Any) -> dict[str, Any]:
@@ -274,13 +282,13 @@ def test_a_dropped_bundle_returns_to_the_queue(client: TestClient, db: Database)
     search_id = created(db)
     bundle = bundled(client, search_id)
     answer = client.delete(f"/v1/bundles/{bundle.id}")
-    assert answer.json() == {"id": bundle.id, "search_id": search_id, "returned": 1, "merged": 0}
+    assert answer.json() == {"id": bundle.id, "search_id": search_id, "returned": 1, "failed": 0, "merged": 0}
     field, expected = refusal(client, verdict_line(bundle))
     assert (field, expected) == ("nonce", "that of a job of a bundle that was not dropped")
     (attempt,) = attempts(db, search_id)
     assert steps.claim(db, attempt.id, "a worker", 30.0, time.time()) is not None
     problem(client.delete(f"/v1/bundles/{bundle.id}"), 404, "not-found")
-    assert events(db, search_id, "bundle.dropped") == [{"bundle_id": bundle.id, "jobs": 1}]
+    assert events(db, search_id, "bundle.dropped") == [{"bundle_id": bundle.id, "jobs": 1, "then": "queue"}]
 
 
 def test_what_was_merged_stays_when_the_bundle_is_dropped(client: TestClient, db: Database) -> None:
@@ -311,6 +319,133 @@ def test_a_paused_search_takes_verdicts_and_waits(client: TestClient, db: Databa
     assert [attempt.kind for attempt in attempts(db, search_id)] == ["judge"]
 
 
+# Not judged
+
+
+def settled(client: TestClient, bundle_id: str, then: str) -> dict[str, Any]:
+    answer = client.post(f"/v1/bundles/{bundle_id}/unjudged", json={"then": then})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def two_candidates(client: TestClient, db: Database) -> tuple[str, BundleDocument]:
+    """A search whose two candidates are in a bundle."""
+    search_id = created(db)
+    assert merged(client, verdict_line(bundled(client, search_id)))["merged"] == 1
+    candidates(db, search_id)
+    bundle = bundled(client, search_id)
+    assert bundle.count == 2
+    return search_id, bundle
+
+
+def test_what_its_host_could_not_judge_is_told_and_returns_to_the_queue(client: TestClient, db: Database) -> None:
+    search_id, bundle = two_candidates(client, db)
+    (told,) = merged(client, unjudged_line(bundle, 1))["lines"]
+    assert (told["outcome"], told["detail"]) == ("unjudged", "died: its driver fell")
+    assert told["bundle_id"] == bundle.id
+    (job,) = client.get(f"/v1/bundles/{bundle.id}/unjudged").json()
+    ticket = json.loads(bundle.jobs[1])
+    assert (job["nonce"], job["attempt_id"]) == (ticket["nonce"], ticket["attempt_id"])
+    assert (job["step"], job["seq"], job["reason"]) == ("judge", 2, "died: its driver fell")
+    (listed,) = [item for item in client.get("/v1/bundles").json()["items"] if item["id"] == bundle.id]
+    assert (listed["jobs"], listed["out"], listed["unjudged"]) == (2, 2, 1)
+    waiting = [item["detail"] for item in client.get(f"/v1/searches/{search_id}").json()["waiting_for"]]
+    assert any(detail.startswith("1 step in a bundle: ") for detail in waiting), waiting
+    assert f"1 step not judged by a bundle's host: warpsmith bundle --show {bundle.id}" in waiting
+
+    found = settled(client, bundle.id, "queue")
+    assert (found["returned"], found["failed"], found["search_id"]) == (1, 0, search_id)
+    assert [(item.state, item.error) for item in attempts(db, search_id) if item.id == ticket["attempt_id"]] == [
+        ("pending", None)
+    ]
+    assert refusal(client, verdict_line(bundle, 1)) == ("nonce", "that of a job of a bundle that was not dropped")
+    assert steps.claim(db, ticket["attempt_id"], "a worker", 30.0, time.time()) is not None
+    assert merged(client, verdict_line(bundle, 0))["merged"] == 1  # the other stayed out
+    assert settled(client, bundle.id, "queue")["returned"] == 0
+    assert client.get(f"/v1/bundles/{bundle.id}/unjudged").json() == []
+
+
+def test_what_its_host_could_not_judge_is_given_up_and_the_search_goes_on(client: TestClient, db: Database) -> None:
+    search_id, bundle = two_candidates(client, db)
+    assert merged(client, verdict_line(bundle, 0), unjudged_line(bundle, 1))["unjudged"] == 1
+    found = settled(client, bundle.id, "fail")
+    assert (found["returned"], found["failed"], found["merged"]) == (0, 1, 1)
+    (node,) = [node for node in nodes(db, search_id) if node.seq == 2]
+    assert (node.state, node.reason) == ("closed", "not judged by the bundle's host: died: its driver fell")
+    assert events(db, search_id, "bundle.dropped")[-1] == {"bundle_id": bundle.id, "jobs": 1, "then": "fail"}
+    assert [attempt for attempt in attempts(db, search_id) if attempt.state == "pending"]
+
+
+def test_without_baselines_the_search_ends_and_says_why(client: TestClient, db: Database) -> None:
+    search_id = created(db)
+    bundle = bundled(client, search_id)
+    merged(client, unjudged_line(bundle, kind="refused", reason="limits: found 0"))
+    assert settled(client, bundle.id, "fail")["failed"] == 1
+    search = client.get(f"/v1/searches/{search_id}").json()
+    assert search["state"] == "failed"
+    assert search["reason"].endswith("not judged by the bundle's host: refused: limits: found 0")
+    problem(client.get(f"/v1/bundles/{bundle.id}/unjudged"), 404, "not-found")
+    problem(client.post(f"/v1/bundles/{bundle.id}/unjudged", json={"then": "fail"}), 404, "not-found")
+
+
+def test_a_verdict_counts_though_another_run_had_none(client: TestClient, db: Database) -> None:
+    search_id = created(db)
+    bundle = bundled(client, search_id)
+    merged(client, unjudged_line(bundle), unjudged_line(bundle), unjudged_line(bundle, reason="it fell again"))
+    (job,) = client.get(f"/v1/bundles/{bundle.id}/unjudged").json()
+    assert job["reason"] == "died: it fell again"
+    assert len(events(db, search_id, "bundle.unjudged")) == 1
+    assert merged(client, verdict_line(bundle))["merged"] == 1
+    assert nodes(db, search_id)[0].state == "judged"
+    assert attempts(db, search_id)[0].error is None
+    (told,) = merged(client, unjudged_line(bundle))["lines"]
+    assert told["outcome"] == "already"
+    assert attempts(db, search_id)[0].error is None
+
+
+def test_a_search_that_ended_is_told_nothing(client: TestClient, db: Database) -> None:
+    search_id = created(db)
+    bundle = bundled(client, search_id)
+    client.post(f"/v1/searches/{search_id}/cancel")
+    assert merged(client, unjudged_line(bundle))["late"] == 1
+    assert attempts(db, search_id)[0].error is None
+    assert settled(client, bundle.id, "fail")["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nonce", "bj_" + "0" * 26),
+        ("bundle_id", "bn_" + "0" * 26),
+        ("search_id", "sr_" + "0" * 26),
+        ("attempt_id", "at_" + "0" * 26),
+        ("job_digest", "0" * 64),
+        ("signature", "0" * 64),
+    ],
+)
+def test_a_forged_line_on_what_was_not_judged_is_refused(
+    name: str, value: str, client: TestClient, db: Database
+) -> None:
+    search_id = created(db)
+    bundle = bundled(client, search_id)
+    assert refusal(client, {**unjudged_line(bundle), name: value})[0] == name
+    assert attempts(db, search_id)[0].error is None
+    assert events(db, search_id, "bundle.unjudged") == []
+    assert settled(client, bundle.id, "fail")["failed"] == 0
+
+
+def test_what_cannot_be_settled_is_a_problem(client: TestClient, db: Database) -> None:
+    bundle = bundled(client, created(db))
+    route = f"/v1/bundles/{bundle.id}/unjudged"
+    assert fields(problem(client.post(route, json={"then": "hope"}), 422, "invalid-input")) == ["then"]
+    assert fields(problem(client.post(route, json={}), 422, "invalid-input")) == ["then"]
+    problem(client.post(route, content=b"", headers=NDJSON), 422, "invalid-input")
+    problem(client.post("/v1/bundles/bn_absent/unjudged", json={"then": "fail"}), 404, "not-found")
+    problem(client.get("/v1/bundles/bn_absent/unjudged"), 404, "not-found")
+    problem(client.get("/v1/bundles/%00/unjudged"), 404, "not-found")
+
+
 # Judged elsewhere
 
 
@@ -324,9 +459,9 @@ class Elsewhere:
         for name in ABSENT:
             (self.judge / f"{name}.py").write_text(f"raise ImportError('{name} is not on this host')\n")
 
-    def start(self, directory: Path) -> subprocess.Popen[str]:
+    def start(self, directory: Path, *options: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge", str(directory)],
+            [sys.executable, "-P", "-m", "workers.judge", *options, str(directory)],
             cwd=self.place,
             env={
                 "PATH": os.environ["PATH"],
@@ -337,8 +472,8 @@ class Elsewhere:
             text=True,
         )
 
-    def run(self, directory: Path) -> tuple[int, str]:
-        process = self.start(directory)
+    def run(self, directory: Path, *options: str) -> tuple[int, str]:
+        process = self.start(directory, *options)
         _, said = process.communicate(timeout=250)
         return process.returncode, said
 
@@ -405,3 +540,38 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     assert found == {"accepted", "rejected"}
     assert merged(client, *(line.decode() for line in lines_in(file)))["already"] == 2
     assert [attempt for attempt in attempts(db, search_id) if attempt.state == "pending"]  # a repair, and what follows
+
+
+def test_a_judge_that_has_no_verdict_says_why(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
+    host = Elsewhere(tmp_path)
+    search_id = created(db, small_op(examples))
+    bundle = bundled(client, search_id)
+    directory = tmp_path / "bundle"
+    write_bundle(directory, bundle, with_judge=False)
+    file = directory / "unjudged.jsonl"
+
+    status, said = host.run(directory, "--job-timeout", "0.01")
+    assert status == 1, said
+    assert "no verdict on 1 of 1 job (unjudged.jsonl)" in said
+    (line,) = lines_in(file)
+    (told,) = merged(client, line.decode())["lines"]
+    assert (told["outcome"], told["detail"]) == ("unjudged", "timeout: no verdict in time")
+
+    altered = json.loads(bundle.jobs[0])
+    altered["job"]["limits"]["compile_s"] = -1.0
+    altered["job_digest"] = digest(altered["job"])
+    (directory / "jobs.jsonl").write_text(json.dumps(altered) + "\n")
+    status, said = host.run(directory)
+    assert status == 1, said
+    (line,) = lines_in(file)
+    assert json.loads(line)["unjudged"]["kind"] == "refused"
+    assert json.loads(line)["unjudged"]["reason"].startswith("limits.compile_s: found -1.0, expected seconds")
+    assert refusal(client, line.decode())[0] == "job_digest"  # of another job than the one that left
+
+    (directory / "jobs.jsonl").write_text(bundle.jobs[0] + "\n")
+    status, said = host.run(directory)
+    assert status == 0, said
+    assert lines_in(file) == []
+    (verdict,) = lines_in(directory / "verdicts.jsonl")
+    assert merged(client, verdict.decode())["merged"] == 1
+    assert client.get(f"/v1/bundles/{bundle.id}/unjudged").json() == []

@@ -11,25 +11,29 @@ import pytest
 
 from service.schemas import BundleDocument
 from tests.integration.api_support import application, command_line, settings_for
-from tests.integration.test_bundles import attempts, created, verdict_line
+from tests.integration.test_bundles import attempts, created, unjudged_line, verdict_line
 from workers.judge.directory import read_bundle
 
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """Run a command against a service, with its database as `db`; returns exit code and both outputs."""
-    app = application(settings_for(tmp_path / "home"))
+    app = application(settings_for(tmp_path / "home", log_level="ERROR"))
     monkeypatch.setenv("COLUMNS", "200")
     with command_line(app, capsys, monkeypatch) as run_it:
         run_it.db = app.state.service.db  # type: ignore[attr-defined] # for the tests
         yield run_it
 
 
+def bundle_in(directory: Path) -> BundleDocument:
+    """The bundle as the service answered it."""
+    header, jobs = read_bundle(directory)
+    return BundleDocument(**{**header, "left": 0, "jobs": [json.dumps(job) for job in jobs]})
+
+
 def lie_in(directory: Path) -> dict[str, Any]:
     """What a host that lies would write on the bundle's first job."""
-    header, jobs = read_bundle(directory)
-    bundle = BundleDocument(**{**header, "left": 0, "jobs": [json.dumps(job) for job in jobs]})
-    return verdict_line(bundle)
+    return verdict_line(bundle_in(directory))
 
 
 def test_there_and_back(said: Any, tmp_path: Path) -> None:
@@ -51,8 +55,8 @@ def test_there_and_back(said: Any, tmp_path: Path) -> None:
     code, out, err = said("merge", str(directory))
     assert code == 1
     assert out == "1 verdict merged, 1 refused\n"
-    assert "line 1: refused: signature: found" in err
-    assert "the last line was not finished" in err
+    assert "verdicts.jsonl, line 1: refused: signature: found" in err
+    assert "the last line of verdicts.jsonl was not finished" in err
     assert f"the search goes on: warpsmith tree {search_id}" in err
 
     verdicts.write_text(line + "\n")
@@ -78,11 +82,64 @@ def test_a_bundle_is_dropped(said: Any, tmp_path: Path) -> None:
     assert (code, "stands in" in err) == (2, True)
     assert said("bundle", "--drop", document["id"])[:2] == (
         0,
-        f"1 job of {document['id']} returned to the queue of {search_id}\n",
+        f"1 job of {document['id']} returned to the queue in {search_id}\n",
     )
     assert attempts(said.db, search_id)[0].state == "pending"
     code, _, err = said("bundle", "--drop", document["id"])
     assert (code, "expected the id of a bundle that is out" in err) == (1, True)
+
+
+def test_what_was_not_judged_is_shown_and_settled(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    directory = tmp_path / "b"
+    assert said("bundle", search_id, "-o", str(directory))[0] == 0
+    bundle = bundle_in(directory)
+    (directory / "verdicts.jsonl").write_text("")
+    forged = {**unjudged_line(bundle), "signature": "0" * 64}
+    hostile = unjudged_line(bundle, kind="refused", reason="limits: found \x1b[2J0")
+    (directory / "unjudged.jsonl").write_text(f"{json.dumps(forged)}\n{json.dumps(hostile)}\n")
+    code, out, err = said("merge", str(directory))
+    assert (code, out) == (1, "0 verdicts merged, 1 not judged, 1 refused\n")
+    assert "unjudged.jsonl, line 1: refused: signature: found" in err
+    assert "unjudged.jsonl, line 2: bj_" in err
+    assert "has no verdict: refused: limits: found" in err
+    assert f"warpsmith bundle --requeue {bundle.id}, or --give-up {bundle.id}" in err
+    assert "\x1b" not in err
+
+    code, out, _ = said("merge", str(directory / "unjudged.jsonl"), "--json")
+    assert [(line["file"], line["line"]) for line in json.loads(out)["lines"]] == [
+        ("unjudged.jsonl", 1),
+        ("unjudged.jsonl", 2),
+    ]
+    code, out, err = said("bundle", "--show", bundle.id)
+    assert code == 0, err
+    assert out.startswith("#0 judge: bj_")
+    assert "refused: limits: found" in out
+    assert [job["attempt_id"] for job in json.loads(said("bundle", "--show", bundle.id, "--json")[1])] == [
+        attempts(said.db, search_id)[0].id
+    ]
+
+    assert said("bundle", "--requeue", bundle.id)[:2] == (
+        0,
+        f"1 job of {bundle.id} returned to the queue in {search_id}\n",
+    )
+    assert attempts(said.db, search_id)[0].state == "pending"
+    code, _, err = said("bundle", "--show", bundle.id)
+    assert (code, "expected the id of a bundle that is out" in err) == (1, True)
+
+
+def test_what_was_not_judged_is_given_up(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    assert said("bundle", search_id, "-o", str(tmp_path / "b"))[0] == 0
+    bundle = bundle_in(tmp_path / "b")
+    assert said("bundle", "--show", bundle.id)[1] == f"nothing of {bundle.id} is known to be left unjudged\n"
+    file = tmp_path / "unjudged.jsonl"
+    file.write_text(json.dumps(unjudged_line(bundle)) + "\n")
+    assert said("bundle", "--give-up", bundle.id)[1] == f"0 jobs of {bundle.id} given up in {search_id}\n"
+    assert said("merge", str(file))[:2] == (0, "0 verdicts merged, 1 not judged\n")
+    code, out, err = said("bundle", "--give-up", bundle.id)
+    assert (code, out) == (0, f"1 job of {bundle.id} given up in {search_id}\n"), err
+    assert attempts(said.db, search_id)[0].state == "failed"
 
 
 def test_what_cannot_be_written_takes_no_jobs(said: Any, tmp_path: Path) -> None:
@@ -92,6 +149,8 @@ def test_what_cannot_be_written_takes_no_jobs(said: Any, tmp_path: Path) -> None
     code, _, err = said("bundle", search_id, "-o", str(tmp_path / "full"))
     assert (code, "not empty, expected a new directory" in err) == (2, True)
     (tmp_path / "file").write_text("")
+    code, _, err = said("bundle", search_id, "-o", str(tmp_path / "file"))
+    assert (code, "file, which is a file, expected a new directory" in err) == (2, True)
     code, _, err = said("bundle", search_id, "-o", str(tmp_path / "file" / "below"))
     assert code == 1, err
     assert attempts(said.db, search_id)[0].state == "pending"  # taken, and given back when it could not be written
@@ -103,6 +162,8 @@ def test_what_cannot_be_written_takes_no_jobs(said: Any, tmp_path: Path) -> None
         (["bundle"], 2, "SEARCH: found None"),
         (["bundle", "sr_x"], 2, "--output: found None"),
         (["bundle", "sr_x", "--drop", "bn_x"], 2, "--drop: found 'bn_x', expected nothing beside it"),
+        (["bundle", "--show", "bn_x", "--give-up", "bn_y"], 2, "--show: found 'bn_x', expected nothing beside it"),
+        (["bundle", "--give-up", "bn_x"], 1, "expected the id of a bundle that is out"),
         (["bundle", "sr_absent", "-o", "{new}"], 1, "expected the id of one that is stored"),
         (["merge", "{new}"], 2, "expected a bundle's directory"),
     ],

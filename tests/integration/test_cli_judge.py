@@ -11,14 +11,14 @@ import pytest
 from service import machine
 from service.cli.place import WITHOUT_DEVICE
 from tests.integration import scenario
-from tests.launching import REPOSITORY, SPEC, warpsmith
+from tests.launching import REPOSITORY, warpsmith
 
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 
 
 def judge(tmp_path: Path, body: str, *arguments: str, code: int) -> tuple[str, str]:
     spec, candidate = tmp_path / "spec.yaml", tmp_path / "candidate.py"
-    spec.write_text(SPEC)
+    spec.write_text(scenario.OP)
     candidate.write_text(scenario.candidate(body))
     result = warpsmith(tmp_path / "home", "judge", str(spec), str(candidate), *arguments, code=code)
     return result.stdout, result.stderr
@@ -43,7 +43,7 @@ def test_a_wrong_candidate_is_told_workload_element_expected_and_found(tmp_path:
         r"element   y\[\d+\]",
         r"expected  -?\d",
         r"found     -?\d",
-        r"wrong     65,536 of 65,536",
+        r"wrong     4,096 of 4,096",
     ):
         assert re.search(rf"^  {line}", out, re.MULTILINE), line
 

@@ -46,6 +46,14 @@ def test_a_file_with_another_content_is_replaced_by_force_alone(said: Any) -> No
     assert said("export", "sr_seed", "--format", "pool")[0] == 0, "the same content again is no error"
 
 
+def test_a_file_in_the_place_of_the_directory_is_named(said: Any) -> None:
+    Path("taken").write_text("mine")
+    code, _, err = said("export", "sr_seed", "--format", "pool", "--output", "taken/pool.jsonl")
+    assert code == 2
+    assert "--output: found 'taken', expected a directory that is there or can be made (File exists)" in err
+    assert Path("taken").read_text() == "mine"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -50,7 +50,7 @@ def test_an_idea_is_added_by_options_or_from_a_file(said: Any, tmp_path: Path) -
         ),
         (["idea", "sr_seed", *IDEA, "--parent", "sr_seed#x"], "NODE: found 'sr_seed#x'"),
         (["idea", "sr_seed", *IDEA, "--parent", "sr_seed#77"], "expected the number of a node of sr_seed"),
-        (["idea", "sr_seed", "--file", "absent.json"], "absent.json: found nothing there"),
+        (["idea", "sr_seed", "--file", "absent.json"], "--file: found 'absent.json', expected a file that can be read"),
         (["budget", "sr_seed"], "expected a limit to change"),
         (["budget", "sr_seed", "--candidates", "many"], "--candidates: found 'many', expected a number above zero"),
         (["budget", "sr_seed", "--candidates", "1"], "budget.candidates: found 1, expected at least what is spent"),
@@ -67,7 +67,7 @@ def test_a_file_that_is_no_idea_is_named(said: Any, tmp_path: Path) -> None:
     file = tmp_path / "idea.json"
     for text, message in (
         ("[1]", "a JSON object with technique"),
-        ("{", "a JSON object ("),
+        ("{", f"--file: found '{file}, which is not JSON at line 1, column 2', expected a JSON object with technique"),
         ('{"gain": 1}', "--file gain"),
     ):
         file.write_text(text)

@@ -53,6 +53,9 @@ class Deployment:
         given |= {"WARPSMITH_DATABASE_URL": self.database_url, "WARPSMITH_BROKER_URL": self.broker_url}
         if "WARPSMITH_PORT" in given:
             given["WARPSMITH_PORT"] = str(self.port)
+        mounts = (volume.split(":") for volume in self.services[name].get("volumes", []))
+        places = {inside: outside for outside, inside, *_ in mounts if outside.startswith("/")}
+        given = {key: places.get(value, value) for key, value in given.items()}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return given | {"PATH": path, "HOME": str(self.home), "WARPSMITH_HOME": str(self.home / name)}
 

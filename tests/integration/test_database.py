@@ -107,6 +107,13 @@ def test_an_upgrade_keeps_what_the_first_schema_holds(url: str) -> None:
         " created_at) VALUES ('at', 'sr', 'nd', 'judge', 0, '{}', 'waiting', 0, 0, 0, 0)",
         "INSERT INTO asks (id, search_id, node_id, attempt_id, kind, request, ordinal, messages, state, created_at)"
         " VALUES ('as', 'sr', 'nd', 'at', 'code', 'r', 0, '[]', 'open', 0)",
+        *(
+            "INSERT INTO model_calls (id, search_id, node_id, attempt_id, kind, request, ordinal, provider, messages,"
+            f" reply, cost_usd, created_at) VALUES ('mc{number}', 'sr', 'nd', 'at', 'code', 'r', 0, {call}, 0)"
+            for number, call in enumerate(
+                ["'openai', '[]', 'text', NULL", "'openai', '[]', 'text', 0.5", "'openai', '[]', NULL, NULL"]
+            )
+        ),
     ]
     with database.engine.begin() as connection:
         for row in rows:
@@ -116,7 +123,8 @@ def test_an_upgrade_keeps_what_the_first_schema_holds(url: str) -> None:
         node, ask = session.get_one(NodeRow, "nd"), session.get_one(AskRow, "as")
         assert (node.source, node.mark, node.origin) == ("text", None, "model")
         assert (ask.node_id, ask.issue, ask.expires_at) == ("nd", 0, None)
-        assert session.get_one(SearchRow, "sr").gpu_seconds == 0.0
+        search = session.get_one(SearchRow, "sr")
+        assert (search.gpu_seconds, search.unpriced_calls) == (0.0, 1)
     with pytest.raises(IntegrityError), database.engine.begin() as connection:
         connection.execute(text("DELETE FROM searches"))  # references are looked after again
     database.dispose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -10,7 +11,7 @@ from sqlalchemy import select
 from kernels_db import store
 from kernels_db.db import Database
 from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
-from kernels_db.models import OpRow, PoolReplyRow, WorkloadRow
+from kernels_db.models import NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
 from kernels_db.op import parse_op
 from tests.integration.steps_support import OP, Driver, call, create
 from workers import steps
@@ -95,11 +96,16 @@ def test_lists_filter(db: Database) -> None:
     with db.reading() as session:
         op_id = session.scalars(select(OpRow.id)).one()
 
-        def found(**filters: str) -> list[str]:
-            return [row.id for row in store.list_searches(session, limit=9, **filters).items]  # type: ignore[arg-type] # filters alone
+        def found(**filters: Any) -> list[str]:
+            return [row.id for row in store.list_searches(session, limit=9, **filters).items]
 
-        assert found(state="cancelled") == [first]
-        assert found(state="queued", op="add_relu") == [second]
+        assert found(state=("cancelled",)) == [first]
+        assert found(state=("cancelled", "queued")) == [second, first]
+        assert found(state=("queued",), op="add_relu") == [second]
+        assert found(text="RELU") == [second, first]
+        assert found(text=first[4:]) == [first]
+        assert found(text="On Request") == [first]
+        assert found(text="%") == found(text="add_relu_") == []
         assert found(op=op_id) == [second, first]
         assert found(op="gelu") == []
         assert found(target="cpu:x86_64") == [second, first]
@@ -115,6 +121,35 @@ def test_kernels_are_listed_by_op_and_target(db: Database) -> None:
         assert kernel.op_id == session.scalars(select(OpRow.id)).one()
         assert store.list_kernels(session, limit=9, op="gelu").items == []
         assert store.list_kernels(session, limit=9, target="cuda:sm_90").items == []
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("sort", ["created", "updated", "score", "limit", "cost", "candidates"])
+def test_lists_sort_and_page_by_any_value(db: Database, sort: store.SearchSort, order: store.Order) -> None:
+    ids = [create(db, now=1000.0 + number) for number in range(6)]
+    values = dict(zip(ids, [3.0, None, 1.0, 2.0, 2.0, None], strict=True))
+    with db.writing() as session:
+        for search_id, value in values.items():
+            search = session.get_one(SearchRow, search_id)
+            best = session.scalars(select(NodeRow).where(NodeRow.search_id == search_id)).one()
+            search.best_node_id = best.id if value is not None else None
+            search.updated_at = search.created_at = search.cost_usd = value or 0.5
+            search.candidates = int(value or 0)
+            search.unpriced_calls = int(value is None)
+            best.score = best.limit_fraction = value
+    ascending = order == "asc"
+    absent = {"created": 0.5, "updated": 0.5, "candidates": 0.0}.get(sort, 1e9 if ascending else -1.0)
+    expected = sorted(ids, key=lambda name: (absent if values[name] is None else values[name], name))
+    found: list[str] = []
+    cursor: str | None = None
+    with db.reading() as session:
+        while True:
+            page = store.list_searches(session, limit=2, after=cursor, sort=sort, order=order)
+            found += [row.id for row in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+    assert found == (expected if ascending else expected[::-1])
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "é", "bnVsbA", "WzEsMl0", "W05hTiwgInNyXzEiXQ", "W10" * 2000, "[1.0,"])

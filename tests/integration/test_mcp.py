@@ -26,12 +26,14 @@ from service.mcp.server import tools
 from tests.agents import Agent, over_http, over_stdio
 from tests.integration import scenario
 from tests.integration.api_support import ADD_RELU, SPEC, application, seed, served, settings_for
+from tests.integration.fleet import TARGET
 from tests.integration.steps_support import verdict
 from tests.launching import REPOSITORY, command, environment
 from workers import steps
 from workers.settings import Settings
 
 CANDIDATE = scenario.candidate(scenario.LOOP)
+ELSEWHERE = "cpu:aarch64" if TARGET == "cpu:x86_64" else "cpu:x86_64"
 
 
 @contextmanager
@@ -281,6 +283,16 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         "judge_candidate",
         {"op": "add_relu", "source": CANDIDATE, "target": "cuda:sm_90"},
         "target: found 'cuda:sm_90', expected cpu for a cpp candidate",
+    ),
+    (
+        "judge_candidate",
+        {"op": "add_relu", "source": CANDIDATE, "target": ELSEWHERE},
+        f"target: found '{ELSEWHERE}', expected {TARGET}",
+    ),
+    (
+        "judge_candidate",
+        {"op": "add_relu", "source": "import triton", "target": "cuda:sm_75"},
+        "which the host of this MCP server has; start `warpsmith mcp` on a host that has that device",
     ),
     ("fetch_prompts", {"name": "../settings.py"}, "name: found '../settings.py', expected one of"),
     ("list_kernels", {"limit": 0}, "limit: found 0, expected greater than or equal to 1"),

@@ -34,8 +34,9 @@ def test_a_search_runs_to_its_end(tmp_path: Path, redis_server: RedisServer) -> 
         fleet.start("model", "judge", "reconciler")
         assert searching.begin(redis_server.url) == 1
         searching.wait(120, fleet)
-        found = {node.idea["title"] if node.idea else None: (node.state, node.verdict) for node in searching.nodes()}
-        assert found == scenario.EXPECTED, searching.describe()
+        assert searching.outcome() == scenario.outcome(), searching.describe()
+        assert searching.answered() == scenario.answered()
+        assert searching.search().candidates == scenario.candidates()
         assert "kernel.kept" in searching.events()
         workers = workers_of(searching)
         assert workers.keys() == {"model", "judge", "reconciler"}

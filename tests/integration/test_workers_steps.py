@@ -101,12 +101,7 @@ def test_an_asked_step_waits_and_commits_with_the_answer(here: WorkerProcess, ap
     tasks.perform(app, message.attempt_id, tasks.ask)
     assert row(here, message.attempt_id).state == "succeeded"
     planned = nodes(here, search_id)[1:]
-    assert [(node.idea["title"], node.variant) for node in planned if node.idea] == [
-        ("fuse", 0),
-        ("fuse", 1),
-        ("widen", 0),
-        ("widen", 1),
-    ]
+    assert [(node.idea["title"], node.variant) for node in planned if node.idea] == [("fuse", 0), ("widen", 0)]
     assert {node.state for node in planned} == {"coding"}, "the step advances its search"
     assert [call.ordinal for call in calls(here, search_id)] == [0]
 
@@ -124,7 +119,7 @@ def test_an_unreadable_reply_is_asked_again_with_its_problem(here: WorkerProcess
     tell(here, json.dumps(IDEAS))
     tasks.perform(app, message.attempt_id, tasks.ask)
     assert [(call.ordinal, call.error is None) for call in calls(here, search_id)] == [(0, False), (1, True)]
-    assert len(nodes(here, search_id)) == 5
+    assert len(nodes(here, search_id)) == 3
 
 
 def test_the_budget_of_calls_ends_the_asking(here: WorkerProcess, app: Celery) -> None:
@@ -163,7 +158,7 @@ def test_a_restart_with_every_technique_used_refuses_none(here: WorkerProcess) -
     assert "Only these may be used now" not in prompt
     tell(here, json.dumps(IDEAS))
     tasks.perform(make_app(here.settings), message.attempt_id, tasks.ask)
-    assert len(nodes(here, search_id)) == 5
+    assert len(nodes(here, search_id)) == 3
 
 
 def test_an_unreachable_model_puts_the_step_off_and_then_pauses_the_search(here: WorkerProcess, app: Celery) -> None:

@@ -15,6 +15,9 @@ from workers.search.policy import POLICIES, Policy, next_steps
 from workers.search.standing import is_open
 from workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
+BEAM = IdeaBeam(beam=4, ideas=4, codes=2, rounds=5, max_rounds=8, flat_rounds=2)
+"""A wide idea beam of few rounds, which small trees show whole."""
+
 TECHNIQUES = ["fusion", "memory access", "parallelism", "algorithm", "precision"]
 
 
@@ -36,8 +39,8 @@ def accepted(seq: int, speed: float, /, *, round: int = 1, technique: str = "fus
 def steps_of(
     *nodes: NodeView, policy: Policy | None = None, budget: Budget | None = None, spend: Spend | None = None
 ) -> list[Step]:
-    """What the policy (the idea beam with its defaults) asks for on this tree."""
-    return next_steps(Tree(list(nodes)), policy or IdeaBeam(), budget or Budget(), spend or Spend())
+    """What the policy (`BEAM` where none is given) asks for on this tree."""
+    return next_steps(Tree(list(nodes)), policy or BEAM, budget or Budget(), spend or Spend())
 
 
 @dataclass

@@ -14,18 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels_db.bundle import SignedJob, Ticket, canonical, digest, read_strictly, ticket_of
+from kernels_db.bundle import LONGEST_REASON, SignedJob, Ticket, canonical, digest, read_strictly, ticket_of
 from kernels_db.job import Job
 from kernels_db.resolve import build_job
-from service.bundles.folder import CHUNK_BYTES, BadFolder, check_free, chunks, read_verdicts
+from service.bundles.folder import CHUNK_BYTES, BadFolder, check_free, chunks, files_that_came_back, read_lines
 from service.bundles.judge_copy import copy_judge, judge_files
 from service.bundles.key import BadKey, bundle_key
 from service.bundles.signing import is_genuine, signature_of
 from service.bundles.verdicts import LONGEST_LINE, LONGEST_TEXT, read_line
 from service.settings import ServiceSettings
 from tests.integration import steps_support
+from workers.judge.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
+from workers.judge.client import JobRefused, JudgeDied, JudgeError, JudgeTimeout
 from workers.judge.contract import BrokenDocument
-from workers.judge.directory import BadDirectory, _read_job, opened_verdicts, read_bundle
+from workers.judge.directory import _read_job, read_bundle
 
 KEY = b"k" * 32
 NONCE = "bj_" + "0" * 26
@@ -152,15 +154,20 @@ def test_the_setting_comes_first_and_is_never_shown(tmp_path: Path) -> None:
 # Reading what comes back
 
 
+def read(document: dict[str, Any]) -> Any:
+    """What a line with this document is read as."""
+    return read_line(json.dumps(document))
+
+
 def test_a_verdict_is_read() -> None:
-    assert read_line(json.dumps(line()))["verdict"]["score"] == 2.0
+    assert read(line())["verdict"]["score"] == 2.0
 
 
 def test_errors_that_are_no_numbers_are_read_as_the_judge_writes_them() -> None:
     told = line(score=None, score_ci95=None, verdict="rejected", gate="screen")
     told["verdict"]["workloads"][0]["error"]["candidate"] = "inf"
     told["verdict"]["failure"] = {"kind": "wrong_value", "message": "wrong", "limit": "nan", "found": "nan"}
-    assert read_line(json.dumps(told))["verdict"]["workloads"][0]["error"]["candidate"] == "inf"
+    assert read(told)["verdict"]["workloads"][0]["error"]["candidate"] == "inf"
 
 
 def _set(path: str, value: Any) -> dict[str, Any]:
@@ -254,6 +261,52 @@ def test_what_is_no_verdict_is_refused(text: str) -> None:
         read_line(text)
 
 
+def unjudged(**changes: Any) -> dict[str, Any]:
+    """A line of unjudged.jsonl; `changes` are of what it says."""
+    said = {"kind": "timeout", "reason": "no verdict in time", **changes}
+    return {**ticket(), "signature": SIGNED["signature"], "unjudged": said, "host": {"name": "node7"}}
+
+
+def test_why_there_is_no_verdict_is_read() -> None:
+    for reason in ("", "x" * LONGEST_REASON):
+        assert read(unjudged(reason=reason)) == unjudged(reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (unjudged(kind="bored"), "unjudged.kind"),
+        (unjudged(reason="x" * (LONGEST_REASON + 1)), "unjudged.reason"),
+        (unjudged(reason=None), "unjudged.reason"),
+        (unjudged(more=1), "unjudged.more"),
+        ({**unjudged(), "unjudged": "no"}, "unjudged"),
+        ({**unjudged(), "verdict": line()["verdict"]}, "verdict"),
+        ({**unjudged(), "host": {"name": "x" * 1000}}, "host"),
+        ({**unjudged(), "signature": "0"}, "signature"),
+    ],
+)
+def test_what_says_wrongly_why_there_is_no_verdict_is_refused(document: dict[str, Any], field: str) -> None:
+    with pytest.raises(BrokenDocument) as told:
+        read_line(json.dumps(document))
+    assert told.value.field == field
+    assert len(str(told.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(JobRefused("limits", 0, "more"), "refused"), (JudgeTimeout("late"), "timeout")]
+)
+def test_a_judge_that_has_no_verdict_writes_what_can_be_read(error: JudgeError, kind: str, tmp_path: Path) -> None:
+    with opened_unjudged(tmp_path / "unjudged.jsonl") as file:
+        append_unjudged(file, SIGNED, error)
+        append_unjudged(file, SIGNED, JudgeDied("x" * LONGEST_LINE + "the end"))
+    first, second = (read(json.loads(text)) for text in (tmp_path / "unjudged.jsonl").read_text().splitlines())
+    assert first["unjudged"] == {"kind": kind, "reason": str(error)}
+    assert second["unjudged"]["kind"] == "died"
+    assert second["unjudged"]["reason"].endswith("the end")
+    with opened_unjudged(tmp_path / "unjudged.jsonl"):
+        assert (tmp_path / "unjudged.jsonl").read_bytes() == b""
+
+
 def test_a_missing_field_is_named() -> None:
     for name in line()["verdict"]:
         without = line()
@@ -276,7 +329,7 @@ def test_nothing_in_a_verdict_can_be_replaced_so_that_reading_it_falls_over(data
         place = place[key]
     place[key] = copy.deepcopy(value)
     try:
-        found = read_line(json.dumps(document))
+        found = read(document)
     except BrokenDocument:
         return
     assert found["verdict"]["id"] == found["nonce"]
@@ -384,10 +437,16 @@ def test_verdicts_go_out_in_chunks_that_know_their_place() -> None:
 def test_a_folder_that_is_in_use_or_empty_handed_is_refused(tmp_path: Path) -> None:
     check_free(tmp_path / "new")
     check_free(tmp_path)
+    unjudged, verdicts = tmp_path / "unjudged.jsonl", tmp_path / "verdicts.jsonl"
+    unjudged.write_bytes(b"")
     with pytest.raises(BadFolder, match=r"found no verdicts\.jsonl"):
-        read_verdicts(tmp_path)
-    (tmp_path / "verdicts.jsonl").write_bytes(b"one\ntw")
-    assert read_verdicts(tmp_path) == ([b"one"], True)
+        files_that_came_back(tmp_path)
+    verdicts.write_bytes(b"one\ntw")
+    assert files_that_came_back(tmp_path) == [verdicts, unjudged]
+    assert read_lines(verdicts) == ([b"one"], True)
+    unjudged.unlink()
+    assert files_that_came_back(tmp_path) == [verdicts]
+    assert files_that_came_back(unjudged) == [unjudged]
     with pytest.raises(BadFolder, match="not empty"):
         check_free(tmp_path)
 

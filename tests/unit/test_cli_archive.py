@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import stat
 import zipfile
 from pathlib import Path
@@ -71,8 +72,37 @@ def test_a_changed_file_is_replaced_only_when_told(tmp_path: Path) -> None:
     assert (tmp_path / "pkg/a.py").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize(("there", "out"), [("out", "out"), ("out", "out/below"), ("out/pkg", "out")])
+def test_a_file_in_the_place_of_a_directory_is_named(tmp_path: Path, there: str, out: str) -> None:
+    place = tmp_path / there
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("mine")
+    expected = rf"^output: found {re.escape(str(place))}, which is a file, expected a directory or nothing yet$"
+    with pytest.raises(ArchiveError, match=expected):
+        unpack(zipped({"pkg/a.py": b"new", "other/b.py": b"new"}), tmp_path / out, replace=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [place]  # refused before anything was written
+    assert place.read_text() == "mine"
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(content=st.binary(max_size=200))
 def test_anything_else_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ArchiveError, match="archive"):
         unpack(content, tmp_path)
+
+
+def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "notes.txt").write_text("mine")
+    with pytest.raises(ArchiveError, match=r"output: found .*notes\.txt, which is not of this export"):
+        unpack(zipped({"pkg/a.py": b"x"}), tmp_path)
+    assert not (tmp_path / "pkg" / "a.py").exists()
+    unpack(zipped({"pkg/a.py": b"x"}), tmp_path, replace=True)
+    assert (tmp_path / "pkg" / "notes.txt").read_text() == "mine"
+
+
+def test_an_exports_own_verification_is_no_stranger(tmp_path: Path) -> None:
+    content = zipped({"pkg/a.py": b"x"})
+    unpack(content, tmp_path)
+    (tmp_path / "pkg" / "verification.json").write_text("{}")
+    assert unpack(content, tmp_path) == [tmp_path / "pkg" / "a.py"]

@@ -92,11 +92,44 @@ def test_a_model_may_be_a_document(tmp_path: Path) -> None:
         parse_model(json.dumps(document), "http://localhost")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{} {}", "[" * 100_000])
-def test_a_bad_model_document_names_its_option(tmp_path: Path, text: str) -> None:
+SECRET = "sk-proj-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{", "is not JSON at line 1, column 2"),
+        (SECRET, "is not JSON at line 1, column 1"),
+        (f'{{"models":\n  [{SECRET}]}}', "is not JSON at line 2, column 4"),
+        (f'"{SECRET}"', "holds a text"),
+        (f'["{SECRET}"]', "holds a list"),
+        ("{} {}", "is not JSON at line 1, column 4"),
+        ("7", "holds a number"),
+        ("[" * 100_000, "is not JSON that can be read"),
+        ("9" * 5000, "is not JSON that can be read"),
+    ],
+)
+def test_a_bad_model_document_is_placed_and_not_shown(tmp_path: Path, text: str, found: str) -> None:
     path = tmp_path / "model.json"
     path.write_text(text)
-    with pytest.raises(CommandError, match=r"--model-file: found .* expected"):
+    with pytest.raises(CommandError) as caught:
         read_model(path)
-    with pytest.raises(CommandError, match="--model-file"):
+    said = str(caught.value) + json.dumps(caught.value.document)
+    assert f"--model-file: found '{path}, which {found}', expected a JSON object" in said
+    assert SECRET[:6] not in said
+    with pytest.raises(CommandError, match=r"--model-file: found .* expected a file that can be read"):
         read_model(tmp_path / "absent.json")
+
+
+def test_a_model_document_on_the_command_line_is_not_shown_either() -> None:
+    with pytest.raises(CommandError) as caught:
+        parse_model(f'{{"api_key": {SECRET}}}', None)
+    assert "--model: found 'a document, which is not JSON at line 1, column 13'" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_placed(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes(b"{\xff}")
+    with pytest.raises(CommandError, match=r"byte 1 of which is not UTF-8', expected a text file"):
+        read_model(path)

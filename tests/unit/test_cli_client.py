@@ -80,7 +80,15 @@ class Handler(BaseHTTPRequestHandler):
 
 def ask(index: int) -> dict[str, Any]:
     times = {"created_at": 0.0, "answered_at": None, "answered_by": None}
-    return {"id": f"ak_{index}", "search_id": "sr_1", "node_id": "nd_1", "kind": "code", "state": "open", **times}
+    place = {
+        "search_id": "sr_1",
+        "op_name": "softmax",
+        "target": "cpu:x86_64",
+        "node_id": "nd_1",
+        "seq": 1,
+        "title": None,
+    }
+    return {"id": f"ak_{index}", "kind": "code", "state": "open", **place, **times}
 
 
 def search_document(state: str) -> dict[str, Any]:

@@ -13,7 +13,16 @@ from kernels_db.op import load_op
 from service.cli import app
 
 REPOSITORY = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/guide.md", "docs/agents.md", "docs/bundles.md", "docs/judge.md", "docs/threat-model.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/guide.md",
+    "docs/agents.md",
+    "docs/bundles.md",
+    "docs/exports.md",
+    "docs/formats.md",
+    "docs/judge.md",
+    "docs/threat-model.md",
+)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 

@@ -49,6 +49,17 @@ def test_the_default_target_follows_the_language(gpus: list[machine.Gpu]) -> Non
     assert str(place.target_for(None, "triton")) == str(place.target_for(None, "cuda")) == "cuda:sm_90"
 
 
+def test_a_machines_own_targets_are_those_that_it_can_time(
+    gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = str(Target.parse("cpu"))
+    assert place.own_targets() == [here]
+    gpus += [H200, A100, H200]
+    assert place.own_targets() == [here, "cuda:sm_90", "cuda:sm_80"]
+    monkeypatch.setattr(machine, "torch_cuda", lambda: None)
+    assert place.own_targets() == [here]
+
+
 @pytest.mark.parametrize("language", ["triton", "cuda"])
 def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.Gpu]) -> None:
     with pytest.raises(

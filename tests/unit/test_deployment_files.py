@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from service.settings import ServiceSettings
 from tests import compose
+from workers.model.cost import Prices
 from workers.queues import judge_queue, role_of, target_of
+from workers.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
 REQUIRED = {
@@ -23,6 +26,10 @@ REQUIRED = {
 OURS = ("migrate", "api", "worker-model", "reconciler", "worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
 JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
 DOCKERFILES = ("docker/service.Dockerfile", "docker/judge.Dockerfile")
+FIXED = {"home", "judge_cache", "database_url", "broker_url", "log_format", "host", "port", "openai_key_at_workers"}
+"""Settings that are the deployment's own business."""
+
+AT_THE_MODEL = {"openai_api_key", "openai_base_url"}
 PATCH_RELEASE = re.compile(r"^[a-z]+:\d+(\.\d+){1,2}-bookworm$")
 
 
@@ -45,7 +52,7 @@ def test_secrets_are_required(name: str) -> None:
 def test_no_secret_stands_in_the_file() -> None:
     text = compose.COMPOSE_FILE.read_text(encoding="utf-8")
     for line in text.splitlines():
-        if re.search(r"(PASSWORD|KEY|AUTH):", line) and not line.lstrip().startswith("#"):
+        if re.search(r"(PASSWORD|KEY|AUTH): *[^ ]", line) and not line.lstrip().startswith("#"):
             assert "${" in line, line
 
 
@@ -102,6 +109,72 @@ def test_our_containers_can_do_little(services: dict[str, Any], name: str) -> No
 def test_only_the_model_worker_has_the_models_key(services: dict[str, Any]) -> None:
     holders = [name for name, service in services.items() if "model-secret" in str(service)]
     assert holders == ["worker-model"]
+
+
+def told(field: str) -> dict[str, str | None]:
+    """What every service gets for a setting that is set to `x-7` on the host."""
+    name = f"WARPSMITH_{field.upper()}"
+    services = compose.load({**REQUIRED, name: "x-7"})["services"]
+    return {service: services[service]["environment"].get(name) for service in OURS}
+
+
+@pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - FIXED - AT_THE_MODEL - {"model_prices"}))
+def test_every_shared_setting_reaches_every_process(field: str) -> None:
+    assert told(field) == dict.fromkeys(OURS, "x-7")
+
+
+@pytest.mark.parametrize("field", sorted(set(ServiceSettings.model_fields) - set(Settings.model_fields) - FIXED))
+def test_every_setting_of_the_api_reaches_it_alone(field: str) -> None:
+    assert told(field) == {name: "x-7" if name == "api" else None for name in OURS}
+
+
+@pytest.mark.parametrize("field", sorted(AT_THE_MODEL))
+def test_every_setting_of_the_endpoint_reaches_the_model_worker_alone(field: str) -> None:
+    assert told(field) == {name: "x-7" if name == "worker-model" else None for name in OURS}
+
+
+def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, Any]) -> None:
+    for name in OURS:
+        ours = {key for key in services[name]["environment"] if key.startswith("WARPSMITH_")}
+        assert ours <= {f"WARPSMITH_{field.upper()}" for field in FIXED | AT_THE_MODEL | {"model_prices"}}, name
+
+
+@pytest.mark.parametrize("given", [None, "/srv/prices.toml"])
+def test_prices_are_mounted_where_they_are_read(given: str | None) -> None:
+    services = compose.load({**REQUIRED, **({"WARPSMITH_MODEL_PRICES": given} if given else {})})["services"]
+    readers = [name for name in OURS if "WARPSMITH_MODEL_PRICES" in services[name]["environment"]]
+    assert readers == ["api", "worker-model"]
+    for name in readers:
+        inside = services[name]["environment"]["WARPSMITH_MODEL_PRICES"]
+        assert services[name]["volumes"] == [f"{given or '/dev/null'}:{inside}:ro"]
+    assert Prices.load(Path("/dev/null")).cost("gpt-5", 1, 1) == Prices.load(None).cost("gpt-5", 1, 1) is not None
+
+
+def test_what_the_deployment_fixes_is_set() -> None:
+    dockerfiles = "".join((REPOSITORY / path).read_text(encoding="utf-8") for path in DOCKERFILES)
+    api = compose.load(REQUIRED)["services"]["api"]["environment"]
+    for field in FIXED:
+        name = f"WARPSMITH_{field.upper()}"
+        assert name in api or f"{name}=" in dockerfiles, name
+
+
+def test_the_guide_has_every_setting_with_its_default() -> None:
+    guide = (REPOSITORY / "docs/guide.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `WARPSMITH_(\w+)` \| (\S[^|]*?) \|", guide, re.MULTILINE)
+    assert dict(rows) == {name.upper(): default_of(name) for name in ServiceSettings.model_fields}
+    assert len(rows) == len(dict(rows))
+
+
+def default_of(field: str) -> str:
+    """A setting's default as the guide has it."""
+    if field == "home":
+        return "`~/.warpsmith`"
+    default = ServiceSettings.model_fields[field].get_default(call_default_factory=True)
+    if default in (None, [], {}):
+        return "-"
+    return (
+        f"`{default:g}`" if isinstance(default, float) else f"`{str(default).lower() if default is False else default}`"
+    )
 
 
 @pytest.mark.parametrize("name", JUDGES)

@@ -103,6 +103,7 @@ def test_workloads_by_target() -> None:
     cpu, cuda = Target.parse("cpu:x86_64"), Target.parse("cuda:sm_90")
     assert [workload.id for workload in op.workloads_for(cpu)] == ["small"]
     assert [workload.id for workload in op.workloads_for(cuda)] == ["decode", "ragged"]
+    assert {device: len(workloads) for device, workloads in op.workloads_by_device().items()} == {"cpu": 1, "cuda": 2}
     assert op.workload(cpu, "small").axes == {"tokens": 2}
     with pytest.raises(SpecErrors, match=r"^workload: found 'small', expected one of decode, ragged$"):
         op.workload(cuda, "small")

@@ -242,6 +242,8 @@ def nested(levels: int) -> str:
         ("a: " + "9" * 5000, "a value that cannot be read", "YAML"),
         ("x" * (MAX_BYTES + 1), f"{MAX_BYTES + 1} bytes", "1 MiB"),
         ("", "nothing", "a mapping"),
+        ("sk-0123456789", "found 'a str'", "a mapping"),
+        ("[sk-0123456789]", "found 'a list'", "a mapping"),
     ],
 )  # fmt: skip
 def test_malformed_text(text: str | bytes, found: str, expected: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels_db.spec_errors import SpecError
-from tests.unit.policy_play import Play, accepted, budgets, policies, root, steps_of
+from tests.unit.policy_play import BEAM, Play, accepted, budgets, policies, root, steps_of
 from workers.search.idea_beam import IdeaBeam
 from workers.search.policy import POLICIES, parse_policy
 from workers.search.tree import Budget, NodeView, Spend, Step
@@ -31,7 +32,56 @@ def test_rounds_parents_and_restarts_stay_within_their_bounds(policy: IdeaBeam, 
 def test_the_first_round_asks_on_the_root() -> None:
     (step,) = steps_of(root())
     assert (step.kind, step.node_id, step.ordinal) == ("ideate", "n0", 1)
-    assert step.params == {"ideas": 4, "codes": 2, "round": 1, "calls": 3}
+    assert step.params == {"ideas": 16, "codes": 2, "round": 1, "calls": 3}, "as many as a whole beam"
+    (step,) = steps_of(root(), policy=IdeaBeam(beam=64, ideas=32))
+    assert step.params["ideas"] == 32, "no request asks for more"
+
+
+def test_the_default_plays_many_narrow_rounds() -> None:
+    (step,) = steps_of(root(), policy=IdeaBeam())
+    assert step.params == {"ideas": 4, "codes": 1, "round": 1, "calls": 3}
+    nodes = [accepted(i, 3.0 - i / 10, verification="passed") for i in range(1, 5)]
+    steps = steps_of(root(ideated=1), *nodes, accepted(5, 1.0, technique="algorithm"), policy=IdeaBeam())
+    assert [(step.node_id, step.params["ideas"]) for step in steps] == [("n1", 2), ("n5", 2)]
+
+
+def asked(seq: int, speed: float, opened: int) -> NodeView:
+    """A verified candidate whose latest request for ideas, in round `opened`, is over."""
+    return accepted(seq, speed, ideated=opened, ideation="done", verification="passed")
+
+
+def test_a_parent_whose_latest_request_brought_nothing_makes_room() -> None:
+    repeated = accepted(7, 1.0, round=2, parent_id="n1", state="closed", verdict=None, score=None)
+    child = accepted(8, 1.0, round=2, parent_id="n2")
+    others = [accepted(i, 4.0 - i / 2) for i in (3, 4, 5)]
+    steps = steps_of(root(ideated=1), asked(1, 4.0, 2), asked(2, 3.0, 2), *others, repeated, child)
+    assert [step.node_id for step in steps] == ["n2", "n3", "n4", "n5"]
+    later = accepted(9, 1.0, round=2, parent_id="n1", verdict="rejected", score=None, repairs=3)
+    steps = steps_of(root(ideated=1), asked(1, 4.0, 2), asked(2, 3.0, 2), *others, repeated, child, later)
+    assert [step.node_id for step in steps] == ["n1", "n2", "n3", "n4"], "a wrong candidate is more than none"
+    steps = steps_of(root(ideated=1), asked(1, 4.0, 1), asked(2, 3.0, 2), *others, child, later)
+    assert "n1" not in {step.node_id for step in steps}, "what an earlier request brought is over"
+
+
+def test_where_every_parent_brought_nothing_the_root_is_asked_and_then_whoever_is_best() -> None:
+    nodes = [asked(1, 2.0, 2), asked(2, 1.0, 2)]
+    (step,) = steps_of(root(ideated=1, ideation="done"), *nodes)
+    assert (step.node_id, step.ordinal, step.params["ideas"]) == ("n0", 3, 16)
+    assert "technique_not_in" not in step.params
+    steps = steps_of(root(ideated=3, ideation="done"), *nodes)
+    assert [(step.node_id, step.ordinal) for step in steps] == [("n1", 4), ("n2", 4)]
+
+
+def test_a_round_that_brought_nothing_says_nothing_of_progress_but_many_in_a_row_do() -> None:
+    policy = replace(BEAM, restart=False)
+    slower = accepted(2, 1.0, round=3, parent_id="n1")
+    step = steps_of(root(ideated=1), asked(1, 2.0, 3), slower, policy=policy)[0]
+    assert (step.kind, step.ordinal) == ("ideate", 4), "flat, after one that was empty"
+    slowest = accepted(3, 1.0, round=4, parent_id="n1")
+    (step,) = steps_of(root(ideated=1), asked(1, 2.0, 4), slower, slowest, policy=policy)
+    assert step.reason == "no improvement of more than 2% in 2 rounds"
+    (step,) = steps_of(root(ideated=1), asked(1, 2.0, 3), policy=policy)
+    assert step.reason == "no improvement of more than 2% in 2 rounds"
 
 
 def test_the_beam_holds_the_fastest_and_the_best_of_another_technique() -> None:
@@ -115,7 +165,7 @@ def test_two_flat_rounds_restart_once_in_unused_techniques() -> None:
 
 
 def test_without_restart_flat_rounds_end_the_search() -> None:
-    (step,) = steps_of(root(ideated=1), *champions(2, 1, 1), policy=IdeaBeam(restart=False))
+    (step,) = steps_of(root(ideated=1), *champions(2, 1, 1), policy=replace(BEAM, restart=False))
     assert step.reason == "no improvement of more than 2% in 2 rounds"
 
 
@@ -183,7 +233,7 @@ def test_an_exhausted_budget_finishes_what_is_written_and_verifies_the_champion(
             {"name": "idea_beam", "beam": 2, "diverse": 2},
             "policy.diverse: found 2, expected less than beam, which is 2",
         ),
-        ({"name": "idea_beam", "max_rounds": 3}, "policy.max_rounds: found 3, expected at least rounds, which is 5"),
+        ({"name": "idea_beam", "max_rounds": 3}, "policy.max_rounds: found 3, expected at least rounds, which is 40"),
     ],
 )
 def test_a_bad_policy_names_field_found_and_expected(document: object, message: str) -> None:
@@ -193,7 +243,7 @@ def test_a_bad_policy_names_field_found_and_expected(document: object, message: 
 
 
 def test_attempt_keys_stay_unique_over_a_long_search() -> None:
-    play = Play(IdeaBeam(rounds=8), Budget(), random.Random(7))
+    play = Play(replace(BEAM, rounds=8), Budget(), random.Random(7))
     play.run(limit=20_000)
     assert Counter(play.asked).most_common(1)[0][1] == 1
     assert len(play.nodes) > 40
@@ -215,7 +265,7 @@ def test_a_round_closes_when_nearly_all_have_ended() -> None:
     assert steps_of(root(ideated=1), *round_of(10, 2)) == []
     steps = steps_of(root(ideated=1), *round_of(10, 1))
     assert [(step.kind, step.ordinal) for step in steps] == [("ideate", 2)] * 4
-    assert steps_of(root(ideated=1), *round_of(10, 1), policy=IdeaBeam(round_share=1.0)) == []
+    assert steps_of(root(ideated=1), *round_of(10, 1), policy=replace(BEAM, round_share=1.0)) == []
 
 
 def test_a_request_for_ideas_that_is_open_stands_for_all_that_it_may_bring() -> None:
@@ -261,7 +311,7 @@ def test_at_the_limit_nothing_new_is_opened() -> None:
 
 
 def test_reflection_is_asked_for_from_the_second_round_on() -> None:
-    policy = IdeaBeam(reflect=True)
+    policy = replace(BEAM, reflect=True)
     assert "reflect" not in steps_of(root(), policy=policy)[0].params
     done = accepted(1, 2.0, verification="passed")
     assert steps_of(root(ideated=1), done, policy=policy)[0].params["reflect"] == 1
@@ -282,7 +332,7 @@ def test_pinned_nodes_are_parents_beyond_the_beam() -> None:
     nodes = [accepted(i, 3.0 - i / 10, verification="passed") for i in range(1, 7)]
     slow = [accepted(i, 1.0 - i / 100, mark="pinned") for i in range(7, 17)]
     wrong = accepted(17, 1.0, mark="pinned", verdict="rejected", repairs=3)
-    steps = steps_of(root(ideated=1), *nodes, *slow, wrong, policy=IdeaBeam(diverse=0))
+    steps = steps_of(root(ideated=1), *nodes, *slow, wrong, policy=replace(BEAM, diverse=0))
     assert [step.node_id for step in steps] == ["n1", "n2", "n3", "n4", *(f"n{i}" for i in range(7, 15))]
     nodes[0] = nodes[0]._replace(mark="pinned")
     assert [step.node_id for step in steps_of(root(ideated=1), *nodes)] == ["n1", "n2", "n3", "n4"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,21 +216,28 @@ def test_a_users_prices_stand_over_the_shipped_ones(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("[", "not TOML"),
-        ("a = 1", '["a"]: found 1, expected a table'),
+        ("a = 1", '["a"]: found a number, expected a table'),
+        ('key = "sk-0123"', '["key"]: found a string, expected a table'),
         ('["a"]\nprompt = 1', '["a"].completion: missing'),
-        ('["a"]\nprompt = -1\ncompletion = 1', '["a"].prompt: found -1, expected US dollars'),
-        ('["a"]\nprompt = "1"\ncompletion = 1', "[\"a\"].prompt: found '1'"),
-        ('["a"]\nprompt = nan\ncompletion = 1', '["a"].prompt: found nan'),
-        ('["a"]\nprompt = true\ncompletion = 1', '["a"].prompt: found True'),
-        ('["a"]\nprompt = 1\ncompletion = 1\nprice = 2', '["a"].price: unknown field'),
+        ('["a"]\nprompt = -98765\ncompletion = 1', '["a"].prompt: found a number out of range, expected US dollars'),
+        ('["a"]\nprompt = 98765432109\ncompletion = 1', '["a"].prompt: found a number out of range'),
+        ('["a"]\nprompt = "sk-0123"\ncompletion = 1', '["a"].prompt: found a string, expected US dollars'),
+        ('["a"]\nprompt = ["sk-0123"]\ncompletion = 1', '["a"].prompt: found an array'),
+        ('["a"]\nprompt = {key = "sk-0123"}\ncompletion = 1', '["a"].prompt: found a table'),
+        ('["a"]\nprompt = 2026-11-21\ncompletion = 1', '["a"].prompt: found a date or time'),
+        ('["a"]\nprompt = nan\ncompletion = 1', '["a"].prompt: found a number out of range'),
+        ('["a"]\nprompt = true\ncompletion = 1', '["a"].prompt: found a boolean'),
+        ('["a"]\nprompt = 1\ncompletion = 1\nprice = "sk-0123"', '["a"].price: unknown field'),
+        ('["a"]\nprompt = sk-0123\ncompletion = 1', "not TOML"),
     ],
 )
-def test_a_bad_price_file_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_bad_price_file_is_refused_and_not_quoted(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "prices.toml"
     path.write_text(text)
     with pytest.raises(PriceError) as caught:
         Prices.load(path)
     assert problem in str(caught.value)
+    assert not re.search(r"sk-|0123|9876|2026", str(caught.value))
 
 
 def test_a_missing_price_file_is_refused(tmp_path: Path) -> None:

@@ -12,10 +12,22 @@ SHIPPED = Path(__file__).with_name("prices.toml")
 _KEYS = {"prompt", "cached", "completion"}
 # Providers answer with a dated name ("gpt-5-2025-08-07") where the undated one was asked for; the price is the same.
 _DATE = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
+_TOML_NAMES = {
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "a table",
+}
+_EXPECTED = "US dollars per million tokens, from 0 to less than a million"
 
 
 class PriceError(ValueError):
-    """A price file that cannot be used; names the file, the field, what was found and what was expected."""
+    """A price file that cannot be used; names the file, the field, the type that was found and what was expected.
+
+    It never quotes a value: somebody may have pasted a key there, and the message goes to logs and to API clients.
+    """
 
 
 @dataclass(frozen=True)
@@ -77,13 +89,20 @@ def _read(path: Path) -> dict[str, Price]:
 def _price(path: Path, name: str, entry: Any) -> Price:
     where = f'price file {path.name}: ["{name}"]'
     if not isinstance(entry, dict):
-        raise PriceError(f"{where}: found {entry!r}, expected a table with prompt and completion")
+        raise PriceError(f"{where}: found {_kind(entry)}, expected a table with prompt and completion")
     if unknown := sorted(entry.keys() - _KEYS):
         raise PriceError(f"{where}.{unknown[0]}: unknown field, expected one of {', '.join(sorted(_KEYS))}")
     for key in ("prompt", "completion"):
         if key not in entry:
-            raise PriceError(f"{where}.{key}: missing, expected US dollars per million tokens")
+            raise PriceError(f"{where}.{key}: missing, expected {_EXPECTED}")
     for key, value in entry.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-            raise PriceError(f"{where}.{key}: found {value!r}, expected US dollars per million tokens, 0 or more")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise PriceError(f"{where}.{key}: found {_kind(value)}, expected {_EXPECTED}")
+        if not 0 <= value < 1e6:
+            raise PriceError(f"{where}.{key}: found a number out of range, expected {_EXPECTED}")
     return Price(**{key: float(value) for key, value in entry.items()})
+
+
+def _kind(value: object) -> str:
+    """What TOML calls the value's type; what is left are its four dates and times."""
+    return _TOML_NAMES.get(type(value), "a date or time")

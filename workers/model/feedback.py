@@ -22,6 +22,7 @@ OVERHEAD_US = 20.0
 # One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
 LAUNCH_US = 5.0
 MAX_KERNELS = 8
+UNTOLD = "why is not told, because it may name a hold-out shape"
 
 _ADVICE = {
     "gate": "Rewrite the offending lines; the rules of the language say what is allowed.",
@@ -41,18 +42,19 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
     """What the judge found, for the model: the failure where there is one, else times, rates and the limit that binds.
 
     `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
-    that one failed. `metrics`: Nsight Compute's, of the same code.
+    that one failed, whatever the verdict. `metrics`: Nsight Compute's, of the same code.
     """
     failure = verdict["failure"]
     if verdict["verdict"] == "rejected" and failure is not None:
         told = cause(verdict, workloads)
-        lines = [f"Rejected at {verdict['gate']}: {told}", *_details(failure, workloads, told)]
+        hidden = _hides(verdict, workloads)
+        lines = [f"Rejected at {verdict['gate']}: {told}", *_details(failure, workloads, told, hidden=hidden)]
         if advice := _ADVICE.get(failure["kind"]):
             lines.append(advice)
-        if log := _log(verdict, failure):
+        if (log := _log(verdict, failure)) and not hidden:
             lines += ["", "Log, trimmed:", "", *(f"    {line}" for line in log.splitlines())]
         return "\n".join(lines)
-    lines = [_headline(verdict)]
+    lines = [_headline(verdict, workloads)]
     lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
     lines += [f"- {line}" for line in _kernel_lines(verdict)]
     lines += [f"- {line}" for line in _compile_lines(verdict)]
@@ -65,9 +67,11 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     """One line: why it failed, or how fast it is and what holds it back."""
     failure = verdict["failure"]
     if failure is None:
-        return _limit_cause(verdict) if verdict["verdict"] == "accepted" else one_line(verdict["reason"])
+        return _limit_cause(verdict) if verdict["verdict"] == "accepted" else _reason(verdict, workloads)
     if _is_hidden(failure, workloads):
         return f"{failure['kind'].replace('_', ' ')} on a hold-out shape"
+    if _hides(verdict, workloads):
+        return f"{failure['kind'].replace('_', ' ')}; {UNTOLD}"
     if failure["kind"] == "wrong_value" and failure.get("wrong_elements"):
         return f"wrong value{_place(failure)}, {_share(failure)}"
     if failure["kind"] in {"gate", "compile"}:
@@ -92,10 +96,10 @@ def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
 _TOLD_BY_NUMBERS = frozenset({"wrong_value", "non_finite", "not_written"})
 
 
-def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str) -> list[str]:
-    """The failure in lines; its message only where `told` does not have it whole."""
+def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str, *, hidden: bool) -> list[str]:
+    """The failure in lines; its message only where `told` does not have it whole. Of a `hidden` shape no place and no
+    size."""
     lines = []
-    hidden = _is_hidden(failure, workloads)
     if failure.get("workload") is not None:
         lines.append(f"- workload: {_workload_name(failure, workloads)}")
     if failure.get("family") is not None:
@@ -104,9 +108,10 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str)
         index = failure.get("index")
         at = f" at index {index}" if index and not hidden else ""
         lines.append(f"- worst element: `{failure['tensor']}`{at}")
-    if failure["kind"] not in {"gate", "compile"}:
+    # Of other kinds these may be bytes or times, which tell a size.
+    if failure["kind"] in _TOLD_BY_NUMBERS if hidden else failure["kind"] not in {"gate", "compile"}:
         lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
-    if share := _share(failure):
+    if (share := _share(failure)) and not hidden:
         lines.append(f"- {share}")
     if not hidden:
         lines += _wrong_lines(failure)
@@ -149,6 +154,19 @@ def _number(value: Any) -> str:
 def _is_hidden(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> bool:
     seen = {workload["id"] for workload in visible(workloads)}
     return bool(workloads) and "workload" in failure and failure["workload"] not in seen
+
+
+def _hides(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> bool:
+    """Whether the judge's own words may name a hold-out shape: its failure is of one, or of no workload that is named
+    while hold-outs were run too. What the gate and the compilers say is about the source."""
+    failure = verdict["failure"]
+    if failure is not None and "workload" in failure:
+        return _is_hidden(failure, workloads)
+    return verdict["level"] != "screen" and (failure is None or failure["kind"] not in {"gate", "compile"})
+
+
+def _reason(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> str:
+    return UNTOLD if _hides(verdict, workloads) else one_line(verdict["reason"], 600)
 
 
 def _workload_name(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
@@ -196,12 +214,12 @@ def trim_log(log: str) -> str:
 # Times
 
 
-def _headline(verdict: Verdict) -> str:
+def _headline(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> str:
     if verdict["verdict"] != "accepted":
-        return f"{verdict['verdict'].capitalize()} at {verdict['gate']}: {one_line(verdict['reason'], 600)}"
+        return f"{verdict['verdict'].capitalize()} at {verdict['gate']}: {_reason(verdict, workloads)}"
     score = verdict["score"]
     if score is None:
-        return f"Correct, not timed: {one_line(verdict['reason'], 600)}"
+        return f"Correct, not timed: {_reason(verdict, workloads)}"
     interval = verdict["score_ci95"]
     between = f" (95 % interval {significant(interval[0])} to {significant(interval[1])})" if interval else ""
     return f"Correct. {significant(score)} times as fast as the fastest baseline, geometric mean{between}."
@@ -210,9 +228,9 @@ def _headline(verdict: Verdict) -> str:
 def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     resolved = {workload["id"]: workload for workload in visible(workloads)}
     lines = []
-    for entry in verdict["workloads"]:
+    for entry in _shown(verdict):
         time = entry["time_us"].get("candidate")
-        if time is None or entry["role"] == "holdout":
+        if time is None:
             continue
         line = f"`{entry['id']}`: {microseconds(time)}"
         speedups = [
@@ -253,13 +271,17 @@ def binding(entry: WorkloadVerdict, time_us: float) -> str:
 
 
 def _limit_cause(verdict: Verdict) -> str:
-    fractions = [(entry["limit_fraction"], entry) for entry in verdict["workloads"] if entry["limit_fraction"]]
+    fractions = [(entry["limit_fraction"], entry) for entry in _shown(verdict) if entry["limit_fraction"]]
     if not fractions:
         return "correct"
     fraction, entry = min(fractions, key=lambda pair: pair[0] or 0.0)
     return (
         f"{significant(100 * (fraction or 0.0), 2)} % of the {entry['limit_by'] or 'physical'} limit on {entry['id']}"
     )
+
+
+def _shown(verdict: Verdict) -> list[WorkloadVerdict]:
+    return [entry for entry in verdict["workloads"] if entry["role"] != "holdout"]
 
 
 def _occupancy_words(found: Occupancy) -> str:
@@ -271,9 +293,9 @@ def _occupancy_words(found: Occupancy) -> str:
 def _kernel_lines(verdict: Verdict) -> list[str]:
     """Which kernels a call ran on each workload, where the driver's tracing saw them."""
     lines = []
-    for entry in verdict["workloads"]:
+    for entry in _shown(verdict):
         names = entry.get("kernels")
-        if not names or entry["role"] == "holdout":
+        if not names:
             continue
         calls = entry.get("kernel_calls") or [1] * len(names)
         shown = [

@@ -4,6 +4,9 @@ A round is the ideas asked for on its parents, the candidates that realise them,
 when nearly all of its nodes have ended; then the best contender is verified in full, and the search stops or opens
 another round. Stragglers go on meanwhile and compete in later rounds. All that a decision needs is read from the tree,
 so it is the same whichever process asks, however often.
+
+Rounds are narrow and many: what a round found is worth most as a parent of the next, and few budgets pay for both width
+and depth.
 """
 
 from __future__ import annotations
@@ -14,36 +17,42 @@ from typing import ClassVar
 
 from kernels_db.spec_errors import SpecError
 from workers.search.fields import number, switch, whole
-from workers.search.standing import ranked, score, ties
+from workers.search.standing import barren, ranked, score, ties
 from workers.search.tree import NodeView, Step
 from workers.search.turn import RoundsPolicy, Turn
+
+MOST_IDEAS = 32
+"""Ideas that one request may ask for."""
 
 
 @dataclass(frozen=True)
 class IdeaBeam(RoundsPolicy):
     """Parameters of the idea beam.
 
-    beam: parents of a round, of which `diverse` are the best of techniques that the others do not use.
-    ideas, codes: ideas per parent, codes per idea.
+    beam: parents of a round, of which `diverse` are the best of techniques that the others do not use. A parent whose
+    latest request for ideas brought nothing makes room for the next best, and for the root where there is none.
+    ideas, codes: ideas per parent, codes per idea. The root, which stands for a whole beam, is asked for `beam` times
+    as many.
     repairs: times a rejected candidate is given back with its failure.
     rounds, max_rounds: rounds played; beyond `rounds` only while the best improves by more than the share
     `improvement`. flat_rounds: rounds without such an improvement after which the search restarts once in unused
-    techniques (`restart`), or stops. stop_fraction: share of the physical limit at which a verified champion ends the
-    search. round_share: share of a round's nodes that must have ended before it closes. reflect: from the second round
-    on, the model is asked what the results mean before it is asked for ideas.
+    techniques (`restart`), or stops; as many in a row that brought nothing at all do the same, and fewer say nothing of
+    progress. stop_fraction: share of the physical limit at which a verified champion ends the search. round_share:
+    share of a round's nodes that must have ended before it closes. reflect: from the second round on, the model is
+    asked what the results mean before it is asked for ideas.
     """
 
     name: ClassVar[str] = "idea_beam"
 
-    beam: int = whole(4, most=64)
+    beam: int = whole(2, most=64)
     diverse: int = whole(1, least=0, most=63)
-    ideas: int = whole(4, most=32)
-    codes: int = whole(2, most=16)
+    ideas: int = whole(2, most=MOST_IDEAS)
+    codes: int = whole(1, most=16)
     repairs: int = whole(3, least=0, most=10)
-    rounds: int = whole(5, most=100)
-    max_rounds: int = whole(8, most=100)
+    rounds: int = whole(40, most=1000)
+    max_rounds: int = whole(60, most=1000)
     improvement: float = number(0.02, least=0.0, most=1.0)
-    flat_rounds: int = whole(2, most=100)
+    flat_rounds: int = whole(15, most=1000)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
     restart: bool = switch(True)
     round_share: float = number(0.9, least=0.5, most=1.0)
@@ -65,11 +74,8 @@ class IdeaBeam(RoundsPolicy):
             if node.round == turn.rounds:
                 total += 1
                 under_way += node.state in ("coding", "judging") or node.id in taken_on
-        awaited = (
-            self.ideas
-            * self.codes
-            * sum(node.ideation == "open" and node.ideated == turn.rounds for node in turn.tree.nodes)
-        )
+        asked = [node for node in turn.tree.nodes if node.ideation == "open" and node.ideated == turn.rounds]
+        awaited = self.codes * sum(self._ideas_on(node) for node in asked)
         total, under_way = total + awaited, under_way + awaited
         return total - under_way >= math.ceil(self.round_share * total - 1e-9)  # 0.9 of 10 is 9
 
@@ -88,18 +94,26 @@ class IdeaBeam(RoundsPolicy):
     def grow(self, turn: Turn) -> list[Step]:
         """The next round: on the beam, or on the root in unused techniques."""
         restarts = self._history(turn).flat >= self.flat_rounds
-        parents = turn.parents([turn.root] if restarts else self.select(turn.contenders))
-        opened = turn.rounds + 1
-        reflect = {"reflect": 1} if self.reflect and opened > 1 else {}
+        parents = turn.parents([turn.root] if restarts else self.select(self._fertile(turn)))
         techniques = sorted({node.technique for node in turn.tree.nodes if node.technique is not None})
-        if not restarts or not techniques:
-            return turn.ask(parents, opened, self.ideas, self.codes, **reflect)
-        unused = {"technique_not_in": ",".join(techniques)}
-        at_root = [node for node in parents if node.seq == 0]
-        return [
-            *turn.ask(at_root, opened, self.ideas, self.codes, **reflect, **unused),
-            *turn.ask([node for node in parents if node.seq > 0], opened, self.ideas, self.codes, **reflect),
-        ]
+        opened = turn.rounds + 1
+        steps: list[Step] = []
+        for node in parents:
+            more: dict[str, int | str | None] = {"reflect": 1} if self.reflect and opened > 1 else {}
+            if restarts and techniques and node.seq == 0:
+                more["technique_not_in"] = ",".join(techniques)
+            steps += turn.ask([node], opened, self._ideas_on(node), self.codes, **more)
+        return steps
+
+    def _ideas_on(self, parent: NodeView) -> int:
+        return self.ideas if parent.seq > 0 else min(self.beam * self.ideas, MOST_IDEAS)
+
+    def _fertile(self, turn: Turn) -> list[NodeView]:
+        """The contenders that may be parents. None leaves the root; where that is barren too, whatever there is may be
+        asked again."""
+        spent = barren(turn.tree.nodes)
+        fertile = [node for node in turn.contenders if node.id not in spent]
+        return turn.contenders if not fertile and turn.root.id in spent else fertile
 
     def select(self, contenders: list[NodeView]) -> list[NodeView]:
         """The beam from `contenders`, best first: the fastest `beam - diverse`, then the best of techniques not yet
@@ -123,16 +137,21 @@ class IdeaBeam(RoundsPolicy):
         asked_again = turn.root.ideated if turn.root.ideated > 1 else 0
         restart = asked_again if any(played < asked_again for played in best_of) else 0
         best: NodeView | None = best_of.get(0)
-        flat = 0
+        fruitful = {node.round for node in turn.tree.nodes if node.state != "closed"}
+        flat = empty = 0
         for played in range(1, turn.rounds + 1):
             if played == restart:
-                flat = 0
-            elif flat >= self.flat_rounds and self.restart and not restart:
-                flat, restart = 0, played
+                flat = empty = 0
+            elif max(flat, empty) >= self.flat_rounds and self.restart and not restart:
+                flat, empty, restart = 0, 0, played
             found = best_of.get(played)
-            flat = 0 if self._improves(found, best) else flat + 1
+            empty = 0 if played in fruitful else empty + 1
+            if self._improves(found, best):
+                flat = 0
+            elif not empty:
+                flat += 1
             best = next(iter(ranked(node for node in (best, found) if node is not None)), None)
-        return History(flat, restart > 0)
+        return History(max(flat, empty), restart > 0)
 
     def _improves(self, found: NodeView | None, best: NodeView | None) -> bool:
         if found is None or best is None:
@@ -142,8 +161,8 @@ class IdeaBeam(RoundsPolicy):
 
 @dataclass(frozen=True)
 class History:
-    """flat: how many of the last rounds brought no improvement, counted from the start or the restart. restarted: the
-    forced restart has been played."""
+    """flat: how many of the last rounds brought no improvement, or nothing at all, whichever is more; counted from the
+    start or the restart. restarted: the forced restart has been played."""
 
     flat: int
     restarted: bool

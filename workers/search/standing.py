@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from workers.search.tree import NodeView
 
@@ -30,6 +30,15 @@ def is_contender(node: NodeView) -> bool:
 def ranked(nodes: Iterable[NodeView]) -> list[NodeView]:
     """The contenders of `nodes`, best first; of equal scores the older."""
     return sorted((node for node in nodes if is_contender(node)), key=lambda node: (-score(node), node.seq))
+
+
+def barren(nodes: Sequence[NodeView]) -> set[str | None]:
+    """The ids of those among `nodes` whose latest request for ideas is over and brought nothing that could be judged:
+    no reply, or repetitions alone."""
+    bore = {(node.parent_id, node.round) for node in nodes if node.state != "closed"}
+    return {
+        node.id for node in nodes if node.ideated and node.ideation == "done" and (node.id, node.ideated) not in bore
+    }
 
 
 def pinned(nodes: Iterable[NodeView]) -> list[NodeView]:

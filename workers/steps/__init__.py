@@ -7,11 +7,12 @@ died.
 """
 
 from workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
-from workers.steps.bundling import GivenBack, Merged, Taken, VerdictRefused, give_back, merge_verdict, take_jobs
+from workers.steps.bundling import GivenBack, Taken, give_back, settle_unjudged, take_jobs
 from workers.steps.caps import refusal
 from workers.steps.claims import claim, give_up, renew
 from workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
 from workers.steps.lifecycle import advance, cancel, create_search, pause, resume
+from workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from workers.steps.outages import defer, put_off
 from workers.steps.reconciling import reconcile
 from workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
@@ -40,6 +41,7 @@ __all__ = [
     "give_back",
     "give_up",
     "merge_verdict",
+    "note_unjudged",
     "pause",
     "put_off",
     "reconcile",
@@ -47,6 +49,7 @@ __all__ = [
     "renew",
     "replacement",
     "resume",
+    "settle_unjudged",
     "take_jobs",
     "tell",
     "wait_for_answer",

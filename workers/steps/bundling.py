@@ -2,8 +2,9 @@
 
     pending ──> running, held by the bundle   `take_jobs`; no lease: the bundle holds its steps until it is merged or
                                               dropped, however long it travels
-    held    ──> succeeded                     `merge_verdict`; the first verdict on a job stands
+    held    ──> succeeded                     `workers.steps.merging`; the first verdict on a job stands
     held    ──> pending                       `give_back`: the step returns to its queue, and its job is void
+    held    ──> pending or failed             `settle_unjudged`: of the steps that their host could not judge
     held    ──> cancelled                     the search ended; what comes back then changes nothing
 
 Signatures are the caller's business: nothing here knows a key.
@@ -11,30 +12,31 @@ Signatures are the caller's business: nothing here knows a key.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from kernels_db.bundle import SignedVerdict, Ticket, canonical, digest
+from kernels_db.bundle import Ticket, canonical, digest
 from kernels_db.db import Database, new_id
-from kernels_db.job import Job, Verdict
-from kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
-from kernels_db.op import SpecErrors, Target, parse_op
+from kernels_db.job import Job
+from kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
+from kernels_db.op import SpecErrors
 from workers.steps.caps import refusal
-from workers.steps.completion import commit_verdict
 from workers.steps.endings import fail_step
-from workers.steps.rows import ENDED, Held, add_event, lock_search, message, plain, put_back, signed
+from workers.steps.rows import ENDED, Held, add_event, lock_search, message, put_back, signed
 from workers.steps.values import Message, Work, WrongState
-from workers.steps.work import build_work, level_of
+from workers.steps.work import build_work
 
 MOST_JOBS = 256
 """Jobs of one bundle; what is left over waits for the next."""
 
 JUDGED = ("judge", "verify")
+
+Then = Literal["queue", "fail"]
+"""What becomes of steps that a bundle held."""
 
 
 @dataclass(frozen=True)
@@ -52,35 +54,35 @@ class Taken:
 
 @dataclass(frozen=True)
 class GivenBack:
-    """A bundle that was dropped: how many of its steps returned to the queue, and how many had their verdicts."""
+    """What was dropped of a bundle: how many of its steps returned to the queue or failed, and how many of its jobs had
+    their verdicts, which stay."""
 
     bundle_id: str
     search_id: str
     returned: int
+    failed: int
     merged: int
     messages: list[Message]
-
-
-@dataclass(frozen=True)
-class Merged:
-    """What became of a verdict that may come: merged now; already, by the same verdict; or late, for `reason`."""
-
-    outcome: Literal["merged", "already", "late"]
-    search_id: str
-    reason: str | None = None
-
-
-class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
-    """The verdict is not taken; nothing was stored."""
-
-    def __init__(self, field: str, found: object, expected: str) -> None:
-        super().__init__(f"{field}: found {found!r}, expected {expected}")
-        self.field, self.found, self.expected = field, found, expected
 
 
 def owner_of(bundle_id: str) -> str:
     """Who holds the steps of a bundle."""
     return f"bundle:{bundle_id}"
+
+
+def is_held(attempt: AttemptRow, bundle_id: str) -> bool:
+    """Whether the bundle holds the step."""
+    return attempt.state == "running" and attempt.owner == owner_of(bundle_id)
+
+
+def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
+    """Of an AttemptRow: whether one of the bundles, by default any, holds the step, and its host could not judge it.
+
+    Its error says why.
+    """
+    owners = None if bundle_ids is None else [owner_of(bundle_id) for bundle_id in bundle_ids]
+    held = AttemptRow.owner.startswith(owner_of("")) if owners is None else AttemptRow.owner.in_(owners)
+    return and_(AttemptRow.state == "running", held, AttemptRow.error.is_not(None))
 
 
 def take_jobs(
@@ -188,116 +190,65 @@ def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -
     Raises LookupError where there is no such bundle.
     """
     with db.writing() as session:
-        of_bundle = BundleJobRow.bundle_id == bundle_id
-        search_id = session.scalar(select(BundleJobRow.search_id).where(of_bundle).limit(1))
-        if search_id is None:
-            raise LookupError(f"bundle: found {bundle_id!r}, expected the id of a bundle that is out")
-        search = lock_search(session, search_id)
-        rows = session.scalars(select(BundleJobRow).where(of_bundle)).all()
-        out = [row for row in rows if row.merged_at is None]
-        messages: list[Message] = []
-        returned = 0
-        for row in out:
-            attempt = session.get_one(AttemptRow, row.attempt_id)
-            session.delete(row)
-            if not _is_held(attempt, bundle_id):
-                continue  # the search ended meanwhile
-            put_back(attempt)
-            returned += 1
-            if search.state == "running":
-                attempt.sent_at = now
-                messages.append(message(attempt.id, attempt.kind, search.target))
-        if returned:
-            add_event(session, search, "bundle.dropped", now, bundle_id=bundle_id, jobs=returned, **signed(by))
-        return GivenBack(bundle_id, search_id, returned, len(rows) - len(out), messages)
+        search, jobs = _jobs_of(session, bundle_id)
+        out = [job for job in jobs if job.merged_at is None]
+        steps = _drop(session, search, out, "queue", now, by)
+        return GivenBack(bundle_id, search.id, len(steps), 0, len(jobs) - len(out), _return(search, steps, now))
 
 
-def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float) -> Merged:
-    """Store the verdict on a job of a bundle, once. `genuine`: the ticket's signature is the service's own.
+def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: str | None = None) -> GivenBack:
+    """Drop those jobs of a bundle that their host could not judge; the others stay out.
 
-    The stored document says where it comes from (`bundle`). The shape of `found` was checked before. Raises
-    VerdictRefused where it does not belong to the job that its ticket names.
+    Their steps return to the queue, or fail for the host's reason: a branch ends, and without baselines the search.
+    Raises LookupError where there is no such bundle.
     """
     with db.writing() as session:
-        search_id = session.scalar(select(BundleJobRow.search_id).where(BundleJobRow.id == found["nonce"]))
-        if search_id is None:
-            whose = "a bundle that was not dropped" if genuine else "a bundle of this service"
-            raise VerdictRefused("nonce", found["nonce"], f"that of a job of {whose}")
-        search = lock_search(session, search_id)
-        row = session.get(BundleJobRow, found["nonce"], populate_existing=True)
-        if row is None:
-            raise VerdictRefused("nonce", found["nonce"], "that of a job of a bundle that was not dropped")
-        _check_ticket(row, found)
-        if not genuine:
-            raise VerdictRefused("signature", found["signature"], "the one that this service made for this job")
-        attempt = session.get_one(AttemptRow, row.attempt_id)
-        node = session.get_one(NodeRow, attempt.node_id)
-        if row.merged_at is not None:
-            return _again(session, row, found)
-        if not _is_held(attempt, row.bundle_id):
-            ended = f"the search is {search.state}" if search.state in ENDED else f"its step is {attempt.state}"
-            return Merged("late", search_id, ended)
-        _check_verdict(session, search, node, attempt, found["verdict"])
-        # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
-        bundle = {
-            "id": row.bundle_id,
-            "nonce": row.id,
-            "merged_at": now,
-            "digest": digest(found["verdict"]),
-            "host": {name: value for name, value in found["host"].items() if name != "name"},
-        }
-        row.merged_at = now
-        told = {"bundle_id": row.bundle_id, "nonce": row.id, "host": found["host"]}
-        # Before what follows from it: nothing comes after the event that ends a search.
-        add_event(session, search, "bundle.merged", now, node, **told)
-        verdict: Verdict = {**found["verdict"], "bundle": plain(bundle)}
-        commit_verdict(session, Held(search, node, attempt), verdict, now)
-        return Merged("merged", search_id)
+        search, jobs = _jobs_of(session, bundle_id)
+        merged = sum(job.merged_at is not None for job in jobs)
+        of_step = AttemptRow.id == BundleJobRow.attempt_id
+        left = select(BundleJobRow).join(AttemptRow, of_step).where(BundleJobRow.bundle_id == bundle_id)
+        out = list(session.scalars(left.where(unjudged([bundle_id]))))
+        steps = _drop(session, search, out, then, now, by)
+        if then == "queue":
+            return GivenBack(bundle_id, search.id, len(steps), 0, merged, _return(search, steps, now))
+        for attempt in steps:
+            node = session.get_one(NodeRow, attempt.node_id)
+            fail_step(session, Held(search, node, attempt), f"not judged by the bundle's host: {attempt.error}", now)
+        return GivenBack(bundle_id, search.id, 0, len(steps), merged, [])
 
 
-def _is_held(attempt: AttemptRow, bundle_id: str) -> bool:
-    return attempt.state == "running" and attempt.owner == owner_of(bundle_id)
+def _jobs_of(session: Session, bundle_id: str) -> tuple[SearchRow, list[BundleJobRow]]:
+    """The search, locked, and the jobs of the bundle. Raises LookupError."""
+    of_bundle = BundleJobRow.bundle_id == bundle_id
+    search_id = session.scalar(select(BundleJobRow.search_id).where(of_bundle).limit(1))
+    if search_id is None:
+        raise LookupError(f"bundle: found {bundle_id!r}, expected the id of a bundle that is out")
+    search = lock_search(session, search_id)
+    return search, list(session.scalars(select(BundleJobRow).where(of_bundle)))
 
 
-def _check_ticket(row: BundleJobRow, found: Mapping[str, Any]) -> None:
-    for field, expected in (
-        ("bundle_id", row.bundle_id),
-        ("search_id", row.search_id),
-        ("attempt_id", row.attempt_id),
-        ("job_digest", row.job_digest),
-    ):
-        if found[field] != expected:
-            raise VerdictRefused(field, found[field], f"{expected!r}, as the job {row.id} was signed")
+def _drop(
+    session: Session, search: SearchRow, jobs: list[BundleJobRow], then: Then, now: float, by: str | None
+) -> list[AttemptRow]:
+    """Make the jobs void; returns the steps that the bundle held: none of a search that ended meanwhile."""
+    steps = []
+    for job in jobs:
+        attempt = session.get_one(AttemptRow, job.attempt_id)
+        if is_held(attempt, job.bundle_id):
+            steps.append(attempt)
+        session.delete(job)
+    if steps:  # before what follows from it: nothing comes after the event that ends a search
+        told = {"bundle_id": jobs[0].bundle_id, "jobs": len(steps), "then": then}
+        add_event(session, search, "bundle.dropped", now, **told, **signed(by))
+    return steps
 
 
-def _again(session: Session, row: BundleJobRow, found: SignedVerdict) -> Merged:
-    """Another verdict on a job that has one: the first stands."""
-    query = select(VerdictRow.document).where(VerdictRow.attempt_id == row.attempt_id)
-    first = session.scalars(query).one()["bundle"]["digest"]
-    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(row.merged_at))
-    if first != digest(found["verdict"]):
-        raise VerdictRefused("nonce", row.id, f"one verdict on a job; the first stands, merged at {at}")
-    return Merged("already", row.search_id, f"merged at {at}")
-
-
-def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, verdict: Verdict) -> None:
-    """Whether the verdict is one on this step: another's is refused by its first field that does not fit."""
-    op = parse_op(session.get_one(OpRow, search.op_id).spec)
-    level = level_of(node, attempt)
-    for field, found, expected in (
-        ("level", verdict["level"], level),
-        ("op", verdict["op"], op.name),
-        ("target", verdict["target"], search.target),
-        ("language", verdict["language"], None if level == "baseline" else node.language),
-    ):
-        if found != expected:
-            raise VerdictRefused(f"verdict.{field}", found, f"{expected!r}")
-    bench = {item.id for item in op.workloads_for(Target.parse(search.target)) if item.role == "bench"}
-    judged = {item["id"] for item in verdict["workloads"] if item["role"] == "bench"}
-    if (verdict["score"] is not None and judged != bench) or judged - bench:
-        raise VerdictRefused("verdict.workloads", sorted(judged), f"the op's bench workloads {sorted(bench)}")
-    failure = verdict["failure"]
-    if failure is not None and failure["kind"] == "duplicate":
-        twin = failure.get("found")
-        if type(twin) is not int or not 0 < twin < search.next_seq:
-            raise VerdictRefused("verdict.failure.found", twin, "the number of a node of the search")
+def _return(search: SearchRow, steps: list[AttemptRow], now: float) -> list[Message]:
+    """Put the steps back into their queue; returns what is to be sent."""
+    for attempt in steps:
+        put_back(attempt)
+    if search.state != "running":
+        return []  # going on sends them
+    for attempt in steps:
+        attempt.sent_at = now
+    return [message(attempt.id, attempt.kind, search.target) for attempt in steps]

@@ -4,15 +4,18 @@ The policy opens no steps beyond the budget; this is the second look, at the mom
 what others have spent meanwhile. Spending is committed with the step that spent, in the search's own row, so caps hold
 across restarts, pauses and processes.
 
-What overshoot is possible. A call begins only while every cap has something left, by what is committed and by the
-earlier calls of the same step. A reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by
-the calls that were under way when the cap was reached: the last call of each step then running, and whatever re-asks
-(two at most) such a step had not committed yet. `model_calls` and `candidates` are reserved when a step is opened:
-`candidates` is not exceeded, and `model_calls` only where a step that was put off amid re-asks makes them again, then
-as `tokens`. Calls that brought no reply (an outage) are recorded but not counted. `wall_clock_s` and `gpu_seconds`
-are exceeded by no more than the steps under way. The verification of the champion is exempt from the last two: what was
-paid for is not thrown away. A call whose worker is killed before it commits is not counted: at most one step's calls
-for each such death.
+A model call begins only while every cap but `candidates` has something left, by what is committed and by the earlier
+calls of the same step; a screening only while `wall_clock_s` and `gpu_seconds` have. The baselines and every full
+verification are exempt: without the ones there is no search, and what was paid for is not thrown away.
+
+What overshoot is possible. A reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by the
+calls that were under way when the cap was reached: the last call of each step then running, and whatever earlier calls
+(a reflection, two re-asks at most) such a step had not committed yet. `candidates` and `model_calls` are reserved by
+the policy when a step is opened, the latter at CALLS_PER_STEP for each. So `candidates` is exceeded only where a
+person lowers it to less than what is being judged, and `model_calls` only where a step that was put off amid its calls
+makes them again, then as `tokens`. Calls that brought no reply (an outage) are recorded but not counted.
+`wall_clock_s` and `gpu_seconds` are exceeded by no more than the steps under way and the exempt ones. A call whose
+worker is killed before it commits is not counted: at most one step's calls for each such death.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ from workers.steps.values import ModelCall, Work
 def refusal(db: Database, work: Work, now: float, calls: Sequence[ModelCall] = ()) -> str | None:
     """The cap that keeps `work` from spending (more) now, in words; None where it may.
 
-    `calls` are those that the step made and did not commit. For a model step every cap counts but `candidates`, in
-    which the step holds its place; for a screening those of time alone.
+    `calls` are those that the step made and did not commit; they count where they brought a reply. For a model step
+    every cap counts but `candidates`, in which the step holds its place; for a screening `wall_clock_s` and
+    `gpu_seconds` alone; for baselines and full verifications none.
     """
     if work.level in ("baseline", "verify"):
         return None

@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 
 from kernels_db.db import Database, new_id
 from kernels_db.job import Verdict, limit_fraction
-from kernels_db.models import AskRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from workers.candidate.normalise import normalised_digest
 from workers.model.text import storable
 from workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from workers.steps.planting import digest_of, ideas_so_far, plan
 from workers.steps.rows import Held, add_event, close_attempt, held, plain, put_back, record_calls
-from workers.steps.values import ModelCall
+from workers.steps.values import EventType, ModelCall
 from workers.steps.work import level_of
 
 UNREADABLE_IN_A_ROW = 3
@@ -43,13 +43,16 @@ def complete_ideate(
 
     An idea has at least `technique`, `title` and `mechanism`. More than the step asked for are dropped.
     """
+    with db.reading() as session:
+        search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
+        before = None if search_id is None else ideas_so_far(session, search_id)
     with db.writing() as session:
         work = held(session, attempt_id, owner)
-        if work is None:
+        if work is None or before is None:
             return False
         record_calls(session, work, calls, now)
         search, params = work.search, work.attempt.params
-        seen = ideas_so_far(session, search.id)
+        seen = dict(ideas_so_far(session, search.id, before).first)
         for found in list(ideas)[: int(params["ideas"])]:
             idea = plain(found)
             digest = digest_of(idea)
@@ -148,7 +151,7 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     elif level == "screen":
         search.candidates += 1
         _challenge(session, search, node)
-    what = "node.verified" if level == "verify" else "node.judged"
+    what: EventType = "node.verified" if level == "verify" else "node.judged"
     add_event(session, search, what, now, node, **_progress(search, node, document))
     if level == "baseline" and not accepted:
         end(session, search, "failed", f"the op was not admitted: {node.reason}", now, _problem(document))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -10,7 +11,16 @@ from sqlalchemy.orm import Session
 from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from workers.model.text import storable
 from workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
+from workers.steps.values import EventType
 from workers.steps.winners import keep_winner
+
+Ending = Literal["finished", "failed", "cancelled"]
+ENDINGS: Mapping[Ending, EventType] = {
+    "finished": "search.finished",
+    "failed": "search.failed",
+    "cancelled": "search.cancelled",
+}
+"""The event of each state that a search never leaves."""
 
 
 def stop_clock(search: SearchRow, now: float) -> None:
@@ -22,7 +32,7 @@ def stop_clock(search: SearchRow, now: float) -> None:
 def end(
     session: Session,
     search: SearchRow,
-    state: str,
+    state: Ending,
     reason: str,
     now: float,
     problem: dict[str, Any] | None = None,
@@ -39,7 +49,7 @@ def end(
     search.reason = storable(reason)
     search.problem = problem
     told = {"reason": reason, "problem": problem, "best_node_id": search.best_node_id, **signed(by)}
-    add_event(session, search, f"search.{state}", now, **told)
+    add_event(session, search, ENDINGS[state], now, **told)
 
 
 def _no_winner(session: Session, search: SearchRow) -> str:

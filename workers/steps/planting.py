@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
@@ -15,14 +16,27 @@ from workers.search.dedup import idea_digest
 from workers.steps.rows import add_event
 
 
-def ideas_so_far(session: Session, search_id: str) -> dict[str, int]:
-    """The first node of every idea in the search, by the idea's digest."""
-    seen: dict[str, int] = {}
-    query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > 0)
+@dataclass(frozen=True)
+class IdeasSeen:
+    """The first node of every idea, by the idea's digest, among the nodes up to number `last`."""
+
+    first: Mapping[str, int]
+    last: int
+
+
+def ideas_so_far(session: Session, search_id: str, seen: IdeasSeen = IdeasSeen({}, 0)) -> IdeasSeen:
+    """The ideas of the search; of `seen` nothing is read again, for an idea never changes.
+
+    Reading them takes long in a large search. So whoever needs them under the search's lock reads them before, and
+    under the lock the few that came since: numbers are given out under it, so none below `last` can follow.
+    """
+    first, last = dict(seen.first), seen.last
+    query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > last)
     for seq, idea in session.execute(query.order_by(NodeRow.seq)):
+        last = seq
         if idea is not None:
-            seen.setdefault(digest_of(idea), seq)
-    return seen
+            first.setdefault(digest_of(idea), seq)
+    return IdeasSeen(first, last)
 
 
 def digest_of(idea: Mapping[str, Any]) -> str:

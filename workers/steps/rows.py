@@ -15,7 +15,7 @@ from kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, Searc
 from workers.model.text import storable
 from workers.queues import MODEL_QUEUE, judge_queue
 from workers.search.tree import Spend
-from workers.steps.values import Message, ModelCall
+from workers.steps.values import EventType, Message, ModelCall
 
 OPEN = ("pending", "running", "waiting")
 """States of an attempt that is still to bring a result."""
@@ -54,12 +54,16 @@ def held(session: Session, attempt_id: str, owner: str) -> Held | None:
 
 
 def put_back(attempt: AttemptRow) -> None:
-    """A live worker gives the attempt back: it is pending again, and what it tried does not count against it."""
+    """A live worker gives the attempt back: it is pending again, and what it tried does not count against it.
+
+    Why it was held up is for the caller to say again, where that still holds.
+    """
     attempt.state = "pending"
     attempt.owner = None
     attempt.lease_expires_at = None
     attempt.sent_at = None
     attempt.tries = 0
+    attempt.error = None
 
 
 def close_attempt(attempt: AttemptRow, state: str, now: float, error: str | None = None) -> None:
@@ -76,7 +80,7 @@ def message(attempt_id: str, kind: str, target: str) -> Message:
 
 
 def add_event(
-    session: Session, search: SearchRow, kind: str, now: float, node: NodeRow | None = None, /, **payload: Any
+    session: Session, search: SearchRow, kind: EventType, now: float, node: NodeRow | None = None, /, **payload: Any
 ) -> None:
     """Append to the search's history; an event of a node carries its `seq`."""
     search.updated_at = now
@@ -127,6 +131,9 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
         search.model_calls += int(call.reply is not None)
         search.tokens += (call.prompt_tokens or 0) + (call.completion_tokens or 0)
         search.cost_usd += call.cost_usd or 0.0
+        # Replay and agents cost nothing: only an endpoint's calls have a price that may be unknown.
+        priced = call.provider != "openai" or call.reply is None or call.cost_usd is not None
+        search.unpriced_calls += int(not priced)
     # One by one, so that the calls' ids rise in their order whatever the driver batches.
     session.flush()
 

@@ -20,13 +20,16 @@ from workers.steps.endings import renew_best
 from workers.steps.lifecycle import create_search
 from workers.steps.planting import adopt, digest_of, ideas_so_far, plan
 from workers.steps.rows import ENDED, add_event, lock_search, plain, signed, spend
-from workers.steps.values import WrongState
+from workers.steps.values import EventType, WrongState
 
 Mark: TypeAlias = Literal["pinned", "banned"]
 Also: TypeAlias = Callable[[Session, Sequence[NodeRow]], None]
 """Runs in the steer's transaction with the nodes that it made or changed."""
 
-MARKED = {"pinned": ("node.pinned", "node.unpinned"), "banned": ("node.banned", "node.unbanned")}
+MARKED: Mapping[Mark, tuple[EventType, EventType]] = {
+    "pinned": ("node.pinned", "node.unpinned"),
+    "banned": ("node.banned", "node.unbanned"),
+}
 """The events of setting and of removing a mark."""
 
 BRANCH_INSTEAD = "one that has not ended; to go on from it, branch a new search from one of its nodes"
@@ -49,11 +52,13 @@ def add_idea(
     is not banned; by default the best so far, or the root. Raises WrongState where the search has ended, has had the
     idea, or the parent is none; LookupError for a search or a parent that is not there.
     """
+    with db.reading() as session:
+        before = ideas_so_far(session, search_id)
     with db.writing() as session:
         search = _open_search(session, search_id)
         parent = _parent(session, search, parent_id)
         document = plain(idea)
-        twin = ideas_so_far(session, search.id).get(digest_of(document))
+        twin = ideas_so_far(session, search.id, before).first.get(digest_of(document))
         if twin is not None:
             raise WrongState("idea", f"the same idea as node #{twin}", "one that the search has not had")
         nodes = [
@@ -86,11 +91,15 @@ def _parent(session: Session, search: SearchRow, parent_id: str | None) -> NodeR
 def mark_node(
     db: Database, node_id: str, mark: Mark, wanted: bool, now: float, *, by: str | None = None, also: Also | None = None
 ) -> None:
-    """Set or remove a mark; a node has one, and the later replaces the earlier.
+    """Set a mark, or with `wanted` false remove it; a node has one, and the later replaces the earlier. Setting the
+    mark that it has, and removing one that it has not, change nothing and tell nothing.
 
-    A pinned node is a parent of every round to come, once it is accepted. A banned one is never again a parent, nor
-    repaired, judged, verified, the best or the winner; what runs for it is finished, and what builds on it stays.
-    Raises WrongState for a ban of the root and where the search has ended; LookupError for an unknown node.
+    A pinned node, the root too, is a parent of the rounds to come once it is accepted, as far as the policy has rounds
+    and up to its limit (`turn.MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
+    it: it is no parent, and is not coded, repaired, judged or verified, and it is neither the best nor the winner. A
+    step that is open for it already, be it running or queued, still runs and is committed; what builds on it stays. The
+    best is found anew where a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the
+    search has ended; LookupError for an unknown node.
     """
     with db.writing() as session:
         search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))

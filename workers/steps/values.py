@@ -15,6 +15,42 @@ from workers.model.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
 
+EventType = Literal[
+    "ask.answered",
+    "ask.expired",
+    "ask.opened",
+    "attempt.deferred",
+    "attempt.expired",
+    "attempt.failed",
+    "budget.changed",
+    "bundle.created",
+    "bundle.dropped",
+    "bundle.merged",
+    "bundle.unjudged",
+    "idea.added",
+    "kernel.kept",
+    "node.banned",
+    "node.closed",
+    "node.coded",
+    "node.created",
+    "node.judged",
+    "node.pinned",
+    "node.seeded",
+    "node.unbanned",
+    "node.unpinned",
+    "node.verified",
+    "round.started",
+    "search.branched",
+    "search.cancelled",
+    "search.created",
+    "search.failed",
+    "search.finished",
+    "search.paused",
+    "search.resumed",
+    "search.started",
+]
+"""What may stand in a search's history."""
+
 
 class WrongState(Exception):  # noqa: N818 - named for what it is
     """What was asked cannot be done in the state that was found."""

@@ -1,0 +1,47 @@
+"""What the hosts of bundles could not judge, as it stands in the database: their steps are held, and have an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from kernels_db.models import AttemptRow, BundleJobRow, NodeRow
+from service.schemas import UnjudgedJob
+from workers.steps.bundling import unjudged
+
+
+def unjudged_counts(session: Session, bundle_ids: Sequence[str]) -> dict[str, int]:
+    """How many jobs of each bundle; those without any are left out."""
+    query = (
+        select(BundleJobRow.bundle_id, func.count())
+        .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
+        .where(BundleJobRow.bundle_id.in_(bundle_ids), unjudged(bundle_ids))
+        .group_by(BundleJobRow.bundle_id)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def unjudged_jobs(session: Session, bundle_id: str) -> list[UnjudgedJob]:
+    """These jobs of the bundle, in the order of its file."""
+    query = (
+        select(BundleJobRow.id, AttemptRow, NodeRow.seq)
+        .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
+        .join(NodeRow, NodeRow.id == AttemptRow.node_id)
+        .where(BundleJobRow.bundle_id == bundle_id, unjudged([bundle_id]))
+        .order_by(BundleJobRow.id)
+    )
+    return [
+        UnjudgedJob.model_validate(
+            {
+                "nonce": nonce,
+                "attempt_id": attempt.id,
+                "node_id": attempt.node_id,
+                "seq": seq,
+                "step": attempt.kind,
+                "reason": attempt.error,
+            }
+        )
+        for nonce, attempt, seq in session.execute(query)
+    ]

@@ -1,0 +1,169 @@
+"""What comes back of a bundle: verdicts on its jobs, and why there is none.
+
+Each is taken on the job that its ticket names, under its search's lock. Signatures are the caller's business: nothing
+here knows a key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from kernels_db.bundle import SignedUnjudged, SignedVerdict, digest
+from kernels_db.db import Database
+from kernels_db.job import Verdict
+from kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
+from kernels_db.op import Target, parse_op
+from workers.model.text import storable
+from workers.steps.bundling import is_held
+from workers.steps.completion import commit_verdict
+from workers.steps.rows import ENDED, Held, add_event, lock_search, plain
+from workers.steps.work import level_of
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of a line that may come: its verdict merged now; unjudged, for `reason`; already, by the same line
+    or a verdict; or late, for `reason`."""
+
+    outcome: Literal["merged", "unjudged", "already", "late"]
+    search_id: str
+    reason: str | None = None
+
+
+class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
+    """What came back is not taken; nothing was stored."""
+
+    def __init__(self, field: str, found: object, expected: str) -> None:
+        super().__init__(f"{field}: found {found!r}, expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float) -> Merged:
+    """Store the verdict on a job of a bundle, once. `genuine`: the ticket's signature is the service's own.
+
+    The stored document says where it comes from (`bundle`). The shape of `found` was checked before. Raises
+    VerdictRefused where it does not belong to the job that its ticket names.
+    """
+    with db.writing() as session:
+        row, work = _job_of(session, found, genuine)
+        search, node, attempt = work.search, work.node, work.attempt
+        if row.merged_at is not None:
+            return _again(session, row, found)
+        if not is_held(attempt, row.bundle_id):
+            return _too_late(work)
+        _check_verdict(session, search, node, attempt, found["verdict"])
+        # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
+        bundle = {
+            "id": row.bundle_id,
+            "nonce": row.id,
+            "merged_at": now,
+            "digest": digest(found["verdict"]),
+            "host": {name: value for name, value in found["host"].items() if name != "name"},
+        }
+        row.merged_at = now
+        told = {"bundle_id": row.bundle_id, "nonce": row.id, "host": found["host"]}
+        # Before what follows from it: nothing comes after the event that ends a search.
+        add_event(session, search, "bundle.merged", now, node, **told)
+        verdict: Verdict = {**found["verdict"], "bundle": plain(bundle)}
+        commit_verdict(session, work, verdict, now)
+        return Merged("merged", search.id)
+
+
+def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float) -> Merged:
+    """Keep with its step why a job of a bundle has no verdict; a verdict on it is still taken. The last reason stands.
+
+    Raises VerdictRefused as `merge_verdict` does.
+    """
+    with db.writing() as session:
+        row, work = _job_of(session, found, genuine)
+        if row.merged_at is not None:
+            return Merged("already", work.search.id, f"it has a verdict, merged at {_merged_at(row)}")
+        if not is_held(work.attempt, row.bundle_id):
+            return _too_late(work)
+        is_news = work.attempt.error is None
+        reason = storable(f"{found['unjudged']['kind']}: {found['unjudged']['reason']}")
+        work.attempt.error = reason
+        if is_news:  # once a job: whoever sends other reasons again and again fills no history
+            told = {"bundle_id": row.bundle_id, "nonce": row.id, "host": found["host"], "reason": reason}
+            add_event(session, work.search, "bundle.unjudged", now, work.node, **told)
+        return Merged("unjudged", work.search.id, reason)
+
+
+def _job_of(session: Session, found: SignedVerdict | SignedUnjudged, genuine: bool) -> tuple[BundleJobRow, Held]:
+    """The job that the ticket of `found` names, and its step, under the search's lock. Raises VerdictRefused where
+    there is none, or the ticket is not the one that left with it."""
+    search_id = session.scalar(select(BundleJobRow.search_id).where(BundleJobRow.id == found["nonce"]))
+    if search_id is None:
+        whose = "a bundle that was not dropped" if genuine else "a bundle of this service"
+        raise VerdictRefused("nonce", found["nonce"], f"that of a job of {whose}")
+    search = lock_search(session, search_id)
+    row = session.get(BundleJobRow, found["nonce"], populate_existing=True)
+    if row is None:
+        raise VerdictRefused("nonce", found["nonce"], "that of a job of a bundle that was not dropped")
+    _check_ticket(row, found)
+    if not genuine:
+        raise VerdictRefused("signature", found["signature"], "the one that this service made for this job")
+    attempt = session.get_one(AttemptRow, row.attempt_id)
+    return row, Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
+
+
+def _too_late(work: Held) -> Merged:
+    """What comes back on a step that the bundle holds no longer."""
+    search, attempt = work.search, work.attempt
+    ended = f"the search is {search.state}" if search.state in ENDED else f"its step is {attempt.state}"
+    return Merged("late", search.id, ended)
+
+
+def _check_ticket(row: BundleJobRow, found: Mapping[str, Any]) -> None:
+    for field, expected in (
+        ("bundle_id", row.bundle_id),
+        ("search_id", row.search_id),
+        ("attempt_id", row.attempt_id),
+        ("job_digest", row.job_digest),
+    ):
+        if found[field] != expected:
+            raise VerdictRefused(field, found[field], f"{expected!r}, as the job {row.id} was signed")
+
+
+def _again(session: Session, row: BundleJobRow, found: SignedVerdict) -> Merged:
+    """Another verdict on a job that has one: the first stands."""
+    query = select(VerdictRow.document).where(VerdictRow.attempt_id == row.attempt_id)
+    first = session.scalars(query).one()["bundle"]["digest"]
+    at = _merged_at(row)
+    if first != digest(found["verdict"]):
+        raise VerdictRefused("nonce", row.id, f"one verdict on a job; the first stands, merged at {at}")
+    return Merged("already", row.search_id, f"merged at {at}")
+
+
+def _merged_at(row: BundleJobRow) -> str:
+    """When the job's verdict was merged, for people."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(row.merged_at))
+
+
+def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, verdict: Verdict) -> None:
+    """Whether the verdict is one on this step: another's is refused by its first field that does not fit."""
+    op = parse_op(session.get_one(OpRow, search.op_id).spec)
+    level = level_of(node, attempt)
+    for field, found, expected in (
+        ("level", verdict["level"], level),
+        ("op", verdict["op"], op.name),
+        ("target", verdict["target"], search.target),
+        ("language", verdict["language"], None if level == "baseline" else node.language),
+    ):
+        if found != expected:
+            raise VerdictRefused(f"verdict.{field}", found, f"{expected!r}")
+    bench = {item.id for item in op.workloads_for(Target.parse(search.target)) if item.role == "bench"}
+    judged = {item["id"] for item in verdict["workloads"] if item["role"] == "bench"}
+    if (verdict["score"] is not None and judged != bench) or judged - bench:
+        raise VerdictRefused("verdict.workloads", sorted(judged), f"the op's bench workloads {sorted(bench)}")
+    failure = verdict["failure"]
+    if failure is not None and failure["kind"] == "duplicate":
+        twin = failure.get("found")
+        if type(twin) is not int or not 0 < twin < search.next_seq:
+            raise VerdictRefused("verdict.failure.found", twin, "the number of a node of the search")
