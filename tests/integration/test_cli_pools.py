@@ -58,7 +58,7 @@ def test_a_file_in_the_place_of_the_directory_is_named(said: Any) -> None:
     ("arguments", "code", "message"),
     [
         (["sr_seed"], 2, "a search is exported with --format pool"),
-        (["sr_seed", "--format", "zip"], 2, "--format: found 'zip', expected one of package, pool"),
+        (["sr_seed", "--format", "zip"], 2, "--format: found 'zip', expected one of package, module, "),
         (["sr_seed", "--format", "pool", "--target", "cpu"], 2, "--target: found 'cpu', expected no target"),
         (["kn_0", "--format", "pool"], 1, "search: found 'kn_0', expected the id of one that is stored, sr_..."),
         (["../kernels", "--format", "pool"], 1, "id: found '../kernels', expected one such as sr_"),
