@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -128,7 +129,7 @@ def test_kills_of_the_shared_judge_and_of_its_worker_lose_nothing(tmp_path: Path
                 return
             family = fleet.descendants("judge")
             if victims.pop(0) == "judge":
-                judges(fleet)[0].kill()
+                os.kill(judges(fleet)[0], signal.SIGKILL)
             else:
                 fleet.kill("judge")
                 wait_until(lambda: not any(one.is_running() for one in family), 10, "all to end with their worker")
