@@ -26,6 +26,21 @@ SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
 """How a runner is held, from the weakest; `workers.judge.sandbox` says what each demands."""
 
 
+CandidateLanguage = Literal["cpp", "triton", "cuda", "python"]
+"""python: free Python. Its host code passes no allow-list, so it is run in nothing less than FREE_PYTHON_SANDBOX."""
+
+Tier = Literal["gated", "sandbox"]
+"""What a verdict on a candidate rests on. gated: the allow-list read the file, and the sandbox held what it does not
+reach (native code). sandbox: nobody read it; the process boundary and the sandbox alone held it."""
+
+FREE_PYTHON_SANDBOX: SandboxLevel = "isolated"
+
+
+def tier_of(language: str) -> Tier:
+    """The tier of candidates in a language."""
+    return "sandbox" if language == "python" else "gated"
+
+
 class ResolvedInput(TypedDict):
     """One input of `run`, in order. A scalar has `shape` None and carries `value`; an omitted optional input has both
     None and is passed as None."""
@@ -76,7 +91,7 @@ class JobOp(TypedDict):
 
 
 class JobCandidate(TypedDict):
-    language: Literal["cpp", "triton", "cuda"]
+    language: CandidateLanguage
     source: str
 
 
@@ -236,6 +251,7 @@ class Verdict(TypedDict):
     op: str
     target: str
     language: str | None
+    tier: NotRequired[Tier]  # where there is a candidate
     workloads: list[WorkloadVerdict]
     failure: Failure | None
     # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}], "binaries"}; for CUDA also

@@ -1,4 +1,7 @@
-"""The first two gates: what may stand in a candidate, and whether it compiles. Nothing of it is run here."""
+"""The first two gates: what may stand in a candidate, and whether it compiles. Nothing of it is run here.
+
+Free Python passes no allow-list. It is only looked at: does it parse, is what it imports there.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload
+from kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from workers.candidate import check
 from workers.candidate.normalise import host_digest
@@ -14,7 +17,7 @@ from workers.judge import languages, upkeep
 from workers.judge.languages import compile_service, triton
 from workers.judge.verdict import Report, Stopped
 
-DEVICE_LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
+DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ def _gate(job: Job, candidate: JobCandidate) -> None:
         failure: Failure = {"kind": "language", "message": message, "field": "candidate.language"}
         failure |= {"found": language, "expected": expected}
         raise Stopped("rejected", "gate", message, failure)
+    if tier_of(language) == "sandbox":
+        return
     workload = job["workloads"][0]
     names = [item["name"] for item in [*workload["inputs"], *workload["outputs"]]]
     scalars = [item["name"] for item in workload["inputs"] if item["shape"] is None]
@@ -106,6 +111,10 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
     if built["binaries"]:
         report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
         _refuse_twin(job, report.compile["digest"])
+    if language == "python":
+        if device == "cuda" and interpreted:
+            raise Stopped("ambiguous", "screen", "no CUDA device: free Python was parsed, and not run")
+        return Prepared()
     environment = {CACHE_VARIABLE: str(directory)}
     if device == "cpu":
         return Prepared(environment=environment)

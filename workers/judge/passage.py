@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict
+from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
 from workers.judge import admission, families, timing
 from workers.judge.baselines import (
     OpRunners,
@@ -26,6 +26,8 @@ from workers.judge.verdict import Stopped, wrong_value
 from workers.judge.verification import check, name_kernels, verify
 
 SCREEN_SEEDS, VERIFY_SEEDS = 2, 3
+
+NOT_TIMED = "on a GPU the runner's own process arms bursts, flushes the cache and reads events, and free Python owns it"
 
 Outcome = tuple[VerdictWord, Gate, str, Failure | None]
 
@@ -78,12 +80,22 @@ class Passage:
                 if self.case.job["level"] == "verify":
                     check(self.case, candidate, self.case.workloads, VERIFY_SEEDS, "verify")
                     verify(self.case, candidate, interpreted)
+                if self._unclocked():
+                    return "ambiguous", "time", f"right on {self._checked()}, not timed: {NOT_TIMED}", None
                 outcome = self._timed(candidate)
                 if self.case.job["level"] == "verify" and self.case.device.type == "cuda":
                     name_kernels(self.case, candidate)
                 return outcome
         finally:
             candidate.close()
+
+    def _unclocked(self) -> bool:
+        """Whether no time of this candidate could be believed."""
+        candidate = self.case.job["candidate"]
+        return candidate is not None and tier_of(candidate["language"]) == "sandbox" and self.case.device.type == "cuda"
+
+    def _checked(self) -> str:
+        return "every workload" if self.case.job["level"] == "verify" else "the bench workloads"
 
     def _timed(self, candidate: Contender | None) -> Outcome:
         if not self.case.job["target"].startswith(self.case.device.type):
@@ -94,7 +106,7 @@ class Passage:
             self._keep_generated()
             return "accepted", "time", "the reference is sound and the baselines are measured", None
         believe(self.case)
-        checked = "every workload" if self.case.job["level"] == "verify" else "the bench workloads"
+        checked = self._checked()
         if not scored:
             return "accepted", "time", f"right on {checked}; no bench workload, so nothing was timed", None
         self.case.report.score, interval = timing.score(

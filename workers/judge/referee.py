@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.job import Failure, Job, Verdict
+from kernels_db.job import FREE_PYTHON_SANDBOX, Failure, Job, Verdict, tier_of
 from workers.judge import footprint, host, nsight_job, upkeep
 from workers.judge.baselines import ReferenceFault, WarmOps
 from workers.judge.candidates import Prepared, prepare
@@ -179,6 +179,8 @@ class Referee:
             if ready.stopped is not None:
                 raise ready.stopped
             _demand(job, report, starter.confinement(job))
+            if job["candidate"] is not None and tier_of(language := job["candidate"]["language"]) == "sandbox":
+                _demand_for_free_python(starter.candidate_confinement(language))
             with report.gate("memory"):
                 workloads = footprint.select(job, bench.device)
                 allowed = footprint.check_memory(job, workloads, bench.device)
@@ -208,14 +210,19 @@ class Referee:
                 if prepared is None or job["candidate"] is None:
                     passage.reference()
                     return passage.contest(None)
-                source, environment = job["candidate"]["source"], prepared.environment
+                source, language = job["candidate"]["source"], job["candidate"]["language"]
+                environment = prepared.environment
 
                 def start() -> Contender:
+                    if tier_of(language) == "sandbox":  # its file may do anything as it is loaded
+                        report.sandbox = starter.candidate_confinement(language).document()
                     started = starter.start("candidate", source, job, environment=environment, allowed=allowed)
                     return _noted(report, started)
 
                 if job["level"] == "profile":
-                    ncu = nsight_job.here(bench.scratch, self._cores, bench.server.ready()) if on_gpu else None
+                    # Under ncu a process is held less than a runner, and free Python is held by nothing else.
+                    probed = on_gpu and tier_of(language) == "gated"
+                    ncu = nsight_job.here(bench.scratch, self._cores, bench.server.ready()) if probed else None
                     return profile(case, start, None if ncu is None else ncu.measure_of(job, environment))
                 passage.reference()
                 return passage.contest(start)
@@ -253,6 +260,17 @@ def _demand(job: Job, report: Report, least: Confinement) -> None:
         raise Stopped("ambiguous", "sandbox", reason, failure)
     if job["candidate"] is None:
         report.sandbox = least.document()
+
+
+def _demand_for_free_python(reached: Confinement) -> None:
+    """Refuse a candidate that no gate has read where its runner would not be held as well as can be. Raises Stopped."""
+    if reached.reaches(FREE_PYTHON_SANDBOX):
+        return
+    found = f"python on a host that confines its runner at level {reached.level} ({', '.join(reached.layers)})"
+    expected = f"a host that reaches {FREE_PYTHON_SANDBOX}: free Python passes no gate, the sandbox alone holds it"
+    reason = f"candidate.language: found {found}, expected {expected}"
+    failure: Failure = {"kind": "sandbox", "message": reason, "field": "candidate.language"}
+    raise Stopped("ambiguous", "sandbox", reason, failure | {"found": reached.level, "expected": FREE_PYTHON_SANDBOX})
 
 
 def _noted(report: Report, candidate: Contender) -> Contender:

@@ -197,7 +197,7 @@ class Runner:
             torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
         if self.mode == "float64":
             torch.set_default_dtype(torch.float64)
-        if self.device == "cuda" and message["language"] == "triton":
+        if self.device == "cuda" and message["language"] in ("triton", "python"):
             from workers.judge.languages import triton_runtime  # noqa: PLC0415 - the fork server has it
 
             triton_runtime.install()
@@ -364,7 +364,7 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     import torch  # noqa: PLC0415
 
     if mode == "float64":
-        from workers.judge.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
+        from kernels_db.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
 
         return torch.no_grad()(in_float64(run))
     if mode == "eager":

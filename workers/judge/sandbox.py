@@ -166,7 +166,7 @@ def profile(
 
     A C++ candidate writes nowhere; everybody else in their own directory (torch wants a place for temporary files).
     Compiled baselines start compilers and write their cache; Triton on a GPU may start compilers, for a configuration
-    that was not compiled ahead.
+    that was not compiled ahead, and so may free Python there, for what it compiles itself.
     """
     gpu = device == "cuda"
     compiles = mode in _COMPILING
@@ -175,7 +175,7 @@ def profile(
     if CACHE_VARIABLE in environment:
         readable.append(environment[CACHE_VARIABLE])
     return Profile(
-        processes=compiles or (gpu and language == "triton"),
+        processes=compiles or (gpu and language in ("triton", "python")),
         gpu=gpu,
         tasks=64 + 8 * cores,
         readable=tuple(readable + ([] if compiles else caches)),

@@ -76,14 +76,19 @@ class Starter:
 
     def confinement(self, job: Job) -> Confinement:
         """The least that any of a job's runners will reach here. Raises ForkServerDied."""
-        ability = self._server.ready()
-        language = job["candidate"]["language"] if job["candidate"] else None
-        modes = ["float64", *job["op"]["baselines"], *(["candidate"] if language else [])]
-        profiles = [
-            sandbox.profile(mode, self.device.type, language if mode == "candidate" else None, Path(), {}, self._cores)
-            for mode in modes
-        ]
-        return min((sandbox.expected(chosen, ability) for chosen in profiles), key=Confinement.rank)
+        modes = ["float64", *job["op"]["baselines"]]
+        reached = [self._expected(mode, None) for mode in modes]
+        if job["candidate"]:
+            reached.append(self.candidate_confinement(job["candidate"]["language"]))
+        return min(reached, key=Confinement.rank)
+
+    def candidate_confinement(self, language: str) -> Confinement:
+        """What the runner of a candidate in `language` will reach here. Raises ForkServerDied."""
+        return self._expected("candidate", language)
+
+    def _expected(self, mode: str, language: str | None) -> Confinement:
+        chosen = sandbox.profile(mode, self.device.type, language, Path(), {}, self._cores)
+        return sandbox.expected(chosen, self._server.ready())
 
     def probe(self, source: str, language: str, job: Job) -> Contender:
         """A runner with a kernel of ours, built and started as a candidate's would be."""

@@ -10,13 +10,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from kernels_db.job import AdmissionCheck, Failure, Gate, Generated, Job, Profile, Verdict, VerdictWord, WorkloadVerdict
+from kernels_db.job import (
+    AdmissionCheck,
+    Failure,
+    Gate,
+    Generated,
+    Job,
+    Profile,
+    Verdict,
+    VerdictWord,
+    WorkloadVerdict,
+    tier_of,
+)
 from workers.judge.compare import Comparison
 from workers.judge.host import BUSY
 from workers.judge.sandbox import NOTHING_RAN
 
 PROTOCOL = 1
 """Rises when what is timed or checked changes, so that verdicts before and after are not compared."""
+
+
+FREE_PYTHON = "free Python, of the sandbox tier: no gate has read it"
 
 
 class Stopped(Exception):  # noqa: N818 - named for what happened
@@ -72,6 +86,8 @@ class Report:
         if busiest > BUSY:
             notes.append(f"other processes took {busiest:.0%} of this host's processor time during the timing")
         candidate = job["candidate"]
+        if candidate is not None and tier_of(candidate["language"]) == "sandbox":
+            notes.append(FREE_PYTHON)
         identity = json.dumps([device.get("name"), device.get("cores"), versions, PROTOCOL], sort_keys=True)
         document: Verdict = {
             "id": job["id"],
@@ -93,6 +109,8 @@ class Report:
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
             "seconds": self.seconds,
         }
+        if candidate is not None:
+            document["tier"] = tier_of(candidate["language"])
         if self.admission is not None:
             document["admission"] = self.admission
         if self.generated is not None:

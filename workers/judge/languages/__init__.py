@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kernels_db.job import ResolvedWorkload
 from kernels_db.runtime import CompileError
-from workers.judge.languages import cpp, cuda, triton
+from workers.judge.languages import cpp, cuda, python, triton
 from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
 __all__ = ["CompileError", "CompileLimits", "KernelReport", "Language", "Prepared", "prepare"]
@@ -34,7 +34,7 @@ class Language(Protocol):
         """Build the kernels of `source` into `cache_dir`, where the runner finds them.
 
         Args:
-            source: a candidate that has passed the gate.
+            source: a candidate that has passed the gate; free Python, which no gate reads.
             target_arch: "x86_64", "sm_90" ...: the part of the target behind the colon.
             cache_dir: the directory that the runner is given as WARPSMITH_KERNEL_CACHE.
             workloads: what `run` will be called with. For a GPU it is tried without one: Triton compiles a kernel for
@@ -48,7 +48,12 @@ class Language(Protocol):
         ...
 
 
-_LANGUAGES: dict[str, Language] = {"cpp": cpp.prepare, "cuda": cuda.prepare, "triton": triton.prepare}
+_LANGUAGES: dict[str, Language] = {
+    "cpp": cpp.prepare,
+    "cuda": cuda.prepare,
+    "triton": triton.prepare,
+    "python": python.prepare,
+}
 
 
 def prepare(

@@ -1,0 +1,122 @@
+"""Free Python candidates: nothing is compiled, and nothing of them runs here. What can be told without running them is
+told at once: a file that does not parse, a missing or misfit `run`, an import of what is not installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kernels_db.job import ResolvedWorkload
+from kernels_db.runtime import CompileError
+from workers.candidate.gate import parse
+from workers.judge.languages.prepared import CompileLimits, Prepared
+
+MAX_BYTES = 2 << 20
+
+_HANDLES_MISSING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+
+
+def prepare(
+    source: str,
+    *,
+    target_arch: str,  # nothing is built for it
+    cache_dir: Path,
+    limits: CompileLimits,
+    workloads: Sequence[ResolvedWorkload] = (),
+    library_calls: Sequence[str] = (),  # free Python may call whatever there is
+) -> Prepared:
+    """See `Language`. There are no binaries and no kernels to report."""
+    size = len(source.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        raise CompileError(f"the candidate has {size} bytes, expected at most {MAX_BYTES}")
+    try:
+        tree = parse(source)
+    except SyntaxError as error:
+        raise CompileError(f"line {error.lineno or 1}: this is not Python: {error.msg}") from error
+    _check_imports(tree, source)
+    if workloads:
+        first = workloads[0]
+        _check_run(tree, [item["name"] for item in (*first["inputs"], *first["outputs"])])
+    return {"seconds": 0.0, "log": "", "cached": False, "kernels": [], "binaries": []}
+
+
+def _check_imports(tree: ast.Module, source: str) -> None:
+    """Raise CompileError for the first module that the file imports as it is loaded and that is not installed here."""
+    for node, name in loaded_imports(tree):
+        if not name:
+            raise CompileError(
+                f"line {node.lineno}: a relative import, expected absolute ones: a candidate is one file"
+            )
+        if not _installed(name):
+            line = source.splitlines()[node.lineno - 1].strip()
+            raise CompileError(f"line {node.lineno}: imports {name!r}, which is not installed here ({line:.200})")
+
+
+def loaded_imports(tree: ast.Module) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    """The imports that loading a module makes, each with its first name; "" for a relative one. Those in functions are
+    made later or never, and those under a `try` that handles their failure may fail.
+    """
+    left: list[ast.AST] = list(reversed(tree.body))
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node, "" if node.level else (node.module or "").partition(".")[0]
+        elif isinstance(node, ast.Try) and any(_handles_missing(handler) for handler in node.handlers):
+            continue
+        elif isinstance(node, ast.If) and _for_type_checkers(node.test):
+            left += reversed(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.expr):
+            left += reversed(list(ast.iter_child_nodes(node)))
+
+
+def _for_type_checkers(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else None
+    return name == "TYPE_CHECKING"
+
+
+def _handles_missing(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(name, ast.Name) and name.id in _HANDLES_MISSING for name in names)
+
+
+def _installed(name: str) -> bool:
+    """Whether there is a top-level module of that name. Looks for its file and imports nothing."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # ValueError: it is loaded and has no spec, as __main__
+        return name == "__main__"
+
+
+def _check_run(tree: ast.Module, names: Sequence[str]) -> None:
+    """Raise CompileError where the file binds no `run`, or defines one that cannot take inputs and outputs."""
+    found = [node for node in tree.body if "run" in _bound(node)]
+    if not found:
+        raise CompileError(f"no function `run` is defined, expected def run({', '.join(names)})")
+    last = found[-1]
+    if not isinstance(last, ast.FunctionDef) or last.decorator_list:
+        return  # what is bound, or what a decorator makes of it, only running it tells
+    given = last.args
+    most = len(given.posonlyargs) + len(given.args)
+    least = most - len(given.defaults)
+    keywords = [item.arg for item, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    if keywords or len(names) < least or (len(names) > most and given.vararg is None):
+        taken = ", ".join(item.arg for item in [*given.posonlyargs, *given.args, *given.kwonlyargs])
+        raise CompileError(
+            f"line {last.lineno}: found run({taken}), expected {len(names)} positional parameters: "
+            f"run({', '.join(names)})"
+        )
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {"run"} if any(alias.name == "*" for alias in node.names) else {a.asname or a.name for a in node.names}
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
