@@ -22,7 +22,7 @@ from typing import NoReturn
 import pytest
 import redis
 import sqlalchemy
-from kombu import Connection
+from kombu.connection import Connection
 from kombu.exceptions import KombuError
 from sqlalchemy.engine import make_url
 

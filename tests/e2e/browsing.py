@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from tests.services import absent
 
@@ -70,7 +70,7 @@ class Visit:
         page.set_default_timeout(PATIENCE_MS)
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.errors.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", self._refuse)
         # Some things are asked for that need not be there, such as a node's profile; a browser calls that an error.
         page.on(
             "console",
@@ -78,6 +78,10 @@ class Visit:
                 self.errors.append(entry.text) if entry.type == "error" and " 404 " not in entry.text else None
             ),
         )
+
+    def _refuse(self, dialog: Dialog) -> None:
+        self.errors.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def second(self) -> Page:
         """Another tab of the same window."""

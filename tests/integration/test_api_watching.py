@@ -92,6 +92,8 @@ def test_the_lists_say_what_was_gained(played: tuple[TestClient, Driver]) -> Non
     [second, first] = get(client, "/v1/searches")["items"]
     assert (second["id"], second["best"], second["best_score"]) == (waiting, None, None)
     best = max((node for node in driver.nodes() if node.verification == "passed"), key=lambda node: node.score or 0)
+    assert best.score is not None
+    assert best.idea is not None
     assert first["best"]["node_id"] == best.id
     assert first["best"]["verified"]
     assert first["best"]["speedup"] == {
@@ -358,6 +360,7 @@ def test_asks_say_what_they_are_about_and_what_became_of_them(local: TestClient)
     asked = steps_support.request(1, attempt_id=work.attempt_id)
     assert steps.wait_for_answer(db, work.attempt_id, "me", asked, driver.now)
     node = next(node for node in driver.nodes() if node.id == work.node.id)
+    assert node.idea is not None
     [ask] = get(client, "/v1/asks", state="open")["items"]
     assert (ask["op_name"], ask["target"], ask["seq"], ask["title"]) == (
         "add_relu",

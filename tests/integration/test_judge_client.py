@@ -81,7 +81,8 @@ class Scripted(JudgeClient):
 
 @pytest.fixture
 def scripted(tmp_path: Path) -> Iterator[Scripted]:
-    with Scripted(tmp_path) as client:
+    client = Scripted(tmp_path)
+    with client:
         yield client
 
 

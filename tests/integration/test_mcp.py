@@ -89,7 +89,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def waiting(place: Place) -> Iterator[AskRow]:
+def waiting(place: Place) -> AskRow:
     """One open ask of the seeded search, whatever other tests did."""
     with place.db.writing() as session:
         session.get_one(NodeRow, "nd_bad").state = "coding"
@@ -114,6 +114,7 @@ def waiting(place: Place) -> Iterator[AskRow]:
 
 def test_the_server_introduces_itself(place: Place) -> None:
     client = place.agent.client
+    assert client.server_info is not None
     assert client.server_info.name == "warpsmith"
     for name in ("list_asks", "get_ask", "answer_ask", "export_kernel"):
         assert name in (client.instructions or "")

@@ -480,11 +480,12 @@ def test_a_cancelled_search_discards_what_comes_later(driver: Driver, kind: str)
     assert not steps.renew(driver.db, work.attempt_id, "me", LEASE_S, driver.now)
     assert driver.search().model_calls == calls
     assert driver.nodes()[work.node.seq].state == ("closed" if kind in ("code", "judge") else "judged")
-    for act in (steps.advance, lambda *args: steps.reconcile(driver.db, driver.now + 1e6, SETTINGS)):
-        assert act(driver.db, driver.search_id, driver.now) == []
-    for act in (steps.resume, lambda *args: steps.pause(args[0], args[1], "?", args[2])):
-        with pytest.raises(steps.WrongState, match="found cancelled"):
-            act(driver.db, driver.search_id, driver.now)
+    assert steps.advance(driver.db, driver.search_id, driver.now) == []
+    assert steps.reconcile(driver.db, driver.now + 1e6, SETTINGS) == []
+    with pytest.raises(steps.WrongState, match="found cancelled"):
+        steps.resume(driver.db, driver.search_id, driver.now)
+    with pytest.raises(steps.WrongState, match="found cancelled"):
+        steps.pause(driver.db, driver.search_id, "?", driver.now)
     assert driver.events().count("search.cancelled") == 1
 
 

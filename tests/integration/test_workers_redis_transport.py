@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu.connection import Connection
 
 from tests.services import RedisServer
 from workers.celery_app import make_app
 from workers.settings import Settings
 
 
-def deliver(connection: Connection) -> object:
+def deliver(connection: Connection) -> Any:
     """A message taken from the queue under a prefetch of one, not yet acknowledged."""
     channel = connection.channel()
     channel.basic_qos(0, 1, False)

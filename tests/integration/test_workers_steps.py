@@ -17,6 +17,7 @@ from kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchR
 from tests.integration.steps_support import create, source, verdict
 from workers import process, steps, tasks
 from workers.celery_app import make_app
+from workers.judge_step import job_of
 from workers.model.techniques import TECHNIQUES
 from workers.process import WorkerProcess
 from workers.settings import Settings
@@ -220,7 +221,6 @@ def test_a_job_that_the_judge_cannot_read_ends_its_branch(
     assert steps.claim(here.db, coding, "me", 30.0, time.time()) is not None
     assert steps.complete_code(here.db, coding, "me", source(1), "cpp", [], time.time())
     (judging,) = [m for m in steps.advance(here.db, search_id, time.time()) if m.queue.startswith("judge.")]
-    job_of = tasks.job_of
     monkeypatch.setattr(tasks, "job_of", lambda work, minimum: {**job_of(work, minimum), "level": "glance"})
     tasks.perform(app, judging.attempt_id, tasks.judge)
     attempt = row(here, judging.attempt_id)

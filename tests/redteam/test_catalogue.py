@@ -52,16 +52,20 @@ def test_there_are_honest_controls_enough() -> None:
         assert {"float32", "bfloat16", "float16"} <= {control.dtype for control in those}
 
 
+def entries(device: Device) -> list[Cheat | Control]:
+    return [*cheats(device), *controls(device)]
+
+
 def test_names_are_unique() -> None:
-    for device in ("cpu", "cuda"):
-        names = [entry.id for entry in (*cheats(device), *controls(device))]
+    names_by_device = [[entry.id for entry in entries("cpu")], [entry.id for entry in entries("cuda")]]
+    for names in names_by_device:
         assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_the_gate_refuses_the_python_attacks_alone(device: Device) -> None:
     """An entry that the gate refused by mistake would be caught for the wrong reason."""
-    for entry in (*cheats(device), *controls(device)):
+    for entry in entries(device):
         scalars = [item["name"] for item in entry.op.workloads[0]["inputs"] if item["shape"] is None]
         problems = check(entry.source, entry.language, [], entry.op.parameters, scalars)
         if isinstance(entry, Cheat) and entry.says:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from kernels_db.runtime.limits import Launch, Usage, blocks_at_once, is_portable, of_architecture, problem
 
-HOPPER = of_architecture(90)
+_found = of_architecture(90)
 AMPERE = of_architecture(80)
-assert HOPPER is not None
+assert _found is not None
+HOPPER = _found
 assert AMPERE is not None
 
 

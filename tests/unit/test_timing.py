@@ -59,7 +59,7 @@ def test_unpaired_rounds_are_refused() -> None:
 def test_the_score_is_the_geometric_mean() -> None:
     score, (low, high) = timing.score([([200.0] * 6, [100.0] * 6), ([800.0] * 6, [100.0] * 6)], seed=0)
     assert score == pytest.approx(4.0)
-    assert (low, high) == (pytest.approx(4.0), pytest.approx(4.0))
+    assert [low, high] == pytest.approx([4.0, 4.0])
 
 
 def test_the_fastest_baseline_is_the_smallest_median() -> None:
@@ -110,7 +110,7 @@ def test_every_round_runs_every_contender_once_in_changing_order() -> None:
 
 def test_time_ends_timing_after_the_fewest_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(float(second) for second in range(1000))
-    monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("workers.judge.timing.time.monotonic", lambda: next(clock))
     plan = timing.Plan(5, 30, 2.0, 1, 0.0, 0.0)
     samples = timing.interleave(["a"], lambda name: 1.0, plan=plan, candidate=None, rng=random.Random(0))
     assert len(samples["a"]) == 5
