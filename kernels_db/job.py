@@ -271,6 +271,21 @@ class Verdict(TypedDict):
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
 
 
+def mean_ends(workloads: Sequence[WorkloadVerdict], baseline: str) -> tuple[float, float] | None:
+    """The geometric means, over the bench workloads, of the lower and of the upper ends of the 95 % intervals of the
+    speed-up over `baseline`; None where a bench workload has no interval for it.
+
+    They lie no nearer than the ends of the mean's own interval, so whoever calls something faster or slower by them
+    errs on the side of saying neither.
+    """
+    intervals = [workload["ci95"].get(baseline) for workload in workloads if workload["role"] == "bench"]
+    known = [interval for interval in intervals if interval is not None and min(interval) > 0]
+    if not intervals or len(known) < len(intervals):
+        return None
+    low, high = (math.exp(sum(map(math.log, ends)) / len(known)) for ends in zip(*known, strict=True))
+    return low, high
+
+
 def limit_fraction(workloads: Sequence[WorkloadVerdict]) -> float | None:
     """The share of the physical limit: geometric mean over the bench workloads, None where one has no limit."""
     shares = [workload["limit_fraction"] for workload in workloads if workload["role"] == "bench"]

@@ -1,6 +1,7 @@
 """Every table of Warpsmith, in SQLAlchemy 2.0 style; SQLite and PostgreSQL share the one definition.
 
-Rows are created and changed only through `kernels_db.store` (plain records) and `workers.steps` (a search's state).
+Rows are created and changed only through `kernels_db.store` (plain records), `workers.steps` (a search's state) and
+`workers.reverification` (whether a kernel still holds).
 Times are UTC epoch seconds as floats: they compare alike on both databases and survive JSON.
 """
 
@@ -10,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Document = JSON().with_variant(JSONB(), "postgresql")
@@ -261,6 +263,10 @@ class BundleJobRow(Base):
     merged_at: Mapped[float | None]
 
 
+def _created_at(context: DefaultExecutionContext) -> Any:
+    return context.get_current_parameters()["created_at"]  # type: ignore[no-untyped-call] # SQLAlchemy's
+
+
 class KernelRow(Base):
     """A verified winner for (op, target), with its envelope and evidence."""
 
@@ -281,9 +287,47 @@ class KernelRow(Base):
     evidence: Mapped[dict[str, Any]] = mapped_column(Document)  # the verify verdict's document
     lineage: Mapped[list[dict[str, Any]]] = mapped_column(Document)  # root to winner
     created_at: Mapped[float]
+    verified_at: Mapped[float] = mapped_column(default=_created_at, server_default="0")  # when the evidence was made
+    standing: Mapped[str] = mapped_column(String(16), default="verified", server_default="verified")
+    # verified (since then nobody has looked again) holds wrong slower uncompilable: the latest re-verification's word
+    reverified_at: Mapped[float | None]  # of that; None where there is none since `verified_at`
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest"),
         Index(None, "created_at", "id"),
+    )
+
+
+class ReverificationRow(Base):
+    """One judging anew of a stored kernel, under a lease while it runs; kept for ever.
+
+    (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave none.
+    """
+
+    __tablename__ = "reverifications"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    kernel_id: Mapped[str] = mapped_column(ForeignKey("kernels.id"))
+    ordinal: Mapped[int]
+    target: Mapped[str] = mapped_column(String(64))  # the kernel's
+    cause: Mapped[str] = mapped_column(String(16))  # asked schedule
+    asked_by: Mapped[str | None] = mapped_column(String(128))  # the name of an API key
+    state: Mapped[str] = mapped_column(String(16))  # pending running done
+    owner: Mapped[str | None] = mapped_column(String(128))
+    lease_expires_at: Mapped[float | None]
+    tries: Mapped[int] = mapped_column(default=0)
+    sent_at: Mapped[float | None]  # when its message last went to the broker
+    created_at: Mapped[float]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+    outcome: Mapped[str | None] = mapped_column(String(16))  # holds wrong slower uncompilable unknown
+    reason: Mapped[str | None] = mapped_column(Text)
+    fingerprint: Mapped[str | None] = mapped_column(String(64))
+    verdict: Mapped[dict[str, Any] | None] = mapped_column(Document)  # the judge's document, whole
+    before: Mapped[dict[str, Any] | None] = mapped_column(Document)  # of the evidence that it was held against
+    __table_args__ = (
+        UniqueConstraint("kernel_id", "ordinal"),
+        Index(None, "created_at", "id"),
+        Index(None, "state", "lease_expires_at"),
+        Index(None, "target", "finished_at"),
     )
 
 

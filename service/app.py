@@ -28,13 +28,13 @@ from service.api import (
     watching,
     workers,
 )
-from service.context import ALIVE_AFTER_S, Service
+from service.context import Service
 from service.handlers import install
 from service.metrics import Metrics
 from service.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from service.settings import ServiceSettings
 from service.streams import Streams
-from workers import celery_app, log
+from workers import celery_app, heartbeat, log
 
 ROUTERS = (
     health.router,
@@ -64,7 +64,7 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         settings=settings,
         db=db,
         celery=celery_app.make_app(settings),
-        metrics=Metrics(db, ALIVE_AFTER_S),
+        metrics=Metrics(db, heartbeat.ALIVE_AFTER_S),
         streams=Streams(db, settings),
     )
     app = FastAPI(

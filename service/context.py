@@ -22,9 +22,6 @@ from service.settings import ServiceSettings
 from service.streams import Streams
 from workers import dispatch, heartbeat, log, steps
 
-ALIVE_AFTER_S = 3 * heartbeat.INTERVAL_S
-"""A worker that missed three beats counts as gone."""
-
 PREFIXES: dict[type[Base], str] = {
     AskRow: "ak",
     KernelRow: "kn",
@@ -58,7 +55,7 @@ class Service:
     celery: Celery
     metrics: Metrics
     streams: Streams
-    alive_after_s: float = ALIVE_AFTER_S
+    alive_after_s: float = heartbeat.ALIVE_AFTER_S
 
     @staticmethod
     def is_id(text: str) -> bool:

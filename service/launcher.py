@@ -3,6 +3,7 @@
     redis        a private redis-server on a unix socket, where no broker is configured
     api          python -m service.serve, on a socket that the launcher itself listens on: a restart drops no connection
     reconciler   python -m workers.reconciler
+    beat         celery ... beat, where stored kernels are to be judged anew every so often
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
     judge-gpuN   one more for each CUDA GPU, which alone it sees
@@ -208,6 +209,9 @@ class Launcher:
                 WORKER_STOP,
             ),
         ]
+        if self.settings.reverify_interval_s > 0:
+            beat = (sys.executable, "-m", "celery", "-A", "workers.celery_app", "beat")
+            specs.append(ChildSpec("beat", beat, environment))
         missing = machine.missing_for_judge()
         for reason in missing:
             self.report(f"nothing here can judge candidates: {reason}")

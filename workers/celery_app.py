@@ -3,6 +3,7 @@
     celery -A workers.celery_app worker -Q model -n model@%h -c 4
     celery -A workers.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
     celery -A workers.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
+    celery -A workers.celery_app beat
 
 A worker of a GPU has several steps in flight, in threads that share one judge: their candidates compile beside the one
 that is timed. On a CPU compilers would disturb the clock, so its worker has one.
@@ -14,6 +15,7 @@ here depends on the broker keeping a promise, and any broker of Celery's will do
 
 from __future__ import annotations
 
+import socket
 import warnings
 from typing import Any
 
@@ -21,6 +23,7 @@ from celery import Celery
 from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.exceptions import CPendingDeprecationWarning
 from celery.signals import (
+    beat_init,
     celeryd_after_setup,
     setup_logging,
     worker_process_init,
@@ -28,9 +31,10 @@ from celery.signals import (
     worker_shutdown,
 )
 
+from kernels_db.db import Database
 from workers import log, process, redis_transport
-from workers.heartbeat import Worker
-from workers.queues import MODEL_QUEUE, role_of, target_of
+from workers.heartbeat import Heartbeat, Worker
+from workers.queues import DUE_TASK, MODEL_QUEUE, role_of, target_of
 from workers.settings import Settings, get_settings
 
 CONNECT_TIMEOUT_S = 4.0
@@ -68,8 +72,21 @@ def make_app(settings: Settings) -> Celery:
         broker_connection_timeout=CONNECT_TIMEOUT_S,
         broker_transport_options=_transport_options(settings.broker),
         timezone="UTC",
+        beat_schedule=_schedule(settings),
+        # It remembers nothing: what is due stands in the database, so a beat that starts anew loses no more than time.
+        beat_scheduler="celery.beat:Scheduler",
     )
     return app
+
+
+def _schedule(settings: Settings) -> dict[str, Any]:
+    """What Celery beat sends, and how often."""
+    interval_s = settings.reverify_interval_s
+    if interval_s == 0:
+        return {}
+    # A look that nobody took in time is dropped: the next one sees the same.
+    options = {"queue": MODEL_QUEUE, "expires": interval_s, "ignore_result": True}
+    return {"reverify": {"task": DUE_TASK, "schedule": interval_s, "options": options}}
 
 
 def _longest_step_s(settings: Settings) -> float:
@@ -114,8 +131,15 @@ def _close_process(**_: Any) -> None:
     process.close_process()
 
 
+def _report_beat(**_: Any) -> None:
+    """Beat does no step; it reports in as every process does, until it dies."""
+    beat = Worker(f"beat@{socket.gethostname()}", "beat")
+    Heartbeat(Database(get_settings().database), beat).start()
+
+
 setup_logging.connect(_configure_logging)
 celeryd_after_setup.connect(_set_up_worker)
 worker_process_init.connect(_open_child)
 worker_process_shutdown.connect(_close_process)
 worker_shutdown.connect(_close_process)
+beat_init.connect(_report_beat)

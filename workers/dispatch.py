@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from workers import log
-from workers.queues import PROFILE_TASK, task_of
+from workers.queues import PROFILE_TASK, REVERIFY_TASK, task_of
 
 logger = log.get(__name__)
 
@@ -33,10 +33,19 @@ def send(app: Celery, messages: Iterable[Message]) -> int:
     Never raises for a broker that cannot be reached: the attempts are pending in the database and the reconciler sends
     them again.
     """
+    return _send_all(app, ((task_of(message.queue), message) for message in messages))
+
+
+def send_reverifications(app: Celery, messages: Iterable[Message]) -> int:
+    """The same for re-verifications, whose ids stand where an attempt's does."""
+    return _send_all(app, ((REVERIFY_TASK, message) for message in messages))
+
+
+def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:
     sent = 0
-    for message in messages:
+    for task, message in messages:
         try:
-            _send(app, task_of(message.queue), message.attempt_id, message.queue)
+            _send(app, task, message.attempt_id, message.queue)
         except (OperationalError, OSError) as error:
             logger.warning("the broker cannot be reached; the reconciler will send the steps again", error=str(error))
             break

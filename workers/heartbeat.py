@@ -18,6 +18,8 @@ from kernels_db.models import WorkerRow
 from workers import log
 
 INTERVAL_S = 5.0
+ALIVE_AFTER_S = 3 * INTERVAL_S
+"""A worker that missed three beats counts as gone."""
 PACKAGES = ("warpsmith", "celery", "sqlalchemy")
 
 logger = log.get(__name__)
@@ -25,7 +27,7 @@ logger = log.get(__name__)
 
 @dataclass(frozen=True)
 class Worker:
-    """Who reports. `role`: model, judge or reconciler; `target` for judges alone."""
+    """Who reports. `role`: model, judge, reconciler or beat; `target` for judges alone."""
 
     name: str
     role: str

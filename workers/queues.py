@@ -14,6 +14,10 @@ MODEL_TASK = "warpsmith.model_step"
 JUDGE_TASK = "warpsmith.judge_step"
 PROFILE_TASK = "warpsmith.profile"
 """A profile that somebody asked for; it goes to a judge's queue and is no step."""
+REVERIFY_TASK = "warpsmith.reverify"
+"""A stored kernel to be judged anew; it goes to a judge's queue and is no step."""
+DUE_TASK = "warpsmith.reverify_due"
+"""The periodic look at which kernels are due; it goes to the model queue, whose workers need no device."""
 
 
 def judge_queue(target: str) -> str:

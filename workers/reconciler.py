@@ -1,8 +1,8 @@
 """`python -m workers.reconciler`: brings back what crashes lost.
 
-Every round it returns expired leases to the queue, sends again the messages of steps that stay pending, and advances
-searches that stand still. It holds no state, so it may be killed and started again at any moment, and two of them do no
-harm.
+Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
+pending, and advances searches that stand still. It holds no state, so it may be killed and started again at any moment,
+and two of them do no harm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels_db.db import Database, StorageFull
-from workers import dispatch, log, steps
+from workers import dispatch, log, reverification, steps
 from workers.celery_app import make_app
 from workers.heartbeat import Heartbeat, Worker
 from workers.settings import Settings, get_settings
@@ -60,6 +60,8 @@ class Reconciler:
         """Reconcile once; returns how many messages went out."""
         messages = steps.reconcile(self._db, time.time(), self._settings)
         sent = dispatch.send(self._app, messages)
+        again = reverification.reconcile(self._db, time.time(), self._settings)
+        sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
         return sent

@@ -98,6 +98,17 @@ class Settings(BaseSettings):
     )
     judge_cache: Path | None = Field(None, description="Compiled binaries and device peaks; default is `home`/judge")
 
+    reverify_interval_s: float = Field(
+        0.0,
+        ge=0,
+        description="Seconds between two looks at which stored kernels are to be judged anew (Celery beat); 0: never",
+    )
+    reverify_period_days: float = Field(
+        30.0,
+        ge=0,
+        description="Days after which a kernel is judged anew though nothing has changed; 0: only after a change",
+    )
+
     @field_validator("model_keys", "model_concurrency_by_endpoint", mode="after")
     @classmethod
     def _by_address(cls, value: dict[str, Any]) -> dict[str, Any]:

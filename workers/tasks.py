@@ -10,15 +10,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kernels_db.db import StorageFull
 from kernels_db.op import SpecErrors
-from workers import dispatch, log, process, steps
+from workers import dispatch, log, process, reverification, steps
 from workers.celery_app import app
 from workers.judge_step import job_of, summary
-from workers.lease import LeaseKeeper
+from workers.lease import LeaseKeeper, LeaseLost
 from workers.model.providers import open_model
 from workers.model_step import ModelStep
 from workers.process import WorkerProcess
 from workers.profile_task import perform_profile, survivor_profile
-from workers.queues import JUDGE_TASK, MODEL_TASK, PROFILE_TASK, judge_queue
+from workers.queues import DUE_TASK, JUDGE_TASK, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK, judge_queue
 from workers.steps import Work
 
 logger = log.get(__name__)
@@ -81,9 +81,9 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
             verdict = here.judge().judge(
                 job_of(work, here.settings.sandbox_minimum),
                 here.settings.judge_job_timeout_s,
-                on_wait=_stop_when_lost(lease),
+                on_wait=lease.check,
             )
-    except _LeaseLost:
+    except LeaseLost:
         return False
     except JobRefused as refused:
         return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", time.time())
@@ -107,18 +107,6 @@ def _profile_survivor(here: WorkerProcess, work: Work) -> None:
         return
     if wanted is not None:
         dispatch.send_profile(app, wanted, judge_queue(work.target))
-
-
-class _LeaseLost(Exception):  # noqa: N818 - no error: the step is somebody else's
-    """Raised while the judge works, so that its time goes to a step that somebody waits for."""
-
-
-def _stop_when_lost(lease: LeaseKeeper) -> Callable[[], None]:
-    def check() -> None:
-        if lease.lost:
-            raise _LeaseLost
-
-    return check
 
 
 def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
@@ -148,6 +136,27 @@ def profile(profile_id: str) -> None:
         logger.error("the database cannot be used; ask for the profile again", error=str(error).splitlines()[0])
 
 
+def reverify(row_id: str) -> None:
+    """Judge a stored kernel anew."""
+    try:
+        reverification.perform_reverification(process.current(), row_id)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
+
+
+def reverify_due() -> None:
+    """Ask for re-verifications of a few kernels that are due; Celery beat sends this (`workers.celery_app`)."""
+    here = process.current()
+    try:
+        messages = reverification.sweep(here.db, time.time(), here.settings)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; the next look comes", error=str(error).splitlines()[0])
+        return
+    dispatch.send_reverifications(app, messages)
+
+
 app.task(model_step, name=MODEL_TASK, shared=False)
 app.task(judge_step, name=JUDGE_TASK, shared=False)
 app.task(profile, name=PROFILE_TASK, shared=False)
+app.task(reverify, name=REVERIFY_TASK, shared=False)
+app.task(reverify_due, name=DUE_TASK, shared=False)

@@ -5,7 +5,7 @@ relative, so that a copy of this directory works under any name.
 """
 
 from .cache import Build
-from .errors import CompileError
+from .errors import CompileError, HostError
 from .signatures import Parameter
 
-__all__ = ["Build", "CompileError", "Parameter"]
+__all__ = ["Build", "CompileError", "HostError", "Parameter"]

@@ -32,7 +32,7 @@ from pathlib import Path
 from . import signatures as _signatures
 from .cache import Build, cache_directory, content_key, find, publish, workspace
 from .calls import C_TYPES, Argument, converter
-from .errors import CompileError, trim_log
+from .errors import CompileError, HostError, trim_log
 from .flags import checked
 from .process import Finished, run_limited
 from .signatures import Parameter
@@ -176,7 +176,7 @@ def _compiler() -> tuple[str, ...]:
     words = shlex.split(os.environ.get("CXX") or "g++")
     paths = [shutil.which(word) for word in words]
     if not words or paths[-1] is None:
-        raise CompileError(
+        raise HostError(
             f"no C++ compiler: found no {' '.join(words) or 'g++'!r} on PATH; install g++ or name a compiler in CXX"
         )
     return (*words[:-1], paths[-1])

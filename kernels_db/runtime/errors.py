@@ -4,7 +4,8 @@ Calls also raise TypeError, OverflowError and ValueError that name the parameter
 
     CompileError   a source that cannot become a kernel: compiler error, limit, flag, or a parameter that no argument
                    fits
-      CacheError   its build cannot be kept: the cache is not ours to write
+      HostError    nothing can be built on this host, whatever the source: it has no compiler
+        CacheError   or what is built cannot be kept: the cache is not ours to write
     LaunchError    a launch that the device refuses
 """
 
@@ -23,7 +24,11 @@ class CompileError(Exception):
         self.log = log
 
 
-class CacheError(CompileError):
+class HostError(CompileError):
+    """This host can build nothing, which says nothing of the source. The message says what to do about it."""
+
+
+class CacheError(HostError):
     """The kernel cache cannot be written. The message names the directory and the variable that names another."""
 
 

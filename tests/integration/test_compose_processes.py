@@ -29,7 +29,7 @@ VARIABLES = {
     "WARPSMITH_OPENAI_API_KEY": "model-secret",
     "WARPSMITH_CPU_ARCH": os.uname().machine,
 }
-STARTED = ("api", "worker-model", "worker-judge-cpu", "reconciler")
+STARTED = ("api", "worker-model", "worker-judge-cpu", "reconciler", "beat")
 PATIENCE_S = 90.0
 
 
@@ -140,7 +140,7 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
     spec, pool = write_scenario(tmp_path)
     with Client(url, key) as client:
         wait_until(
-            lambda: {worker.role for worker in client.workers() if worker.alive} == {"model", "judge", "reconciler"},
+            lambda: {worker.role for worker in client.workers() if worker.alive} == {"model", "judge", "reconciler", "beat"},
             PATIENCE_S,
             "the workers",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -13,8 +14,10 @@ import pytest
 
 from service.settings import ServiceSettings
 from tests import compose
+from workers import celery_app
+from workers.celery_app import make_app
 from workers.model.cost import Prices
-from workers.queues import judge_queue, role_of, target_of
+from workers.queues import DUE_TASK, MODEL_QUEUE, REVERIFY_TASK, judge_queue, role_of, target_of
 from workers.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
@@ -23,11 +26,14 @@ REQUIRED = {
     "WARPSMITH_REDIS_PASSWORD": "redis-secret",
     "WARPSMITH_OPENAI_API_KEY": "model-secret",
 }
-OURS = ("migrate", "api", "worker-model", "reconciler", "worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
 JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
+OURS = ("migrate", "api", "worker-model", "reconciler", "beat", *JUDGES)
 DOCKERFILES = ("docker/service.Dockerfile", "docker/judge.Dockerfile")
 FIXED = {"home", "judge_cache", "database_url", "broker_url", "log_format", "host", "port", "openai_key_at_workers"}
 """Settings that are the deployment's own business."""
+
+SWITCHED_ON = {"reverify_interval_s": "600"}
+"""Settings with another default here, which the host may change."""
 
 AT_THE_MODEL = {"openai_api_key", "openai_base_url"}
 PATCH_RELEASE = re.compile(r"^[a-z]+:\d+(\.\d+){1,2}-bookworm$")
@@ -136,7 +142,22 @@ def test_every_setting_of_the_endpoint_reaches_the_model_worker_alone(field: str
 def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, Any]) -> None:
     for name in OURS:
         ours = {key for key in services[name]["environment"] if key.startswith("WARPSMITH_")}
-        assert ours <= {f"WARPSMITH_{field.upper()}" for field in FIXED | AT_THE_MODEL | {"model_prices"}}, name
+        fields = FIXED | AT_THE_MODEL | {"model_prices"} | set(SWITCHED_ON)
+        assert ours <= {f"WARPSMITH_{field.upper()}" for field in fields}, name
+
+
+def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
+    assert services["beat"]["command"] == ["celery", "-A", "workers.celery_app", "beat"]
+    for name in OURS:
+        environment = services[name]["environment"]
+        assert {field: environment[f"WARPSMITH_{field.upper()}"] for field in SWITCHED_ON} == SWITCHED_ON
+    assert make_app(Settings()).conf.beat_schedule == {}  # `warpsmith up` leaves it off
+    sent = make_app(Settings(reverify_interval_s=float(SWITCHED_ON["reverify_interval_s"]))).conf.beat_schedule
+    assert [(entry["task"], entry["schedule"], entry["options"]["queue"]) for entry in sent.values()] == [
+        (DUE_TASK, 600.0, MODEL_QUEUE)
+    ]
+    importlib.import_module("workers.tasks")
+    assert {DUE_TASK, REVERIFY_TASK} <= set(celery_app.app.tasks)
 
 
 @pytest.mark.parametrize("given", [None, "/srv/prices.toml"])

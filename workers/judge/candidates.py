@@ -104,6 +104,9 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
             workloads=_workloads(job, interpreted),
             library_calls=job["op"]["library_calls"],
         )
+    except languages.HostError as error:  # no candidate is at fault
+        host: Failure = {"kind": "host", "message": error.message}
+        raise Stopped("ambiguous", "compile", error.message, host) from error
     except languages.CompileError as error:
         failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
         raise Stopped("rejected", "compile", error.message, failure) from error

@@ -6,9 +6,13 @@ that goes: compiled, and Triton interpreted.
 
 from __future__ import annotations
 
+import os
 import platform
+import shlex
 import subprocess
 from abc import ABC, abstractmethod
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
 import torch
@@ -62,6 +66,7 @@ class Cpu(Device):
         self.name = cpu_name()
         self.lease = "cpu"
         self.cores = cores
+        self._compiler = _compiler_release()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -79,6 +84,10 @@ class Cpu(Device):
 
     def fault(self) -> str | None:
         return None
+
+    def versions(self) -> dict[str, str]:
+        # It builds candidates here, and what torch.compile generates.
+        return super().versions() | ({} if self._compiler is None else {"compiler": self._compiler})
 
 
 class Gpu(Device):
@@ -127,12 +136,25 @@ class Gpu(Device):
         return None if found == expected else f"a sum of 2i+1 gave {found}, expected {expected}"
 
     def versions(self) -> dict[str, str]:
-        return {**super().versions(), "cuda": str(torch.version.cuda), "driver": self._driver}
+        found = {**super().versions(), "cuda": str(torch.version.cuda), "driver": self._driver}
+        with suppress(PackageNotFoundError):  # torch compiles with it, and candidates may be written in it
+            found["triton"] = version("triton")
+        return found
 
 
 def open_gpu() -> Gpu | None:
     """The GPU that CUDA shows this process, None where there is none."""
     return Gpu() if torch.cuda.is_available() else None
+
+
+def _compiler_release() -> str | None:
+    """The first line that the C++ compiler says of itself; None where there is none."""
+    command = [*shlex.split(os.environ.get("CXX") or "g++"), "--version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return said.stdout.splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
 
 
 def _driver_release() -> str:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from kernels_db.db import Database
-from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
+from kernels_db.models import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
 from workers.search.policy import next_steps
 from workers.settings import Settings
 from workers.steps.asks import issue_again, overdue
@@ -60,13 +60,18 @@ def _expired(now: float) -> ColumnElement[bool]:
 
 
 def _unsent(now: float, settings: Settings) -> ColumnElement[bool]:
-    """Pending, due, and its message never sent or old: older than half the attempt's age, within limits."""
-    since = now - AttemptRow.sent_at
-    lost = and_(
+    """Pending, due, and its message never sent or lost."""
+    lost = or_(AttemptRow.sent_at.is_(None), message_lost(AttemptRow, now, settings))
+    return and_(AttemptRow.state == "pending", AttemptRow.not_before <= now, lost)
+
+
+def message_lost(table: type[AttemptRow | ReverificationRow], now: float, settings: Settings) -> ColumnElement[bool]:
+    """The message of a pending row is old: older than half the row's age, within limits."""
+    since = now - table.sent_at
+    return and_(
         since >= settings.resend_after_s,
-        or_(since >= LONGEST_RESEND * settings.resend_after_s, 2 * since >= now - AttemptRow.created_at),
+        or_(since >= LONGEST_RESEND * settings.resend_after_s, 2 * since >= now - table.created_at),
     )
-    return and_(AttemptRow.state == "pending", AttemptRow.not_before <= now, or_(AttemptRow.sent_at.is_(None), lost))
 
 
 def _answered() -> ColumnElement[bool]:

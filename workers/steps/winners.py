@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.db import new_id
 from kernels_db.envelope import build_envelope
-from kernels_db.job import WorkloadVerdict
+from kernels_db.job import WorkloadVerdict, mean_ends
 from kernels_db.models import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
 from kernels_db.op import Target, parse_op
 from kernels_db.resolve import resolve_workload
@@ -23,7 +22,8 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
     """Store the best verified candidate as a kernel; None where none is surely faster than any baseline. A banned one
     is never kept.
 
-    A kernel with the same code for the same op and target is not stored again: it gets the newer evidence.
+    A kernel with the same code for the same op and target is not stored again: it gets the newer evidence, which
+    stands for whatever a re-verification said of it before.
     """
     winner = session.scalars(
         select(NodeRow)
@@ -70,6 +70,9 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
         ),
         "evidence": document,
         "lineage": _lineage(session, winner),
+        "verified_at": now,
+        "standing": "verified",
+        "reverified_at": None,
     }
     digest = winner.source_digest or normalised_digest(source)
     kernel = session.scalar(
@@ -101,20 +104,10 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
 
 
 def surely_faster(workloads: Sequence[WorkloadVerdict], baselines: Iterable[str]) -> dict[str, float]:
-    """The baselines that the candidate beats for sure, with the lower end of its speed-up over each.
-
-    The lower end is the geometric mean, over the bench workloads, of the lower ends of the 95 % intervals: no larger
-    than the lower end of the mean's own interval, so it errs on the side of not keeping.
-    """
-    bench = [workload for workload in workloads if workload["role"] == "bench"]
-    lower: dict[str, float] = {}
-    for baseline in baselines:
-        ends = [workload["ci95"][baseline][0] for workload in bench if baseline in workload["ci95"]]
-        if ends and len(ends) == len(bench) and min(ends) > 0:
-            mean = math.exp(sum(math.log(end) for end in ends) / len(ends))
-            if mean > 1.0:
-                lower[baseline] = mean
-    return lower
+    """The baselines that the candidate beats for sure, with the lower end of its speed-up over each (`mean_ends`: it
+    errs on the side of not keeping)."""
+    ends = {baseline: mean_ends(workloads, baseline) for baseline in baselines}
+    return {baseline: found[0] for baseline, found in ends.items() if found is not None and found[0] > 1.0}
 
 
 def _lineage(session: Session, winner: NodeRow) -> list[dict[str, Any]]:

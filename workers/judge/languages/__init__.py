@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import CompileError
+from kernels_db.runtime import CompileError, HostError
 from workers.judge.languages import cpp, cuda, python, triton
 from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
-__all__ = ["CompileError", "CompileLimits", "KernelReport", "Language", "Prepared", "prepare"]
+__all__ = ["CompileError", "CompileLimits", "HostError", "KernelReport", "Language", "Prepared", "prepare"]
 
 
 class Language(Protocol):
@@ -44,6 +44,7 @@ class Language(Protocol):
         Raises:
             CompileError: a kernel does not compile, or a parameter fits no argument, or `run` fails before a device is
                 asked for anything; the message names the line.
+            HostError: nothing can be built on this host, whatever the candidate.
         """
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import Build, CompileError, cpp
+from kernels_db.runtime import Build, CompileError, HostError, cpp
 from workers.candidate.sources import KernelSource, kernel_sources
 from workers.judge.languages.elf import digests
 from workers.judge.languages.imports import foreign
@@ -57,5 +57,7 @@ def _build(entry: KernelSource, cache_dir: Path, limits: CompileLimits) -> tuple
                 "expected its own functions and those of the C, C++, math and OpenMP libraries"
             )
         return names, built
+    except HostError:
+        raise
     except CompileError as error:
         raise CompileError(entry.located(error.message), error.log) from error

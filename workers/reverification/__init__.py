@@ -1,0 +1,26 @@
+"""Judging stored kernels anew under what their target has now, and what that says of them.
+
+A re-verification is a row with a lease, as an attempt is; it belongs to no search and changes none. `kernels_db.due`
+says which kernels are to be judged.
+"""
+
+from workers.reverification.finding import Finding, Outcome, finding
+from workers.reverification.performing import perform_reverification
+from workers.reverification.reconciling import reconcile
+from workers.reverification.rows import OPEN, ask, claim, finish, message, renew
+from workers.reverification.schedule import sweep
+
+__all__ = [
+    "OPEN",
+    "Finding",
+    "Outcome",
+    "ask",
+    "claim",
+    "finding",
+    "finish",
+    "message",
+    "perform_reverification",
+    "reconcile",
+    "renew",
+    "sweep",
+]

@@ -1,0 +1,169 @@
+"""A re-verification's way: asked for, taken under a lease, done. The only code that changes one, or a kernel's standing
+by one.
+
+    pending -> running -> done        running -> pending where the lease ran out or the judge died
+
+Each function makes one write transaction. Where it needs the kernel it locks its row first, so that of a kernel one
+re-verification is open at a time. Time comes in as `now`, epoch seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from sqlalchemy import CursorResult, func, select, update
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database, new_id
+from kernels_db.job import Verdict
+from kernels_db.models import KernelRow, OpRow, ReverificationRow
+from workers.model.text import storable
+from workers.queues import judge_queue
+from workers.reverification.finding import Finding
+from workers.steps.rows import plain
+from workers.steps.values import Message
+
+OPEN = ("pending", "running")
+"""States of a re-verification that is still to bring a result."""
+
+KEPT_OF_EVIDENCE = ("fingerprint", "versions", "score", "score_ci95")
+"""What stays with a re-verification of the evidence that it was held against: a search may replace that."""
+
+KEPT_OF_WORKLOADS = ("id", "role", "time_us", "speedup", "ci95")
+
+
+@dataclass(frozen=True)
+class Reverification:
+    """A claimed re-verification with all that judging needs. op: the spec's document; evidence: the verify verdict that
+    the kernel was kept for."""
+
+    id: str
+    kernel_id: str
+    op: dict[str, Any]
+    target: str
+    language: str
+    source: str
+    evidence: dict[str, Any]
+    tries: int
+
+
+def message(row: ReverificationRow) -> Message:
+    """What announces it to the judges of its target."""
+    return Message(row.id, judge_queue(row.target))
+
+
+def ask(
+    session: Session, kernel_id: str, now: float, *, cause: Literal["asked", "schedule"], by: str | None = None
+) -> tuple[ReverificationRow, bool]:
+    """The kernel's open re-verification, or a new one; and whether it is new, and so to be announced.
+
+    `by`: the name of the API key that asked. Raises LookupError for an unknown kernel.
+    """
+    kernel = session.get(KernelRow, kernel_id, with_for_update=True, populate_existing=True)
+    if kernel is None:
+        raise LookupError(f"kernel: found {kernel_id!r}, expected the id of a stored kernel")
+    of_kernel = ReverificationRow.kernel_id == kernel_id
+    row = session.scalar(select(ReverificationRow).where(of_kernel, ReverificationRow.state.in_(OPEN)))
+    if row is not None:
+        return row, False
+    latest = session.scalar(select(func.max(ReverificationRow.ordinal)).where(of_kernel))
+    row = ReverificationRow(
+        id=new_id("rv"),
+        kernel_id=kernel_id,
+        ordinal=(latest or 0) + 1,
+        target=kernel.target,
+        cause=cause,
+        asked_by=by,
+        state="pending",
+        sent_at=now,
+        created_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return row, True
+
+
+def claim(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> Reverification | None:
+    """Take a pending re-verification for `lease_s` seconds; None where it is not to be had (taken, done).
+
+    `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
+    """
+    with db.writing() as session:
+        taken = session.execute(
+            update(ReverificationRow)
+            .where(ReverificationRow.id == row_id, ReverificationRow.state == "pending")
+            .values(
+                state="running",
+                owner=owner,
+                lease_expires_at=now + lease_s,
+                tries=ReverificationRow.tries + 1,
+                started_at=now,
+            )
+        )
+        if cast("CursorResult[object]", taken).rowcount != 1:
+            return None
+        row = session.get_one(ReverificationRow, row_id)
+        kernel = session.get_one(KernelRow, row.kernel_id)
+        spec = session.get_one(OpRow, kernel.op_id).spec
+        return Reverification(
+            id=row.id,
+            kernel_id=kernel.id,
+            op=spec,
+            target=kernel.target,
+            language=kernel.language,
+            source=kernel.source,
+            evidence=kernel.evidence,
+            tries=row.tries,
+        )
+
+
+def renew(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> bool:
+    """Hold the lease for another `lease_s` seconds; False: it was lost, stop."""
+    with db.writing() as session:
+        renewed = session.execute(
+            update(ReverificationRow)
+            .where(
+                ReverificationRow.id == row_id, ReverificationRow.state == "running", ReverificationRow.owner == owner
+            )
+            .values(lease_expires_at=now + lease_s)
+        )
+        return cast("CursorResult[object]", renewed).rowcount == 1
+
+
+def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdict | None, now: float) -> bool:
+    """Store what came of it, and set the kernel's standing unless nothing is known. False, and nothing is written,
+    where the lease was lost. `verdict`: None where the judge gave none."""
+    with db.writing() as session:
+        kernel_id = session.scalar(select(ReverificationRow.kernel_id).where(ReverificationRow.id == row_id))
+        if kernel_id is None:
+            return False
+        kernel = session.get_one(KernelRow, kernel_id, with_for_update=True)
+        row = session.get_one(ReverificationRow, row_id, with_for_update=True)
+        if row.state != "running" or row.owner != owner:
+            return False
+        end(kernel, row, found, verdict, now)
+        return True
+
+
+def end(kernel: KernelRow, row: ReverificationRow, found: Finding, verdict: Verdict | None, now: float) -> None:
+    """End `row`, under the kernel's lock."""
+    row.state = "done"
+    row.lease_expires_at = None
+    row.finished_at = now
+    row.outcome, row.reason = found.outcome, storable(found.reason)
+    row.verdict = None if verdict is None else plain(verdict)
+    row.fingerprint = None if verdict is None else verdict["fingerprint"]
+    row.before = _before(kernel.evidence)
+    if found.outcome != "unknown":
+        kernel.standing = found.outcome
+        kernel.reverified_at = now
+
+
+def _before(evidence: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: evidence[name] for name in KEPT_OF_EVIDENCE if name in evidence}
+    workloads = [
+        {name: workload[name] for name in KEPT_OF_WORKLOADS if name in workload}
+        for workload in evidence.get("workloads") or []
+    ]
+    return {**kept, "device": (evidence.get("device") or {}).get("name"), "workloads": workloads}

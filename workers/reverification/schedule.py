@@ -1,0 +1,72 @@
+"""The periodic look at the library: a few kernels that are due are judged anew, the longest unjudged first.
+
+It asks for few at a time on each target, so that searches, which share the judges, wait for little; what is left over
+comes with the next look. Only targets with a judge that lives are looked at.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, exists, func, select
+from sqlalchemy.orm import Session
+
+from kernels_db.db import Database
+from kernels_db.due import DAY_S, due, last_judged, present
+from kernels_db.models import KernelRow, ReverificationRow, WorkerRow
+from workers import heartbeat
+from workers.reverification.rows import OPEN, ask, message
+from workers.settings import Settings
+from workers.steps.values import Message
+
+AT_ONCE = 4
+"""Re-verifications of one target that the schedule has open."""
+
+UNKNOWN_AGAIN_S = DAY_S
+"""After one that came to nothing the schedule leaves the kernel alone for so long."""
+
+
+def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
+    """Ask for re-verifications of what is due; returns the messages to send. Two at once do no harm."""
+    with db.reading() as session:
+        chosen = [
+            kernel_id
+            for target, started_at in _judges(session, now)
+            for kernel_id in _chosen(session, target, started_at, now, settings)
+        ]
+    messages = []
+    for kernel_id in chosen:
+        with db.writing() as session:
+            row, new = ask(session, kernel_id, now, cause="schedule")
+            if new:
+                messages.append(message(row))
+    return messages
+
+
+def _judges(session: Session, now: float) -> list[tuple[str, float]]:
+    """Every target with a judge that lives, and when the latest of them started."""
+    alive = WorkerRow.role == "judge", WorkerRow.seen_at >= now - heartbeat.ALIVE_AFTER_S
+    query = select(WorkerRow.target, func.max(WorkerRow.started_at)).where(*alive, WorkerRow.target.is_not(None))
+    return [(target, at) for target, at in session.execute(query.group_by(WorkerRow.target)).tuples() if target]
+
+
+def _chosen(session: Session, target: str, started_at: float, now: float, settings: Settings) -> list[str]:
+    of_target = ReverificationRow.target == target, ReverificationRow.state.in_(OPEN)
+    open_now = session.scalar(select(func.count()).select_from(ReverificationRow).where(*of_target)) or 0
+    if open_now >= AT_ONCE:
+        return []
+    free = select(KernelRow.id).where(KernelRow.target == target, ~_resting(now)).order_by(last_judged(), KernelRow.id)
+    condition = due(session, now, settings.reverify_period_days * DAY_S)
+    found = list(session.scalars(free.where(condition).limit(AT_ONCE - open_now)))
+    if found or open_now:
+        return found
+    latest = present(session, target)
+    if latest is not None and latest.own and latest.at >= started_at:
+        return []
+    # A judge has started since the target's newest verdict, and may have come with other versions: one kernel tells.
+    return list(session.scalars(free.limit(1)))
+
+
+def _resting(now: float) -> ColumnElement[bool]:
+    """The kernel has a re-verification under way, or had one lately that came to nothing."""
+    row = ReverificationRow
+    lately = (row.outcome == "unknown") & (row.finished_at > now - UNKNOWN_AGAIN_S)
+    return exists().where(row.kernel_id == KernelRow.id, row.state.in_(OPEN) | lately)
