@@ -32,13 +32,14 @@ from kernels_db.models import (
     OpRow,
     PoolReplyRow,
     PoolRow,
+    ReverificationRow,
     SearchRow,
     WorkloadRow,
 )
 from kernels_db.op import Op, SpecErrors, Target, parse_op
 from kernels_db.similarity import fits, similarity
 
-Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow)
+Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow)
 Row = TypeVar("Row")
 
 Order = Literal["asc", "desc"]
@@ -101,9 +102,14 @@ class Offer:
 
 def similar_kernels(session: Session, op: Op, target: Target, language: str, most: int) -> list[Offer]:
     """Up to `most` kernels in `language` for the target's device type whose op is alike (`kernels_db.similarity`), and
-    whose `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest.
+    whose `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
+    that a re-verification found wrong or did not compile.
     """
-    of_device = (KernelRow.language == language, KernelRow.target.startswith(f"{target.device}:"))
+    of_device = (
+        KernelRow.language == language,
+        KernelRow.target.startswith(f"{target.device}:"),
+        KernelRow.standing.not_in(("wrong", "uncompilable")),
+    )
     stored = session.execute(
         select(OpRow.id, OpRow.name, OpRow.spec)
         .where(OpRow.id.in_(select(KernelRow.op_id).where(*of_device)))
@@ -213,7 +219,7 @@ def list_searches(
     if state:
         filters.append(SearchRow.state.in_(state))
     if op is not None:
-        filters.append(SearchRow.op_id.in_(_op_ids(op)))
+        filters.append(SearchRow.op_id.in_(op_ids(op)))
     if target is not None:
         filters.append(SearchRow.target == target)
     if text is not None:
@@ -233,13 +239,18 @@ def list_kernels(
     target: str | None = None,
     language: str | None = None,
     text: str | None = None,
+    standing: Sequence[str] = (),
+    due: ColumnElement[bool] | None = None,
     sort: KernelSort = "created",
     order: Order = "desc",
 ) -> Page[KernelRow]:
-    """Kernels, newest first unless they are sorted otherwise; `op` is an op's name or id, `text` part of its name."""
-    filters: list[ColumnElement[bool]] = []
+    """Kernels, newest first unless they are sorted otherwise; `op` is an op's name or id, `text` part of its name,
+    `standing` any of these, `due` the condition of `kernels_db.due`."""
+    filters: list[ColumnElement[bool]] = [] if due is None else [due]
+    if standing:
+        filters.append(KernelRow.standing.in_(standing))
     if op is not None:
-        filters.append(KernelRow.op_id.in_(_op_ids(op)))
+        filters.append(KernelRow.op_id.in_(op_ids(op)))
     if target is not None:
         filters.append(KernelRow.target == target)
     if language is not None:
@@ -275,6 +286,13 @@ def list_bundles(
 def list_pools(session: Session, *, limit: int, after: str | None = None, op: str | None = None) -> Page[PoolRow]:
     """Pools, newest first; `op` is the op's name in the header."""
     return _page(session, PoolRow, [] if op is None else [PoolRow.header["op"].as_string() == op], limit, after)
+
+
+def list_reverifications(
+    session: Session, *, limit: int, after: str | None = None, kernel_id: str
+) -> Page[ReverificationRow]:
+    """A kernel's re-verifications, newest first."""
+    return _page(session, ReverificationRow, [ReverificationRow.kernel_id == kernel_id], limit, after)
 
 
 def list_asks(
@@ -347,7 +365,8 @@ def answered_calls(session: Session, node_ids: Sequence[str]) -> list[dict[str, 
     ]
 
 
-def _op_ids(op: str) -> Select[tuple[str]]:
+def op_ids(op: str) -> Select[tuple[str]]:
+    """The ids of the ops with this name or id."""
     return select(OpRow.id).where((OpRow.name == op) | (OpRow.id == op))
 
 

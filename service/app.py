@@ -21,6 +21,7 @@ from service.api import (
     ops,
     pools,
     profiles,
+    reverifications,
     searches,
     session,
     steering,
@@ -50,6 +51,7 @@ ROUTERS = (
     bundles.router,
     asks.router,
     kernels.router,
+    reverifications.router,
     workers.router,
     system.router,
 )

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.db import Database
 from kernels_db.db import StorageFull as StorageFullError
-from kernels_db.models import AskRow, Base, KernelRow, NodeRow, OpRow, PoolRow, SearchRow
+from kernels_db.models import AskRow, Base, KernelRow, NodeRow, OpRow, PoolRow, ReverificationRow, SearchRow
 from service import auth
 from service.metrics import Metrics
 from service.problems import NotFound, brief
@@ -28,6 +28,7 @@ PREFIXES: dict[type[Base], str] = {
     NodeRow: "nd",
     OpRow: "op",
     PoolRow: "pl",
+    ReverificationRow: "rv",
     SearchRow: "sr",
 }
 """How ids of what has a route of its own begin."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from kernels_db.due import DRIFTED, due, present
 from kernels_db.export import registry
-from kernels_db.models import KernelRow, OpRow, SearchRow, VerdictRow
-from service.schemas import ExportFormat, KernelDocument, KernelSummary, KernelWorkload, Verification
+from kernels_db.models import KernelRow, OpRow, ReverificationRow
+from service.schemas import ExportFormat, KernelDocument, KernelSummary, KernelWorkload, Reverified, Verification
 from service.speedups import mean_intervals, mean_speedups
 from service.views import idea_title, workload_times
+from workers.reverification import OPEN
 
 FORMATS = tuple(
     ExportFormat(name=each.name, title=each.title, media_type="application/zip") for each in registry.FORMATS
@@ -20,16 +23,18 @@ FORMATS = tuple(
 """Every format that GET /v1/kernels/{id}/export takes; the first is the default."""
 
 
-def kernel_summaries(session: Session, rows: Sequence[KernelRow]) -> list[KernelSummary]:
-    """One page of kernels, in two queries and one for each target."""
+def kernel_summaries(session: Session, rows: Sequence[KernelRow], period_s: float) -> list[KernelSummary]:
+    """One page of kernels, in a few queries and two for each target. `period_s`: the age at which one is due."""
     ops = {op.id: op for op in session.scalars(select(OpRow).where(OpRow.id.in_({row.op_id for row in rows})))}
-    fingerprints = {target: latest_fingerprint(session, target) for target in {row.target for row in rows}}
-    return [_summary(row, ops[row.op_id], fingerprints[row.target]) for row in rows]
+    targets = {target: present(session, target) for target in {row.target for row in rows}}
+    fingerprints = {target: None if found is None else found.fingerprint for target, found in targets.items()}
+    again = _reverified(session, rows, period_s)
+    return [_summary(row, ops[row.op_id], fingerprints[row.target], again[row.id]) for row in rows]
 
 
-def kernel_document(session: Session, row: KernelRow) -> KernelDocument:
+def kernel_document(session: Session, row: KernelRow, period_s: float) -> KernelDocument:
     """A kernel with its source, envelope and evidence."""
-    [summary] = kernel_summaries(session, [row])
+    [summary] = kernel_summaries(session, [row], period_s)
     return KernelDocument(
         **summary.model_dump(),
         source=row.source,
@@ -41,19 +46,26 @@ def kernel_document(session: Session, row: KernelRow) -> KernelDocument:
     )
 
 
-def latest_fingerprint(session: Session, target: str) -> str | None:
-    """The fingerprint of the newest verdict on this target; None where nothing was judged there."""
-    document = session.scalar(
-        select(VerdictRow.document)
-        .join(SearchRow, SearchRow.id == VerdictRow.search_id)
-        .where(SearchRow.target == target)
-        .order_by(VerdictRow.id.desc())
-        .limit(1)
-    )
-    return None if document is None else document.get("fingerprint")
+def _reverified(session: Session, rows: Sequence[KernelRow], period_s: float) -> dict[str, Reverified]:
+    ids = [row.id for row in rows]
+    to_do = select(KernelRow.id).where(KernelRow.id.in_(ids), due(session, time.time(), period_s))
+    waiting = set(session.scalars(to_do))
+    is_open = ReverificationRow.kernel_id.in_(ids), ReverificationRow.state.in_(OPEN)
+    opened = select(ReverificationRow.kernel_id, ReverificationRow.id).where(*is_open)
+    under_way = dict(session.execute(opened).tuples().all())
+    return {
+        row.id: Reverified(
+            state=row.standing,
+            drifted=row.standing in DRIFTED,
+            at=row.reverified_at,
+            due=row.id in waiting,
+            under_way=under_way.get(row.id),
+        )
+        for row in rows
+    }
 
 
-def _summary(row: KernelRow, op: OpRow, latest: str | None) -> KernelSummary:
+def _summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified) -> KernelSummary:
     evidence = row.evidence
     workloads = workload_times(evidence.get("workloads"))
     winner: Mapping[str, Any] = row.lineage[-1] if row.lineage else {}
@@ -75,6 +87,7 @@ def _summary(row: KernelRow, op: OpRow, latest: str | None) -> KernelSummary:
         speedup_ci95=mean_intervals(workloads),
         workloads=[KernelWorkload(id=item.id, role=item.role, axes=axes.get(item.id)) for item in workloads],
         verification=_verification(row, latest),
+        reverification=again,
         created_at=row.created_at,
     )
 
@@ -84,7 +97,7 @@ def _verification(row: KernelRow, latest: str | None) -> Verification:
     fingerprint = evidence.get("fingerprint")
     return Verification(
         verdict=evidence.get("verdict", "accepted"),  # only a kernel that passed is kept
-        verified_at=row.created_at,
+        verified_at=row.verified_at,
         device=(evidence.get("device") or {}).get("name"),
         sandbox=(evidence.get("sandbox") or {}).get("level"),
         fingerprint=fingerprint,

@@ -70,7 +70,13 @@ class _DatabaseCollector(Collector):
                 [AttemptRow.kind, AttemptRow.state],
             )
             yield _counted(session, "warpsmith_asks", "Asks by state", ["state"], [AskRow.state])
-            yield _counted(session, "warpsmith_kernels", "Kernels by target", ["target"], [KernelRow.target])
+            yield _counted(
+                session,
+                "warpsmith_kernels",
+                "Kernels by target and by what their latest re-verification found",
+                ["target", "standing"],
+                [KernelRow.target, KernelRow.standing],
+            )
             yield _oldest_pending(session, now)
             yield _workers(session, now - self._alive_after_s)
             yield _spend(session)

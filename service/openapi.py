@@ -74,7 +74,8 @@ ITEM_LINKS = {
     "ban_node": ("node_id", ("get_node", "unban_node")),
     "create_pool": ("pool_id", ("get_pool",)),
     "get_ask": ("ask_id", ("answer_ask",)),
-    "get_kernel": ("kernel_id", ("export_kernel",)),
+    "get_kernel": ("kernel_id", ("export_kernel", "reverify_kernel", "list_reverifications")),
+    "reverify_kernel": ("reverification_id", ("get_reverification",)),
 }
 LIST_LINKS = {
     "list_ops": ("op_id", "get_op"),
@@ -82,6 +83,7 @@ LIST_LINKS = {
     "list_pools": ("pool_id", "get_pool"),
     "list_asks": ("ask_id", "get_ask"),
     "list_kernels": ("kernel_id", "get_kernel"),
+    "list_reverifications": ("reverification_id", "get_reverification"),
 }
 """What an answer's ids are good for, by operation."""
 

@@ -481,6 +481,21 @@ class Verification(BaseModel):
     )
 
 
+class Reverified(BaseModel):
+    """Whether a kernel still is what its evidence says, by the latest time that somebody looked."""
+
+    state: Literal["verified", "holds", "wrong", "slower", "uncompilable"] = Field(
+        description="verified: as it was kept, and no re-verification since has come to a result. holds: right and not "
+        "slower than its fastest baseline; wrong, slower, uncompilable: it has drifted"
+    )
+    drifted: bool
+    at: float | None = Field(description="When that was found; null for a kernel that is as it was kept")
+    due: bool = Field(
+        description="Nobody has judged it under what its target has now (device, versions), or not for too long"
+    )
+    under_way: str | None = Field(description="The re-verification that is to come to a result")
+
+
 class ExportFormat(BaseModel):
     """A form in which a kernel can be taken away."""
 
@@ -513,6 +528,7 @@ class KernelSummary(BaseModel):
     )
     workloads: list[KernelWorkload] = Field(default_factory=list)
     verification: Verification | None = None
+    reverification: Reverified | None = None
     created_at: float
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import tempfile
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from kernels_db import store
+from kernels_db.due import DAY_S, DRIFTED
+from kernels_db.due import due as is_due
+from kernels_db.export.joining import joined
 from kernels_db.export.kernel import ExportedKernel
 from kernels_db.export.registry import named
 from kernels_db.models import KernelRow, OpRow
@@ -28,10 +32,14 @@ from service.submit import parse_target
 from workers.candidate.normalise import normalised_digest
 
 CHUNK = 64 * 1024
+MOST_OTHERS = 31
+"""Kernels in one export beside the first."""
 FORMAT_PATTERN = f"^({'|'.join(each.name for each in FORMATS)})$"
 ZIP = "application/zip"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold: two exports of one kernel are the same bytes."""
+
+Standing = Literal["verified", "holds", "drifted", "wrong", "slower", "uncompilable"]
 
 router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
 
@@ -44,6 +52,11 @@ def list_kernels(
     target: Annotated[Word | None, Query(description="Only kernels for this target")] = None,
     language: Annotated[Word | None, Query(description="Only kernels in this language")] = None,
     text: Annotated[Word | None, Query(description="Only kernels of ops whose name holds this text")] = None,
+    reverification: Annotated[
+        Standing | None,
+        Query(description="Only kernels with this state (`reverification.state`), or any that means drifted"),
+    ] = None,
+    due: Annotated[bool, Query(description="Only kernels that are to be judged anew")] = False,
     sort: Annotated[store.KernelSort, Query(description="What to sort by; what has no value comes last")] = "created",
     order: Annotated[store.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
@@ -51,6 +64,7 @@ def list_kernels(
 ) -> Page[KernelSummary]:
     """Kernels, newest first unless they are sorted otherwise."""
     wanted = None if target is None else str(parse_target(target, "query.target"))
+    period_s = service.settings.reverify_period_days * DAY_S
     with service.db.reading() as session:
         found = page(
             store.list_kernels,
@@ -61,10 +75,17 @@ def list_kernels(
             target=wanted,
             language=language,
             text=text,
+            standing=standings(reverification),
+            due=is_due(session, time.time(), period_s) if due else None,
             sort=sort,
             order=order,
         )
-        return Page(items=kernel_summaries(session, found.items), next=found.next)
+        return Page(items=kernel_summaries(session, found.items, period_s), next=found.next)
+
+
+def standings(wanted: Standing | None) -> tuple[str, ...]:
+    """What a filter's value stands for."""
+    return DRIFTED if wanted == "drifted" else () if wanted is None else (wanted,)
 
 
 @router.get("/{kernel_id}", summary="One kernel", responses=documented(NotFound))
@@ -72,7 +93,7 @@ def get_kernel(kernel_id: str, service: ServiceDependency) -> KernelDocument:
     """A kernel with its source, envelope, evidence and lineage."""
     with service.db.reading() as session:
         row = service.row(session, KernelRow, kernel_id, "kernel")
-        return kernel_document(session, row)
+        return kernel_document(session, row, service.settings.reverify_period_days * DAY_S)
 
 
 @router.get(
@@ -91,24 +112,42 @@ def export_kernel(
         str,
         Query(alias="format", pattern=FORMAT_PATTERN, description="One of `formats`"),
     ] = FORMATS[0].name,
+    others: Annotated[
+        list[str] | None,
+        Query(alias="with", max_length=MOST_OTHERS, description="Other kernels of the same op, by id, for one export"),
+    ] = None,
 ) -> StreamingResponse:
     """The kernel as a zip of one directory, by default an importable package: a PyTorch op, its guards, the PyTorch
     fallback and the evidence. The kernel's document lists the formats. A format that cannot say the op refuses it, and
-    names each part of the spec for which it has no room."""
+    names each part of the spec for which it has no room. `with` adds other kernels of the same op, for other shapes,
+    targets or dtypes: the op then picks one at each call."""
+    asked = {"path.kernel_id": kernel_id, **{f"query.with[{n}]": other for n, other in enumerate(others or ())}}
     with service.db.reading() as session:
-        row = service.row(session, KernelRow, kernel_id, "kernel")
-        kernel = exported(session, row)
-    if normalised_digest(kernel.source) != kernel.source_digest:
-        raise InvalidInput.one("path.kernel_id", kernel_id, "a kernel whose evidence is of the source that it has")
+        kernels = [exported(session, service.row(session, KernelRow, each, "kernel")) for each in asked.values()]
+    for field, kernel in zip(asked, kernels, strict=True):
+        if normalised_digest(kernel.source) != kernel.source_digest:
+            raise InvalidInput.one(field, kernel.id, "a kernel whose evidence is of the source that it has")
+    _one_op(asked, kernels)
     with tempfile.TemporaryDirectory(prefix="warpsmith-export-") as directory:
         try:
-            project = named(form).build(kernel, Path(directory))
+            project = named(form).write(kernels, Path(directory))
         except SpecErrors as error:
             found = [FieldError(field=f"op.{e.field}", found=brief(e.found), expected=e.expected) for e in error.errors]
             raise NotExpressible(found) from None
         archive = zip_directory(project)
     headers = {"Content-Disposition": f'attachment; filename="{project.name}.zip"', "Content-Length": str(len(archive))}
     return StreamingResponse(_chunks(archive), media_type=ZIP, headers=headers)
+
+
+def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
+    """Raise InvalidInput, with the fields of the request, where the kernels cannot stand in one export."""
+    try:
+        joined(kernels)
+    except SpecErrors as error:
+        fields = {f"kernels[{position}]": field for position, field in enumerate(asked)}
+        raise InvalidInput(
+            [FieldError(field=fields[e.field], found=brief(e.found), expected=e.expected) for e in error.errors]
+        ) from None
 
 
 def exported(session: Session, row: KernelRow) -> ExportedKernel:
@@ -123,7 +162,7 @@ def exported(session: Session, row: KernelRow) -> ExportedKernel:
         envelope=row.envelope,
         evidence=row.evidence,
         lineage=row.lineage,
-        verified_at=datetime.fromtimestamp(row.created_at, UTC).isoformat(timespec="seconds"),
+        verified_at=datetime.fromtimestamp(row.verified_at, UTC).isoformat(timespec="seconds"),
         prompts=store.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
     )
 

@@ -907,9 +907,91 @@ export interface paths {
          * A kernel in an export format
          * @description The kernel as a zip of one directory, by default an importable package: a PyTorch op, its guards, the PyTorch
          *     fallback and the evidence. The kernel's document lists the formats. A format that cannot say the op refuses it, and
-         *     names each part of the spec for which it has no room.
+         *     names each part of the spec for which it has no room. `with` adds other kernels of the same op, for other shapes,
+         *     targets or dtypes: the op then picks one at each call.
          */
         get: operations["export_kernel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/kernels/{kernel_id}/reverify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have a kernel judged anew
+         * @description Has a judge worker verify the kernel in full, under the versions and on the device that it has now. One of a
+         *     kernel is under way at a time: asked for meanwhile, that one is answered.
+         */
+        post: operations["reverify_kernel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/kernels/reverify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have kernels judged anew
+         * @description The same for every kernel that matches, the longest unjudged first.
+         */
+        post: operations["reverify_kernels"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/kernels/{kernel_id}/reverifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How often and with what result a kernel was judged anew
+         * @description A kernel's re-verifications, newest first; those that are under way, too. None is ever forgotten.
+         */
+        get: operations["list_reverifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/reverifications/{reverification_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One re-verification
+         * @description A re-verification with its verdict.
+         */
+        get: operations["get_reverification"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2162,6 +2244,7 @@ export interface components {
             /** Workloads */
             workloads?: components["schemas"]["KernelWorkload"][];
             verification?: components["schemas"]["Verification"] | null;
+            reverification?: components["schemas"]["Reverified"] | null;
             /** Created At */
             created_at: number;
             /** Source */
@@ -2241,6 +2324,7 @@ export interface components {
             /** Workloads */
             workloads?: components["schemas"]["KernelWorkload"][];
             verification?: components["schemas"]["Verification"] | null;
+            reverification?: components["schemas"]["Reverified"] | null;
             /** Created At */
             created_at: number;
         };
@@ -2260,6 +2344,41 @@ export interface components {
             axes: {
                 [key: string]: unknown;
             } | null;
+        };
+        /**
+         * Measured
+         * @description A full verification of a kernel in short.
+         */
+        Measured: {
+            /** Device */
+            device: string | null;
+            /** Versions */
+            versions: {
+                [key: string]: string;
+            };
+            /**
+             * Fingerprint
+             * @description SHA-256 of device, versions and protocol
+             */
+            fingerprint: string | null;
+            /**
+             * Score
+             * @description Geometric mean over bench workloads of the speed-up over the fastest one
+             */
+            score: number | null;
+            /** Ci95 */
+            ci95: number[] | null;
+            /**
+             * Speedup
+             * @description Geometric mean over bench workloads of the speed-up over each baseline
+             */
+            speedup: {
+                [key: string]: number;
+            };
+            /** Speedup Ci95 */
+            speedup_ci95: {
+                [key: string]: number[];
+            };
         };
         /**
          * MergeReport
@@ -2730,6 +2849,16 @@ export interface components {
              */
             next?: string | null;
         };
+        /** Page[ReverificationSummary] */
+        Page_ReverificationSummary_: {
+            /** Items */
+            items: components["schemas"]["ReverificationSummary"][];
+            /**
+             * Next
+             * @description Give it as `after` for the next page; null on the last one
+             */
+            next?: string | null;
+        };
         /** Page[SearchSummary] */
         Page_SearchSummary_: {
             /** Items */
@@ -3068,6 +3197,189 @@ export interface components {
             seconds: {
                 [key: string]: number;
             };
+        };
+        /**
+         * ReverificationBatch
+         * @description Re-verifications that were asked for together.
+         */
+        ReverificationBatch: {
+            /**
+             * Asked
+             * @description How many are new
+             */
+            asked: number;
+            /**
+             * Under Way
+             * @description How many were under way already; they are not judged twice
+             */
+            under_way: number;
+            /**
+             * Left
+             * @description Kernels that match and found no room under `limit`; asked again, they come next
+             */
+            left: number;
+            /** Items */
+            items: components["schemas"]["ReverificationSummary"][];
+        };
+        /**
+         * ReverificationDocument
+         * @description The same with the judge's verdict.
+         */
+        ReverificationDocument: {
+            /** Id */
+            id: string;
+            /** Kernel Id */
+            kernel_id: string;
+            /** Op Name */
+            op_name: string;
+            /** Target */
+            target: string;
+            /**
+             * Cause
+             * @enum {string}
+             */
+            cause: "asked" | "schedule";
+            /**
+             * Asked By
+             * @description The name of the API key that asked
+             */
+            asked_by: string | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "pending" | "running" | "done";
+            /**
+             * Outcome
+             * @description Null until it is done. unknown: the judge could not tell, or the op or the host is at fault; it leaves the kernel's state as it was
+             */
+            outcome: ("holds" | "wrong" | "slower" | "uncompilable" | "unknown") | null;
+            /** Reason */
+            reason: string | null;
+            /** @description What the kernel was kept for; null until it is done */
+            before: components["schemas"]["Measured"] | null;
+            /** @description What was found; null where the judge gave no verdict */
+            now: components["schemas"]["Measured"] | null;
+            /** Created At */
+            created_at: number;
+            /** Started At */
+            started_at: number | null;
+            /** Finished At */
+            finished_at: number | null;
+            /**
+             * Verdict
+             * @description The verdict, whole; null where the judge gave none
+             */
+            verdict: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * ReverificationSummary
+         * @description One judging anew of a stored kernel.
+         */
+        ReverificationSummary: {
+            /** Id */
+            id: string;
+            /** Kernel Id */
+            kernel_id: string;
+            /** Op Name */
+            op_name: string;
+            /** Target */
+            target: string;
+            /**
+             * Cause
+             * @enum {string}
+             */
+            cause: "asked" | "schedule";
+            /**
+             * Asked By
+             * @description The name of the API key that asked
+             */
+            asked_by: string | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "pending" | "running" | "done";
+            /**
+             * Outcome
+             * @description Null until it is done. unknown: the judge could not tell, or the op or the host is at fault; it leaves the kernel's state as it was
+             */
+            outcome: ("holds" | "wrong" | "slower" | "uncompilable" | "unknown") | null;
+            /** Reason */
+            reason: string | null;
+            /** @description What the kernel was kept for; null until it is done */
+            before: components["schemas"]["Measured"] | null;
+            /** @description What was found; null where the judge gave no verdict */
+            now: components["schemas"]["Measured"] | null;
+            /** Created At */
+            created_at: number;
+            /** Started At */
+            started_at: number | null;
+            /** Finished At */
+            finished_at: number | null;
+        };
+        /**
+         * Reverified
+         * @description Whether a kernel still is what its evidence says, by the latest time that somebody looked.
+         */
+        Reverified: {
+            /**
+             * State
+             * @description verified: as it was kept, and no re-verification since has come to a result. holds: right and not slower than its fastest baseline; wrong, slower, uncompilable: it has drifted
+             * @enum {string}
+             */
+            state: "verified" | "holds" | "wrong" | "slower" | "uncompilable";
+            /** Drifted */
+            drifted: boolean;
+            /**
+             * At
+             * @description When that was found; null for a kernel that is as it was kept
+             */
+            at: number | null;
+            /**
+             * Due
+             * @description Nobody has judged it under what its target has now (device, versions), or not for too long
+             */
+            due: boolean;
+            /**
+             * Under Way
+             * @description The re-verification that is to come to a result
+             */
+            under_way: string | null;
+        };
+        /**
+         * ReverifyRequest
+         * @description Which kernels to judge anew; without any filter all.
+         * @example {
+         *       "due": true,
+         *       "target": "cpu"
+         *     }
+         */
+        ReverifyRequest: {
+            /**
+             * Op
+             * @description Only kernels of the op with this name or id
+             */
+            op?: string | null;
+            /**
+             * Target
+             * @description Only kernels for this target
+             */
+            target?: string | null;
+            /**
+             * Due
+             * @description Only kernels that nobody has judged under what their target has now, or not for WARPSMITH_REVERIFY_PERIOD_DAYS
+             * @default false
+             */
+            due: boolean;
+            /**
+             * Limit
+             * @description How many at most; the longest unjudged come first
+             * @default 200
+             */
+            limit: number;
         };
         /**
          * Roofline
@@ -9065,6 +9377,10 @@ export interface operations {
                 language?: string | null;
                 /** @description Only kernels of ops whose name holds this text */
                 text?: string | null;
+                /** @description Only kernels with this state (`reverification.state`), or any that means drifted */
+                reverification?: ("verified" | "holds" | "drifted" | "wrong" | "slower" | "uncompilable") | null;
+                /** @description Only kernels that are to be judged anew */
+                due?: boolean;
                 /** @description What to sort by; what has no value comes last */
                 sort?: "created" | "score" | "limit";
                 /** @description From the largest or newest, or from the smallest */
@@ -9208,6 +9524,8 @@ export interface operations {
             query?: {
                 /** @description One of `formats` */
                 format?: string;
+                /** @description Other kernels of the same op, by id, for one export */
+                with?: string[] | null;
             };
             header?: never;
             path: {
@@ -9255,6 +9573,335 @@ export interface operations {
             };
             /** @description Unprocessable Entity: A field is wrong (`urn:warpsmith:problem:invalid-input`); This export format cannot say the op (`urn:warpsmith:problem:not-expressible`) */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal Server Error: Internal error (`urn:warpsmith:problem:internal-error`) */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Service Unavailable: The database is unavailable (`urn:warpsmith:problem:database-unavailable`) */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    reverify_kernel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                kernel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReverificationDocument"];
+                };
+            };
+            /** @description Unauthorized: An API key is required (`urn:warpsmith:problem:key-required`) */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Forbidden: This host name is not served (`urn:warpsmith:problem:host-refused`); A change from another site (`urn:warpsmith:problem:cross-site`); The session's CSRF token is required (`urn:warpsmith:problem:csrf-token`) */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Not Found: Not found (`urn:warpsmith:problem:not-found`) */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal Server Error: Internal error (`urn:warpsmith:problem:internal-error`) */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Service Unavailable: The database is unavailable (`urn:warpsmith:problem:database-unavailable`) */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Insufficient Storage: The storage is full (`urn:warpsmith:problem:storage-full`) */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    reverify_kernels: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReverifyRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReverificationBatch"];
+                };
+            };
+            /** @description Bad Request: The body cannot be parsed (`urn:warpsmith:problem:malformed-body`) */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Unauthorized: An API key is required (`urn:warpsmith:problem:key-required`) */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Forbidden: This host name is not served (`urn:warpsmith:problem:host-refused`); A change from another site (`urn:warpsmith:problem:cross-site`); The session's CSRF token is required (`urn:warpsmith:problem:csrf-token`) */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Request Entity Too Large: The body is too large (`urn:warpsmith:problem:body-too-large`) */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Unsupported Media Type: Unsupported media type (`urn:warpsmith:problem:unsupported-media-type`) */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Unprocessable Entity: A field is wrong (`urn:warpsmith:problem:invalid-input`) */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal Server Error: Internal error (`urn:warpsmith:problem:internal-error`) */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Service Unavailable: The database is unavailable (`urn:warpsmith:problem:database-unavailable`) */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Insufficient Storage: The storage is full (`urn:warpsmith:problem:storage-full`) */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    list_reverifications: {
+        parameters: {
+            query?: {
+                /** @description Items on one page */
+                limit?: number;
+                /** @description The `next` of the page before */
+                after?: string | null;
+            };
+            header?: never;
+            path: {
+                kernel_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ReverificationSummary_"];
+                };
+            };
+            /** @description Unauthorized: An API key is required (`urn:warpsmith:problem:key-required`) */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Forbidden: This host name is not served (`urn:warpsmith:problem:host-refused`) */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Not Found: Not found (`urn:warpsmith:problem:not-found`) */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Unprocessable Entity: A field is wrong (`urn:warpsmith:problem:invalid-input`) */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Internal Server Error: Internal error (`urn:warpsmith:problem:internal-error`) */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Service Unavailable: The database is unavailable (`urn:warpsmith:problem:database-unavailable`) */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    get_reverification: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                reverification_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReverificationDocument"];
+                };
+            };
+            /** @description Unauthorized: An API key is required (`urn:warpsmith:problem:key-required`) */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Forbidden: This host name is not served (`urn:warpsmith:problem:host-refused`) */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Not Found: Not found (`urn:warpsmith:problem:not-found`) */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
