@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -32,6 +32,9 @@ from service.schemas import (
     PoolDocument,
     ProfileDocument,
     Ready,
+    ReverificationBatch,
+    ReverificationDocument,
+    ReverificationSummary,
     SearchDocument,
     SearchSummary,
     StoryDocument,
@@ -255,9 +258,27 @@ class Client:
         """One kernel with its evidence."""
         return self._get(f"/v1/kernels/{_id(kernel_id)}", KernelDocument)
 
-    def export(self, kernel_id: str, form: str = "package") -> bytes:
-        """The kernel in an export format, as a zip archive."""
-        return self._send_raw("GET", f"/v1/kernels/{_id(kernel_id)}/export", params={"format": form}).content
+    def reverify(self, kernel_id: str) -> ReverificationDocument:
+        """Have a kernel judged anew."""
+        return ReverificationDocument.model_validate(self._send("POST", f"/v1/kernels/{_id(kernel_id)}/reverify"))
+
+    def reverify_all(self, *, op: str | None, target: str | None, due: bool, limit: int = 500) -> ReverificationBatch:
+        """Have every kernel judged anew that matches; at most `limit`."""
+        body = {"op": op, "target": target, "due": due, "limit": limit}
+        return ReverificationBatch.model_validate(self._send("POST", "/v1/kernels/reverify", json=body))
+
+    def reverification(self, reverification_id: str) -> ReverificationDocument:
+        """One re-verification with its verdict."""
+        return self._get(f"/v1/reverifications/{_id(reverification_id)}", ReverificationDocument)
+
+    def reverifications(self, kernel_id: str) -> list[ReverificationSummary]:
+        """A kernel's re-verifications, newest first."""
+        return self._all(f"/v1/kernels/{_id(kernel_id)}/reverifications", ReverificationSummary, {})
+
+    def export(self, kernel_id: str, form: str = "package", others: Sequence[str] = ()) -> bytes:
+        """The kernel in an export format, as a zip archive; with others of its op in the same one."""
+        params = {"format": form, "with": list(others)}
+        return self._send_raw("GET", f"/v1/kernels/{_id(kernel_id)}/export", params=params).content
 
     def workers(self) -> list[WorkerDocument]:
         """Every worker that reported in."""

@@ -25,14 +25,8 @@ from service.problems import (
     UnsupportedMedia,
     documented,
 )
-from service.reverification_views import (
-    ReverificationBatch,
-    ReverificationDocument,
-    ReverificationSummary,
-    reverification_document,
-    reverification_summaries,
-)
-from service.schemas import Page
+from service.reverification_views import reverification_document, reverification_summaries
+from service.schemas import Page, ReverificationBatch, ReverificationDocument, ReverificationSummary
 from service.submit import parse_target
 from workers import dispatch, reverification
 
