@@ -33,12 +33,13 @@ Tier = Literal["gated", "sandbox"]
 """What a verdict on a candidate rests on. gated: the allow-list read the file, and the sandbox held what it does not
 reach (native code). sandbox: nobody read it; the process boundary and the sandbox alone held it."""
 
+FREE_PYTHON: CandidateLanguage = "python"
 FREE_PYTHON_SANDBOX: SandboxLevel = "isolated"
 
 
 def tier_of(language: str) -> Tier:
     """The tier of candidates in a language."""
-    return "sandbox" if language == "python" else "gated"
+    return "sandbox" if language == FREE_PYTHON else "gated"
 
 
 class ResolvedInput(TypedDict):

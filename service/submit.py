@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
+from kernels_db.job import tier_of
 from kernels_db.models import OpRow, PoolRow
 from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
 from service.context import Service
@@ -180,7 +181,9 @@ def _language(asked: str | None, recorded: str | None, target: Target) -> str:
         return recorded if recorded in known else known[0]
     language = asked
     if language not in known:
-        raise InvalidInput.one("language", language, f"one of {', '.join(known)} on {target}")
+        free = "; free Python is of the sandbox tier, and judged alone (warpsmith judge)"
+        expected = f"one of {', '.join(known)} on {target}{free if tier_of(language) == 'sandbox' else ''}"
+        raise InvalidInput.one("language", language, expected)
     return language
 
 

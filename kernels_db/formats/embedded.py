@@ -42,11 +42,11 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
 
 def embedding(files: Mapping[str, str]) -> str:
     """Python source that defines `_embedded(name)`, the modules in `files` (name to text)."""
-    lines = "".join(f"    {name!r}: {_literal(text)},\n" for name, text in sorted(files.items()))
+    lines = "".join(f"    {name!r}: {literal(text)},\n" for name, text in sorted(files.items()))
     return _LOADER.replace("{files}", "{\n" + lines + "}")
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """A text as Python source that keeps its lines readable."""
     if "'''" in text or text.endswith("'") or not text.isascii() or any(special in text for special in "\\\0\r\f"):
         return repr(text)

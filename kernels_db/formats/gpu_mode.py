@@ -37,7 +37,8 @@ EXPECTED = "a task.yml with files, tests or benchmarks, and the files that it na
 REFERENCE = "reference.py"
 
 _SUBMISSION = "@SUBMISSION@"
-_NOT_NEEDED = ("eval.py", "submission.py", "template.py")
+NOT_NEEDED = ("eval.py", "submission.py", "template.py")
+"""Files of a task that neither its reference nor a submission imports."""
 
 
 def claim(file: RawFile) -> str | None:
@@ -82,12 +83,12 @@ def references(files: Sequence[RawFile]) -> list[str]:
         beside(file.path, source)
         for file in files
         if file.path.endswith((".yml", ".yaml")) and (task := _task_or_none(file)) is not None
-        for source in _sources(task, file.path).values()
+        for source in sources(task, file.path).values()
         if source.endswith(".py")
     ]
 
 
-def _sources(task: Mapping[str, Any], path: str) -> dict[str, str]:
+def sources(task: Mapping[str, Any], path: str) -> dict[str, str]:
     """The files of a task by the name under which they are imported. Raises SpecErrors."""
     listed = task.get("files")
     if not isinstance(listed, list):
@@ -155,7 +156,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "axes": axes.declared(),
         "origin": origin_of(FORMAT, files),
     }
-    named = {file.path, *(beside(file.path, source) for source in _sources(task, file.path).values())}
+    named = {file.path, *(beside(file.path, source) for source in sources(task, file.path).values())}
     notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named]
     notes += doubt
     coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
@@ -169,8 +170,8 @@ def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> 
     """The task's Python modules by name, as far as reference and inputs can need them. Raises SpecErrors."""
     at_hand = {item.path: item for item in files}
     texts = {}
-    for name, source in _sources(task, file.path).items():
-        if not name.endswith(".py") or name in _NOT_NEEDED:
+    for name, source in sources(task, file.path).items():
+        if not name.endswith(".py") or name in NOT_NEEDED:
             continue
         found = at_hand.get(beside(file.path, source))
         if found is None:

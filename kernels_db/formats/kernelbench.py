@@ -67,18 +67,24 @@ def make(shape, dtype, generator):
 
 def claim(file: RawFile) -> str | None:
     """What of a file says that it is such a problem, in words; None where nothing does."""
-    names = _defined(file)
+    names = defined(file)
     found = [name for name in ("Model", "get_inputs", "get_init_inputs", CANDIDATE) if name in names]
     return " and ".join(found) if set(found) - {"Model"} else None
 
 
-def _defined(file: RawFile) -> set[str]:
+def defined(file: RawFile) -> set[str]:
+    """Names that a Python file binds; none of any other file, or of one that does not parse."""
     if not file.path.endswith(".py"):
         return set()
     try:
         return python_source.defined(python_source.parse(file))
     except SpecErrors:
         return set()
+
+
+def is_constructed(reference: str) -> bool:
+    """Whether a spec's reference calls `get_init_inputs` itself, because JSON cannot carry what it returns."""
+    return _CONSTRUCTED.partition("class")[0] in reference
 
 
 def references(files: Sequence[RawFile]) -> list[str]:
@@ -88,8 +94,8 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
     """The spec of a problem. Raises SpecErrors."""
-    problems = [file for file in files if "get_inputs" in _defined(file)]
-    candidates = [file.path for file in files if file not in problems and CANDIDATE in _defined(file)]
+    problems = [file for file in files if "get_inputs" in defined(file)]
+    candidates = [file.path for file in files if file not in problems and CANDIDATE in defined(file)]
     if len(problems) != 1 or len(files) != 1 + len(candidates):
         paths = ", ".join(file.path for file in files[:5])
         raise refused("files", f"{len(problems)} problems in {paths}", f"one problem: {EXPECTED}")

@@ -21,6 +21,7 @@ from kernels_db.due import due as is_due
 from kernels_db.export.joining import joined
 from kernels_db.export.kernel import ExportedKernel
 from kernels_db.export.registry import named
+from kernels_db.job import tier_of
 from kernels_db.models import KernelRow, OpRow
 from kernels_db.spec_errors import SpecErrors
 from service.api.paging import After, Limit, Word, page
@@ -151,7 +152,10 @@ def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
 
 
 def exported(session: Session, row: KernelRow) -> ExportedKernel:
-    """What an exporter needs of a stored kernel."""
+    """What an exporter needs of a stored kernel. Raises InvalidInput for free Python, which no search keeps."""
+    if tier_of(row.language) == "sandbox":
+        expected = "a kernel whose host code a gate has read: an export promises as much"
+        raise InvalidInput.one("path.kernel_id", f"{row.id} in {row.language}", expected)
     return ExportedKernel(
         id=row.id,
         spec=session.get_one(OpRow, row.op_id).spec,

@@ -14,6 +14,7 @@ from kernels_db.formats import importing, pool
 from kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
 from kernels_db.op import load_op
 from service import machine
+from service.cli.candidates import import_candidate
 from service.cli.connection import connected
 from service.cli.documents import make_directory
 from service.cli.options import Json, Key, OpFile, Url
@@ -39,23 +40,35 @@ def import_file(
     format_name: Annotated[
         str | None, typer.Option("--format", help=f"{', '.join(FORMATS)}; recognised where not given.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The op spec to write, by default NAME.json here.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a spec that exists with another content.")] = False,
+    op: Annotated[
+        str | None,
+        typer.Option("--op", help="FILE is a ModelNew, a Solution or a submission, for this op: a spec or an id."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The op spec to write, by default NAME.json here; with --op the candidate.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists with another content.")] = False,
     store: Annotated[bool, typer.Option("--store", help="Store the op in the service, too.")] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write a KernelBench, FlashInfer-Bench or GPU MODE problem as an op spec; or store a pool of model replies.
+    """Write a KernelBench, FlashInfer-Bench or GPU MODE problem as an op spec, or with --op a kernel of these formats
+    as a candidate; or store a pool of model replies.
 
     A problem's files are read here and kept in the spec. What only its code can tell is found by running it in the
-    judge's sandbox.
+    judge's sandbox. A kernel is only rewritten: free Python, which the judge takes in its sandbox tier.
     """
     if format_name is not None and format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
     for file in files:
         if not file.is_file():
             misuse("FILE", str(file), "a file that exists")
+    if op is not None:
+        if store:
+            misuse("--store", True, "no --op beside it: a candidate is not stored, but judged (warpsmith judge)")
+        import_candidate(files, op, format_name, output, force, url, key, as_json)
+        return
     if format_name == POOL or (format_name is None and len(files) == 1 and _is_pool(files[0])):
         if len(files) != 1 or output is not None:
             misuse("FILE", ", ".join(map(str, files)), "one pool, and no --output: a pool is stored in the service")

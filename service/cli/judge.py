@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from kernels_db.formats import adapting
 from kernels_db.job import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict
 from kernels_db.op import Op, Target, Workload, load_op
 from kernels_db.resolve import build_job, limits_with
 from service import machine
+from service.cli.candidates import adapted
 from service.cli.documents import read_text
 from service.cli.options import Json, OpFile
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
@@ -21,7 +23,10 @@ from service.schemas import WorkloadTimes
 from service.settings import ServiceSettings
 from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
 
-LANGUAGES = ("cpp", "triton", "cuda")
+LANGUAGES = ("cpp", "triton", "cuda", "python")
+IMPORTED = LANGUAGES[:3]
+"""Languages that a candidate's imports name."""
+
 LEVELS = ("screen", "verify")
 LONGEST_LOG = 4000
 MOST_KERNELS = 12
@@ -29,15 +34,22 @@ MOST_KERNELS = 12
 
 def judge(
     op: OpFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="The candidate.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.py",
+            help="The candidate; or, for an op imported from the same format, a ModelNew, a Solution or a submission.",
+            show_default=False,
+        ),
+    ],
     target: Annotated[
         str | None,
-        typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...; the CPU for cpp, else the first GPU, where not given."),
+        typer.Option(help="cpu, cuda:sm_90 ...; where not given the CPU for cpp and python, else the first GPU."),
     ] = None,
     workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be given again.")] = None,
     level: Annotated[str, typer.Option(help="screen: bench workloads, short timing. verify: everything.")] = "verify",
     language: Annotated[
-        str | None, typer.Option(help="cpp, triton or cuda; read from the imports where not given.")
+        str | None, typer.Option(help="cpp, triton or cuda, read from the imports where not given; or python, free.")
     ] = None,
     sandbox_minimum: Annotated[
         SandboxLevel | None,
@@ -52,6 +64,8 @@ def judge(
     source = read_text("FILE.py", file)
     if language is not None and language not in LANGUAGES:
         misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
+    if language in (None, adapting.LANGUAGE) and (rewritten := adapted(file, source, spec)) is not None:
+        language, source = adapting.LANGUAGE, rewritten
     language = language or language_of(source, str(file))
     candidate: JobCandidate = {"language": language, "source": source}  # type: ignore[typeddict-item]
     where = target_for(target, language)
@@ -100,12 +114,12 @@ def language_of(source: str, name: str) -> str:
                 if node.module == "kernels_db.runtime"
                 else {(node.module or "").partition(".")[0]}
             )
-    found = sorted(imported & set(LANGUAGES))
+    found = sorted(imported & set(IMPORTED))
     if len(found) != 1:
         misuse(
             f"{name}: imports",
             ", ".join(found) or "no kernel language",
-            "exactly one of cpp, triton, cuda; or give --language",
+            "exactly one of cpp, triton, cuda; or give --language, which may be python",
         )
     return found[0]
 
@@ -126,6 +140,8 @@ def show(verdict: Verdict) -> None:
         tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     level = verdict["sandbox"].get("level", "none")
     tell(f"sandbox: {level}" + (" (nothing of the candidate was run)" if level == "none" else ""))
+    if verdict.get("tier") == "sandbox":
+        tell("tier: sandbox (free Python: no gate has read it, and no search keeps it)")
 
 
 def kernel_lines(report: dict[str, Any]) -> list[str]:

@@ -7,20 +7,23 @@ from service import machine
 from service.cli.output import misuse
 
 SOME_GPU = "cuda:sm_90"
+ON_A_CPU = ("cpp", "python")
 WITHOUT_DEVICE = {
     "triton": "the candidate is compiled for the target and checked under Triton's interpreter on the smallest "
     "workloads; nothing is timed",
     "cuda": "the candidate is compiled for the target, and what its kernels use is reported; it is not run",
+    "python": "the file is parsed and its imports are looked up; it is not run",
 }
 """What becomes of a candidate for a GPU that is not here, by language."""
 
 
 def target_for(named: str | None, language: str) -> Target:
-    """The target to judge on: `named`, or by default the CPU for C++ and the first GPU for the other languages.
+    """The target to judge on: `named`, or by default the CPU for C++ and for free Python, which is timed there alone,
+    and the first GPU for the other languages.
 
     Ends with misuse where the language cannot run on the target that is named, or none is named and there is no GPU.
     """
-    if named is None and language == "cpp":
+    if named is None and language in ON_A_CPU:
         return Target.parse("cpu")
     if named is None:
         found = machine.gpus()
@@ -31,7 +34,7 @@ def target_for(named: str | None, language: str) -> Target:
     target = Target.parse(named)
     if language == "cpp" and target.device != "cpu":
         misuse("--target", named, "cpu for a cpp candidate")
-    if language != "cpp" and target.device == "cpu":
+    if language not in ON_A_CPU and target.device == "cpu":
         misuse("--target", named, f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}")
     return target
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -151,6 +151,7 @@ class JudgeReport(BaseModel):
     op: str
     target: str
     language: str
+    tier: Literal["gated", "sandbox"] = Field(description="sandbox: free Python, which no gate has read")
     level: str
     score: float | None = Field(description="Speed-up over the fastest baseline, geometric mean of bench workloads")
     score_ci95: list[float] | None

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_db.job import JobCandidate
+from kernels_db.job import JobCandidate, tier_of
 from kernels_db.op import parse_op
 from kernels_db.resolve import build_job, limits_with, resolve_workload
 from service import machine
@@ -25,12 +25,14 @@ from service.settings import ServiceSettings
 from service.views import workload_times
 from workers.model import feedback
 
-Language = Literal["cpp", "triton", "cuda"]
+Language = Literal["cpp", "triton", "cuda", "python"]
 INSTEAD = (
     "start `warpsmith mcp` on a host that has that device, or answer the ask untried: the candidates of a search are "
     "judged by a worker for its target"
 )
 """What to do where the candidate is for another device."""
+GOOD = "Right, and timed: answer an ask with it, or go on."
+FREE = "Right, and timed. No search takes free Python: answer an ask with kernels of the search's language."
 
 
 class Judging:
@@ -43,9 +45,13 @@ class Judging:
         self,
         op: OpArgument,
         source: Annotated[str, Field(min_length=1, max_length=1_000_000, description="The candidate: one Python file")],
-        language: Annotated[Language | None, Field(description="Read from the imports where not given")] = None,
+        language: Annotated[
+            Language | None,
+            Field(description="Read from the imports where not given; python is free, held by the sandbox alone"),
+        ] = None,
         target: Annotated[
-            str | None, Field(description="cpu, cuda:sm_90 ...; by default the CPU for cpp, else the first GPU here")
+            str | None,
+            Field(description="cpu, cuda:sm_90 ...; by default the CPU for cpp and python, else the first GPU here"),
         ] = None,
         level: Annotated[
             Literal["screen", "verify"],
@@ -60,7 +66,7 @@ class Judging:
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
-        language = language or language_of(source, "source")  # type: ignore[assignment] # one of the three
+        language = language or language_of(source, "source")  # type: ignore[assignment] # one of them
         assert language is not None
         where = target_for(target, language)
         if str(where) not in (here := own_targets()):
@@ -81,6 +87,7 @@ class Judging:
             op=spec.name,
             target=str(where),
             language=language,
+            tier=tier_of(language),
             level=level,
             score=verdict["score"],
             score_ci95=verdict["score_ci95"],
@@ -88,5 +95,5 @@ class Judging:
             workloads=workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
             sandbox=str(verdict["sandbox"].get("level", "none")),
             note=shortfall(where, language),
-            next="Right, and timed: answer an ask with it, or go on." if good else "The feedback says what to change.",
+            next=(GOOD if tier_of(language) == "gated" else FREE) if good else "The feedback says what to change.",
         )

@@ -30,7 +30,7 @@ PROTOCOL = 1
 """Rises when what is timed or checked changes, so that verdicts before and after are not compared."""
 
 
-FREE_PYTHON = "free Python, of the sandbox tier: no gate has read it"
+FREE_PYTHON_NOTE = "free Python, of the sandbox tier: no gate has read it"
 
 
 class Stopped(Exception):  # noqa: N818 - named for what happened
@@ -87,7 +87,7 @@ class Report:
             notes.append(f"other processes took {busiest:.0%} of this host's processor time during the timing")
         candidate = job["candidate"]
         if candidate is not None and tier_of(candidate["language"]) == "sandbox":
-            notes.append(FREE_PYTHON)
+            notes.append(FREE_PYTHON_NOTE)
         identity = json.dumps([device.get("name"), device.get("cores"), versions, PROTOCOL], sort_keys=True)
         document: Verdict = {
             "id": job["id"],

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from kernels_db.db import new_id
 from kernels_db.envelope import build_envelope
-from kernels_db.job import WorkloadVerdict, mean_ends
+from kernels_db.job import FREE_PYTHON, WorkloadVerdict, mean_ends
 from kernels_db.models import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
 from kernels_db.op import Target, parse_op
 from kernels_db.resolve import resolve_workload
@@ -20,7 +20,7 @@ from workers.steps.rows import add_event
 
 def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
     """Store the best verified candidate as a kernel; None where none is surely faster than any baseline. A banned one
-    is never kept.
+    is never kept, nor is free Python: a kernel promises host code that a gate has read.
 
     A kernel with the same code for the same op and target is not stored again: it gets the newer evidence, which
     stands for whatever a re-verification said of it before.
@@ -33,6 +33,7 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
             NodeRow.verdict == "accepted",
             NodeRow.score.is_not(None),
             NodeRow.mark.is_distinct_from("banned"),
+            NodeRow.language.is_distinct_from(FREE_PYTHON),
         )
         .order_by(NodeRow.score.desc(), NodeRow.seq)
         .limit(1)

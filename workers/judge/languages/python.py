@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.job import ResolvedWorkload
+from kernels_db.module_imports import loaded_imports
 from kernels_db.runtime import CompileError
 from workers.candidate.gate import parse
 from workers.judge.languages.prepared import CompileLimits, Prepared
 
 MAX_BYTES = 2 << 20
-
-_HANDLES_MISSING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 
 
 def prepare(
@@ -45,45 +45,13 @@ def prepare(
 
 def _check_imports(tree: ast.Module, source: str) -> None:
     """Raise CompileError for the first module that the file imports as it is loaded and that is not installed here."""
-    for node, name in loaded_imports(tree):
-        if not name:
-            raise CompileError(
-                f"line {node.lineno}: a relative import, expected absolute ones: a candidate is one file"
-            )
-        if not _installed(name):
-            line = source.splitlines()[node.lineno - 1].strip()
-            raise CompileError(f"line {node.lineno}: imports {name!r}, which is not installed here ({line:.200})")
-
-
-def loaded_imports(tree: ast.Module) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
-    """The imports that loading a module makes, each with its first name; "" for a relative one. Those in functions are
-    made later or never, and those under a `try` that handles their failure may fail.
-    """
-    left: list[ast.AST] = list(reversed(tree.body))
-    while left:
-        node = left.pop()
-        if isinstance(node, ast.Import):
-            yield from ((node, alias.name.partition(".")[0]) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node, "" if node.level else (node.module or "").partition(".")[0]
-        elif isinstance(node, ast.Try) and any(_handles_missing(handler) for handler in node.handlers):
-            continue
-        elif isinstance(node, ast.If) and _for_type_checkers(node.test):
-            left += reversed(node.orelse)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.expr):
-            left += reversed(list(ast.iter_child_nodes(node)))
-
-
-def _for_type_checkers(test: ast.expr) -> bool:
-    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else None
-    return name == "TYPE_CHECKING"
-
-
-def _handles_missing(handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(name, ast.Name) and name.id in _HANDLES_MISSING for name in names)
+    for found in loaded_imports(tree):
+        if found.level:
+            expected = "absolute ones: a candidate is one file"
+            raise CompileError(f"line {found.line}: a relative import, expected {expected}")
+        if not _installed(found.top):
+            line = re.split(r"\r\n|\r|\n", source)[found.line - 1].strip()
+            raise CompileError(f"line {found.line}: imports {found.top!r}, which is not installed here ({line:.200})")
 
 
 def _installed(name: str) -> bool:

@@ -1,0 +1,101 @@
+"""A GPU MODE submission as a candidate for the op of its task.
+
+`custom_kernel` is called with the data as `run` of the op's reference puts it together for `ref_kernel`, and the same
+of its result is taken. The task's own modules lie beside it, as in the format's own harness.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from kernels_db.formats import gpu_mode, python_source
+from kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
+from kernels_db.formats.files import RawFile, beside, raw_files, refused
+from kernels_db.formats.packed import packed
+from kernels_db.op import Op
+from kernels_db.spec_errors import SpecErrors
+
+FORMAT = gpu_mode.FORMAT
+EXPECTED = f"a Python file with a function {gpu_mode.CANDIDATE}(data)"
+_FILE = "submission.py"
+
+_BODY = '''
+_custom_kernel = _module("submission").custom_kernel
+
+
+def _taken(found):
+    """Of what is returned, the op's outputs."""
+    return {taken}
+
+
+def _call(data, outputs, written):
+    found = _custom_kernel(data)
+    if outputs:
+        _delivered("custom_kernel", _taken(found), outputs)
+    elif len(written) == 1 and isinstance(found, torch.Tensor) and found.data_ptr() != written[0].data_ptr():
+        _delivered("custom_kernel", found, written)
+'''
+
+
+def claim(file: RawFile) -> bool:
+    """Whether a file is such a candidate."""
+    if not file.path.endswith(".py"):
+        return False
+    try:
+        return gpu_mode.CANDIDATE in python_source.defined(python_source.parse(file))
+    except SpecErrors:
+        return False
+
+
+def adapt(file: RawFile, op: Op) -> Adapted:
+    """The candidate. Raises SpecErrors: no `custom_kernel`, or an op of another format."""
+    tree = python_source.parse(file)
+    if gpu_mode.CANDIDATE not in python_source.defined(tree):
+        raise refused(file.path, f"no function {gpu_mode.CANDIDATE}", EXPECTED)
+    require_origin(op, FORMAT, "a submission")
+    data, taken = _exchange(op)
+    files = _modules(op) | {_FILE: file.text().removeprefix("\ufeff")}
+    outputs = [item.name for item in op.outputs]
+    written = [item.name for item in op.inputs if item.mutated]
+    call = f"_call({data}, {tuple_of(outputs)}, {tuple_of(written)})"
+    title = f"{file.path}: {gpu_mode.CANDIDATE} for the op {op.name}"
+    return Adapted(FORMAT, assembled(packed(title, files, _FILE), _BODY.replace("{taken}", taken), op, call))
+
+
+def _modules(op: Op) -> dict[str, str]:
+    """The task's Python files by the names under which they are imported."""
+    assert op.origin is not None
+    files = raw_files(op.origin)
+    tasks = [file for file in files if file.path.endswith((".yml", ".yaml"))]
+    if len(tasks) != 1:
+        raise refused("op: origin", f"{len(tasks)} YAML files", f"one: {gpu_mode.EXPECTED}")
+    at_hand = {file.path: file for file in files}
+    named = gpu_mode.sources(gpu_mode.read_task(tasks[0]), tasks[0].path)
+    return {
+        name: at_hand[place].text().removeprefix("\ufeff")
+        for name, source in named.items()
+        if name.endswith(".py")
+        and name not in gpu_mode.NOT_NEEDED
+        and (place := beside(tasks[0].path, source)) in at_hand
+    }
+
+
+def _exchange(op: Op) -> tuple[str, str]:
+    """Python source of the data of a call, in names of the op's inputs, and of the outputs, taken from `found`: as the
+    importer wrote them into `run` of the reference. Raises SpecErrors where a reference has no such `run`."""
+    expected = "the reference as `warpsmith import` wrote it: a task's data stand in its `run`"
+    try:
+        run = python_source.top_level(ast.parse(op.reference), ast.FunctionDef)["run"]
+        found, returned = run.body
+    except (KeyError, ValueError, SyntaxError):
+        raise refused("op: reference", "another run", expected) from None
+    if (
+        not isinstance(found, ast.Assign)
+        or not isinstance(found.value, ast.Call)
+        or ast.unparse(found.value.func) != "_ref_kernel"
+        or len(found.value.args) != 1
+        or not isinstance(returned, ast.Return)
+        or returned.value is None
+    ):
+        raise refused("op: reference", ast.unparse(run)[:200], expected)
+    return ast.unparse(found.value.args[0]), ast.unparse(returned.value)

@@ -1,0 +1,92 @@
+"""Kernels of other formats as candidates: `warpsmith import FILE --op OP`, and files that `warpsmith judge` takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernels_db.formats import adapting, python_source
+from kernels_db.formats.files import MOST_BYTES, RawFile
+from kernels_db.formats.names import identifier
+from kernels_db.job import tier_of
+from kernels_db.op import Op, SpecErrors, load_op, parse_op
+from service.cli.connection import connected
+from service.cli.documents import make_directory, read_text
+from service.cli.output import CommandError, misuse, print_json, say, tell
+
+STORED = "op_"
+"""How the id of a stored op begins."""
+
+
+def import_candidate(
+    files: list[Path],
+    op: str,
+    format_name: str | None,
+    output: Path | None,
+    force: bool,
+    url: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    """Write the candidate that a ModelNew, a Solution or a submission is, for the op that is named."""
+    if len(files) != 1:
+        misuse("FILE", ", ".join(map(str, files)), "one file: a ModelNew, a Solution or a submission")
+    if format_name is not None and format_name not in adapting.FORMATS:
+        misuse("--format", format_name, f"one of {', '.join(adapting.FORMATS)} for a candidate")
+    spec = named_op(op, url, key)
+    found = adapting.adapt(_raw(files[0], read_text("FILE", files[0])), spec, format_name)
+    path = output or Path(f"{spec.name}_{identifier(files[0].stem, 'candidate')}.py")
+    data = found.source.encode("utf-8")
+    if path.exists() and not force and (not path.is_file() or path.read_bytes() != data):
+        raise CommandError(f"--output: found {path} with another content, expected a new file; --force replaces it")
+    make_directory("--output", path.parent)
+    path.write_bytes(data)
+    for note in found.notes:
+        say(f"note: {note}")
+    tier = tier_of(adapting.LANGUAGE)
+    if as_json:
+        said = {"op": spec.name, "format": found.format, "language": adapting.LANGUAGE, "tier": tier}
+        print_json(said | {"output": str(path), "notes": list(found.notes)})
+        return
+    tell(f"a candidate for {spec.name} from {found.format} in {path}: free Python, of the {tier} tier")
+    say(f"next: warpsmith judge {op if not op.startswith(STORED) else 'OP.yaml'} {path} --language {adapting.LANGUAGE}")
+
+
+def named_op(text: str, url: str | None, key: str | None) -> Op:
+    """The op in a spec file, or the stored one of an id."""
+    if Path(text).is_file():
+        return load_op(Path(text))
+    if not text.startswith(STORED):
+        misuse("--op", text, f"a spec file that exists, or the id of a stored op ({STORED}...)")
+    with connected(url, key) as client:
+        return parse_op(client.op(text).spec)
+
+
+def adapted(path: Path, source: str, spec: Op) -> str | None:
+    """The source of the candidate that a file of another format is; None for a file that has a `run` of its own, or is
+    of no format. Raises SpecErrors."""
+    file = _raw(path, source)
+    if path.suffix == ".py" and _defines_run(file):
+        return None
+    if adapting.recognise(file) is None:
+        if path.suffix == ".json":
+            misuse("FILE.py", str(path), f"a candidate, or {adapting.FORMATS['flashinfer-bench'].expected}")
+        return None
+    found = adapting.adapt(file, spec)
+    say(f"{path} is a {found.format} candidate: free Python, of the {tier_of(adapting.LANGUAGE)} tier")
+    for note in found.notes:
+        say(f"note: {note}")
+    return found.source
+
+
+def _raw(path: Path, text: str) -> RawFile:
+    data = text.encode("utf-8")
+    if len(data) > MOST_BYTES:
+        misuse("FILE", f"{path} of {len(data)} bytes", f"a file of at most {MOST_BYTES} bytes")
+    return RawFile(path.name, data)
+
+
+def _defines_run(file: RawFile) -> bool:
+    try:
+        return "run" in python_source.defined(python_source.parse(file))
+    except SpecErrors:  # told by whoever judges it, as of any candidate
+        return False
