@@ -29,8 +29,8 @@ from workers.judge.buffers import TensorSpec, layout_bytes
 from workers.judge.burst_clock import BurstClock
 from workers.judge.contender import Contender
 from workers.judge.device import Gpu, open_gpu
+from workers.judge.host import cores_available
 from workers.judge.processes import ForkServer
-from workers.judge.referee import cores_available
 from workers.judge.starters import Starter
 
 SOURCE = '''
@@ -104,10 +104,8 @@ class Judge:
     def __init__(self, gpu: Gpu, place: Path) -> None:
         (place / "triton").mkdir()
         (place / "runners").mkdir()
-        self.server = ForkServer(
-            cores_available(), place / "runners", ("torch", "cuda.core"), (place / "triton", gpu.capability)
-        )
-        self.server.start()
+        self.server = ForkServer(cores_available(), place / "runners")
+        self.server.preload(("cuda.core",), (place / "triton", gpu.capability))
         self.starter = Starter(self.server, place / "runners", place / "cache", cores_available(), gpu)
         op = {"math": "ieee", "library_calls": []}
         self.job = cast(

@@ -59,7 +59,8 @@ class Field:
         code = escapes.library(self.places)
         self.library = cpp.build(code, cache_dir=self.own).path
         self.source = judging.cpp(code, "def run(which, out):\n    kernels.probe(which, out)\n")
-        self.server = ForkServer(2, directory, preload)
+        self.server = ForkServer(2, directory)
+        self.server.preload(preload)
         self.number = 0
 
     def close(self) -> None:

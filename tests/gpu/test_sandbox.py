@@ -82,7 +82,7 @@ def test_a_candidate_is_right_under_every_layer(
 @pytest.fixture(scope="module")
 def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     gpu.initialise()
-    made = Field(tmp_path_factory.mktemp("field"), torch.device("cuda:0"), ["torch", "cuda.core"])
+    made = Field(tmp_path_factory.mktemp("field"), torch.device("cuda:0"), ["cuda.core"])
     yield made
     made.close()
 

@@ -44,7 +44,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone can do withou
 
 @pytest.fixture(scope="module")
 def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
-    made = Field(tmp_path_factory.mktemp("field"), torch.device("cpu"), ["torch"])
+    made = Field(tmp_path_factory.mktemp("field"), torch.device("cpu"), [])
     yield made
     made.close()
 

@@ -19,11 +19,15 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from workers.judge import process_control
+
+if TYPE_CHECKING:
+    from workers.judge.processes import ForkServer
 
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 2, 8
 """Candidates that are prepared at once: half of the cores', so that the referee and the timed contender have theirs."""
@@ -99,27 +103,44 @@ def main() -> int:
     # The referee's own threads must sleep at once: one that spins after a copy takes a core from the contender that is
     # timed.
     os.environ["GOMP_SPINCOUNT"] = "0"
-    # Imported late: the lines above must stand before anything slow does.
+    door = os.dup(1)
+    os.dup2(2, 1)  # whatever prints, the door carries verdicts alone
+    with tempfile.TemporaryDirectory(prefix="warpsmith-judge-") as scratch:
+        return _serve(door, Path(scratch))
+
+
+def _serve(door: int, scratch: Path) -> int:
+    # Imported late: what `main` has done must stand before anything slow does. The fork server imports torch while this
+    # process does.
+    from workers.judge.host import cores_available  # noqa: PLC0415
+    from workers.judge.processes import ForkServer  # noqa: PLC0415
+
+    cores = cores_available()
+    server = ForkServer(cores, scratch)
+    server.start()
+    try:
+        return _judge_jobs(door, scratch, cores, server)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        server.close()
+
+
+def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int:
     from workers.judge.languages import compile_service  # noqa: PLC0415
     from workers.judge.pipeline import Pipeline  # noqa: PLC0415
     from workers.judge.quiet import QUIET  # noqa: PLC0415
-    from workers.judge.referee import Referee, cores_available  # noqa: PLC0415
-
-    door = os.dup(1)
-    os.dup2(2, 1)  # whatever prints, the door carries verdicts alone
+    from workers.judge.referee import Referee  # noqa: PLC0415
 
     def answer(document: Any) -> None:
         raw = json.dumps(document, allow_nan=False).encode() + b"\n"
         while raw:
             raw = raw[os.write(door, raw) :]
 
-    cores = cores_available()
-    referee = Referee(cache_directory(), cores)
+    referee = Referee(cache_directory(), scratch, cores, server)
     width = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, cores // 2))
     try:
         return Pipeline(referee, answer, quiet=QUIET, width=width, room=_ROOM).run(_lines(0))
-    except KeyboardInterrupt:
-        return 130
     finally:
         referee.close()
         compile_service.close()

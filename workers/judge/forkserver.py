@@ -1,11 +1,12 @@
 """The fork server: a clean process, preloaded with torch, from which every runner is forked.
 
 It is a program of its own with a clean environment, so it can hold no secret, and it has one thread until it forks. It
-is told by the referee to fork a runner or to kill one, over the socket whose descriptor is its first argument; the
-second names the modules that runners inherit; on a GPU the directory of Triton's own C module and the GPU's capability
-follow. It reports every runner's end. It adopts orphaned descendants and kills
-them with their runner. When the referee ends, in whatever way, the socket closes and everything here dies. When this
-process is killed, its runners die by their death signal and the referee adopts and kills what they left.
+listens to the referee on the socket whose descriptor is its argument: first it is told what else runners inherit, on a
+GPU with the directory of Triton's own C module and the GPU's capability, then to fork a runner or to kill one. It
+imports torch before it is told anything, at the same time as the referee does. It reports every runner's end. It adopts
+orphaned descendants and kills them with their runner. When the referee ends, in whatever way, the socket closes and
+everything here dies. When this process is killed, its runners die by their death signal and the referee adopts and
+kills what they left.
 
 What may start processes (compiled baselines; Triton on a GPU) can leave some behind where referee and fork server are
 killed *at once*; what only has threads cannot.
@@ -30,14 +31,14 @@ from typing import Any
 from workers.judge import channel, process_control, runner, sandbox, sandbox_network
 
 
-def _preload(names: Sequence[str], triton: Sequence[str]) -> None:
-    for name in names:
+def _preload(modules: Sequence[str], triton: tuple[str, int] | None) -> None:
+    for name in modules:
         importlib.import_module(name)
-    if triton:
+    if triton is not None:
         from workers.judge.languages import triton_runtime  # noqa: PLC0415 - only a GPU's runners launch
 
         directory, capability = triton
-        triton_runtime.preload(Path(directory), int(capability))
+        triton_runtime.preload(Path(directory), capability)
     gc.collect()
     gc.freeze()  # runners share these pages; a collection would copy them all
 
@@ -117,7 +118,12 @@ def main() -> None:
     sandbox_network.leave(ability.network)
     process_control.hide_memory()  # runners inherit it: none can read or trace another, this process or the referee
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
-    _preload(sys.argv[2].split(","), sys.argv[3:5])
+    importlib.import_module("torch")
+    try:
+        message, _ = channel.receive(control)
+    except channel.ChannelClosed:
+        return  # the referee has ended before it knew its device
+    _preload(message["modules"], message["triton"])
     sandbox.toolchain()  # found once, for all runners
     threads = len(os.listdir("/proc/self/task"))
     channel.send(control, {"event": "ready", "threads": threads, "ability": dataclasses.asdict(ability)})

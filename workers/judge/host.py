@@ -14,6 +14,11 @@ BUSY = 0.1
 """Share of the host's processor time that others may take before a verdict mentions it."""
 
 
+def cores_available() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 @dataclass(frozen=True)
 class Usage:
     """Processor time so far, in clock ticks: of the whole host (idle included), its busy part, and the judge's own."""

@@ -73,28 +73,44 @@ def fork_server_environment(cores: int) -> dict[str, str]:
 
 
 class ForkServer:
-    """Starts, restarts and addresses the fork server. Not thread-safe: the referee has one thread."""
+    """Starts, restarts and addresses the fork server. Not thread-safe: the referee has one thread.
 
-    def __init__(
-        self, cores: int, directory: Path, preload: Sequence[str], triton: tuple[Path, int] | None = None
-    ) -> None:
-        """What every runner inherits: the modules `preload`, imported, and Triton's own C module, which is kept in a
-        directory for GPUs of a compute capability (90 for sm_90).
-        """
+    Every runner inherits torch. Imports no torch here: a process that needs it starts the server first, and both import
+    it at once.
+    """
+
+    def __init__(self, cores: int, directory: Path) -> None:
+        """Runners use `cores` cores; `directory` is their server's own."""
         self._cores = cores
-        self._preload = [",".join(preload), *(str(word) for word in triton or ())]
+        self._preload: dict[str, Any] | None = None
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._exits: dict[int, int] = {}
         self._ability: Ability | None = None  # known once it is ready
 
+    def preload(self, modules: Sequence[str] = (), triton: tuple[Path, int] | None = None) -> None:
+        """Tell the process, started where needed, what runners inherit besides torch: modules, imported, and Triton's
+        own C module, which is kept in a directory for GPUs of a compute capability (90 for sm_90). Once.
+        """
+        kept = None if triton is None else [str(triton[0]), triton[1]]
+        self._preload = {"command": "preload", "modules": list(modules), "triton": kept}
+        if self._control is None:
+            self.start()
+        else:
+            self._tell(self._control, self._preload)
+
+    @staticmethod
+    def _tell(control: socket.socket, message: dict[str, Any]) -> None:
+        with contextlib.suppress(channel.ChannelClosed):  # `ready` finds out
+            channel.send(control, message)
+
     def start(self) -> None:
-        """Start the process without waiting for it; `spawn` waits until it is ready."""
+        """Start the process without waiting for it; it is told again what to preload."""
         self.close()
         ours, theirs = channel.pair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno()), *self._preload],
+            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno())],
             env=fork_server_environment(self._cores) | {"HOME": str(self._directory), "TMPDIR": str(self._directory)},
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
@@ -106,6 +122,8 @@ class ForkServer:
         self._control = ours
         self._exits = {}
         self._ability = None
+        if self._preload is not None:
+            self._tell(ours, self._preload)
 
     @property
     def pid(self) -> int | None:
@@ -116,6 +134,8 @@ class ForkServer:
         """Start where needed and wait until runners can be forked; returns how they can be confined. Raises
         ForkServerDied.
         """
+        if self._preload is None:
+            self.preload()
         if self._control is None:
             self.start()
         if self._ability is None:

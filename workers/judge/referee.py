@@ -9,8 +9,6 @@ the job, not a verdict.
 from __future__ import annotations
 
 import fcntl
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -52,20 +50,20 @@ class Ready:
 class _Bench:
     """All that stands for one device: fork server, peaks and the references kept warm."""
 
-    def __init__(self, device: Device, cache: Path, scratch: Path, cores: int) -> None:
+    def __init__(self, device: Device, cache: Path, scratch: Path, server: ForkServer, cores: int) -> None:
+        """`scratch`: where `server` runs."""
         self.device = device
-        self.scratch = directory = scratch / device.kind
-        directory.mkdir(mode=0o700)
+        self.scratch = scratch
+        self.server = server
         # A GPU host's runners never interpret, so Triton, which reads that choice when it is imported, can be there
         # before the fork.
         if isinstance(device, Gpu):
             built = cache / "triton"
             built.mkdir(mode=0o700, exist_ok=True)
-            self.server = ForkServer(cores, directory, ("torch", "cuda.core"), (built, device.capability))
+            server.preload(("cuda.core",), (built, device.capability))
         else:
-            self.server = ForkServer(cores, directory, ("torch",))
-        self.server.start()
-        self.starter = Starter(self.server, directory, cache, cores, device)
+            server.preload()
+        self.starter = Starter(server, scratch, cache, cores, device)
         self.peaks = Peaks(cache, device)
         self.warm = WarmOps()
 
@@ -78,19 +76,20 @@ class _Bench:
 class Referee:
     """Judges jobs one after another. Close it to end every process under it."""
 
-    def __init__(self, cache: Path, cores: int) -> None:
-        """Start the fork server of the GPU, where there is one, else the CPU's. `cache` keeps binaries and peaks.
+    def __init__(self, cache: Path, scratch: Path, cores: int, server: ForkServer) -> None:
+        """`cache` keeps binaries and peaks; `scratch` is empty, and whoever made it removes it. `server` runs there,
+        and has not been told what to preload: it becomes the GPU's, where there is one, else the CPU's.
 
-        Raises OSError where it cannot be written.
+        Raises OSError where the cache cannot be written.
         """
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         upkeep.prune(cache)
         self._cache = cache
         self._cores = cores
-        self._scratch = tempfile.TemporaryDirectory(prefix="warpsmith-judge-")
+        self._scratch = scratch
         self._gpu = open_gpu()
-        self._benches: dict[str, _Bench] = {}
-        self._bench(self._gpu or Cpu(cores))
+        first = self._gpu or Cpu(cores)
+        self._benches = {first.kind: _Bench(first, cache, scratch, server, cores)}
         self.must_restart = False
         """The device can no longer be used by this process, which must be replaced."""
 
@@ -144,10 +143,9 @@ class Referee:
             bench.warm.end_idle()
 
     def close(self) -> None:
-        """End every process and remove the scratch directory."""
+        """End every process."""
         for bench in self._benches.values():
             bench.close()
-        self._scratch.cleanup()
 
     def _device(self, target: str) -> Device:
         """Where a job is taken: the GPU if it is what the target names, else the CPU."""
@@ -157,7 +155,10 @@ class Referee:
 
     def _bench(self, device: Device) -> _Bench:
         if device.kind not in self._benches:
-            self._benches[device.kind] = _Bench(device, self._cache, Path(self._scratch.name), self._cores)
+            scratch = self._scratch / device.kind
+            scratch.mkdir(mode=0o700)
+            server = ForkServer(self._cores, scratch)
+            self._benches[device.kind] = _Bench(device, self._cache, scratch, server, self._cores)
         return self._benches[device.kind]
 
     def _proven(self, outcome: Outcome, bench: _Bench) -> Outcome:
@@ -287,8 +288,3 @@ def _ended(fault: ContenderFault) -> Outcome:
         return "ambiguous", "time", f"the memory probe failed: {fault}", None
     reason = f"reference: {fault}"
     return "rejected", "reference", reason, {"kind": fault.kind, "message": reason, "field": "reference"}
-
-
-def cores_available() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))

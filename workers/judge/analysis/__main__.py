@@ -33,19 +33,21 @@ def make(shape, dtype, generator):
 
 def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """The answer to one request."""
-    # Imported late: the process hides its memory before it has any of this.
+    # Imported late: the process hides its memory before it has any of this; the fork server imports torch meanwhile.
+    from workers.judge.host import cores_available  # noqa: PLC0415
+    from workers.judge.processes import ForkServer, ForkServerDied  # noqa: PLC0415
+
+    cores = cores_available()
+    server = ForkServer(cores, scratch)
+    server.preload(("workers.judge.analysis.inside",))
     import torch  # noqa: PLC0415
 
     from workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
     from workers.judge.buffers import TensorSpec  # noqa: PLC0415
     from workers.judge.contender import Contender  # noqa: PLC0415
     from workers.judge.faults import ContenderFault  # noqa: PLC0415
-    from workers.judge.processes import ForkServer, ForkServerDied  # noqa: PLC0415
-    from workers.judge.referee import cores_available  # noqa: PLC0415
     from workers.judge.sandbox import NotConfined  # noqa: PLC0415
 
-    cores = cores_available()
-    server = ForkServer(cores, scratch, ("torch", "workers.judge.analysis.inside"))
     try:
         contender = Contender(
             server,
