@@ -12,7 +12,7 @@ from rich.text import Text
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
 from service.cli.output import DONE, FAILED, CommandError, misuse, print_json, print_wide, say
-from service.client import Client
+from service.client import Client, ProblemError
 from service.foreign import seen
 from service.progress import ratio
 from service.schemas import ReverificationDocument, ReverificationSummary
@@ -22,6 +22,7 @@ POLLED = 10
 """Of those that are waited for, so many are looked at in one round: judges take them in order."""
 
 LONGEST_REASON = 200
+NOT_FOUND = 404
 DRIFTED = "has drifted"
 WORDS = {
     "holds": "holds",
@@ -60,7 +61,7 @@ def reverify(
         misuse(given, " ".join(kernels), "either kernels' ids or filters")
     with connected(url, key) as client:
         if kernels:
-            asked: list[ReverificationSummary] = [client.reverify(each) for each in dict.fromkeys(kernels)]
+            asked: list[ReverificationSummary] = [_asked(client, each) for each in dict.fromkeys(kernels)]
         else:
             batch = client.reverify_all(op=op, target=target, due=due)
             asked = batch.items
@@ -80,6 +81,15 @@ def reverify(
             "warpsmith doctor says; what was asked for stays asked for"
         )
     raise typer.Exit(DONE if all(each.outcome == "holds" for each in found) else FAILED)
+
+
+def _asked(client: Client, kernel_id: str) -> ReverificationSummary:
+    try:
+        return client.reverify(kernel_id)
+    except ProblemError as error:
+        if error.status != NOT_FOUND:
+            raise
+        misuse("KERNEL", kernel_id, "the id of a stored kernel (warpsmith kernels lists them)")
 
 
 def _waited(client: Client, asked: list[ReverificationSummary], wait_s: float) -> list[ReverificationSummary]:

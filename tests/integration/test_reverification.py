@@ -1,0 +1,349 @@
+"""Re-verifications on both databases: asked for once, taken once, ended once; what is due, and what the schedule asks
+for. The judge of these tests says what it is told to; test_reverification_judge.py has a real one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from kernels_db import store
+from kernels_db.db import Database
+from kernels_db.due import DAY_S, Present, due, present
+from kernels_db.job import Verdict
+from kernels_db.models import KernelRow, OpRow, ReverificationRow, VerdictRow
+from kernels_db.op import Target
+from tests.integration.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
+from tests.integration.steps_support import OP, Driver, create, verdict
+from workers.judge.client import JobRefused, JudgeDied
+from workers.reverification import Finding, ask, claim, finish, perform_reverification, reconcile, renew, sweep
+from workers.settings import Settings
+
+HOLDS = Finding("holds", "right, and fast")
+NOTHING = Finding("unknown", "nobody knows")
+SETTINGS = Settings(lease_s=30.0, resend_after_s=10.0, max_tries=2, reverify_period_days=10.0)
+
+
+def asked(db: Database, kernel_id: str, now: float = 1000.0) -> str:
+    with db.writing() as session:
+        return ask(session, kernel_id, now, cause="asked")[0].id
+
+
+def row_of(db: Database, row_id: str) -> ReverificationRow:
+    with db.reading() as session:
+        return session.get_one(ReverificationRow, row_id)
+
+
+def judged(db: Database, kernel_id: str, found: Finding, now: float, fingerprint: str = "f") -> None:
+    row_id = asked(db, kernel_id, now)
+    assert claim(db, row_id, "me", 30.0, now) is not None
+    assert finish(db, row_id, "me", found, verdict("verify", score=1.5, fingerprint=fingerprint), now)
+
+
+def due_now(db: Database, now: float, period_days: float = 10.0) -> set[str]:
+    with db.reading() as session:
+        return set(session.scalars(select(KernelRow.id).where(due(session, now, period_days * DAY_S))))
+
+
+def at_once(work: Callable[[int], Any], threads: int = 6) -> list[Any]:
+    """What `work` returned in so many threads that started together."""
+    start, found = threading.Barrier(threads), []
+
+    def run(number: int) -> None:
+        start.wait(30)
+        found.append(work(number))
+
+    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(60)
+    assert len(found) == threads
+    return found
+
+
+def test_however_many_ask_and_take_it_is_judged_once(db: Database) -> None:
+    kernel_id = keep(db, OP)
+    ids = at_once(lambda _: asked(db, kernel_id))
+    assert len(set(ids)) == 1
+    assert [row.ordinal for row in history(db, kernel_id)] == [1]
+    taken = at_once(lambda number: claim(db, ids[0], f"worker-{number}", 30.0, 1001.0))
+    [work] = [each for each in taken if each is not None]
+    assert (work.kernel_id, work.language, work.source) == (kernel_id, "cpp", kernel(db, kernel_id).source)
+    owner = row_of(db, ids[0]).owner
+    ended = at_once(lambda number: finish(db, ids[0], f"worker-{number}", HOLDS, verdict("verify", score=1.5), 1002.0))
+    assert ended.count(True) == 1
+    assert row_of(db, ids[0]).owner == owner
+    assert asked(db, kernel_id, 1003.0) != ids[0]
+    assert [row.ordinal for row in history(db, kernel_id)] == [1, 2]
+
+
+def test_what_was_found_is_kept_with_what_it_was_held_against(db: Database) -> None:
+    kernel_id = keep(db, OP, evidence=evidence("then", 2.0))
+    now: dict[str, Any] = {"fingerprint": "now", "versions": {"torch": "3"}, "device": {"name": "a CPU"}}
+    row_id = asked(db, kernel_id)
+    assert claim(db, row_id, "me", 30.0, 1001.0) is not None
+    assert finish(db, row_id, "me", Finding("slower", "slow\0er"), verdict("verify", score=0.5, **now), 1002.0)
+    assert (kernel(db, kernel_id).standing, kernel(db, kernel_id).reverified_at) == ("slower", 1002.0)
+    row = row_of(db, row_id)
+    assert (row.state, row.outcome, row.fingerprint, row.finished_at) == ("done", "slower", "now", 1002.0)
+    assert row.reason is not None
+    assert row.reason.startswith("slow")
+    assert row.verdict is not None
+    assert row.before is not None
+    assert (row.verdict["score"], row.before["score"]) == (0.5, 2.0)
+    assert (row.before["fingerprint"], row.before["versions"]) == ("then", {"torch": "2"})
+    assert [workload["speedup"]["eager"] for workload in row.before["workloads"]] == [2.0, 2.0]
+
+
+def test_what_could_not_be_told_leaves_the_kernel_as_it_was(db: Database) -> None:
+    kernel_id = keep(db, OP)
+    judged(db, kernel_id, Finding("wrong", "element 3"), 1000.0)
+    judged(db, kernel_id, NOTHING, 2000.0)
+    assert (kernel(db, kernel_id).standing, kernel(db, kernel_id).reverified_at) == ("wrong", 1000.0)
+    judged(db, kernel_id, HOLDS, 3000.0)
+    assert (kernel(db, kernel_id).standing, kernel(db, kernel_id).reverified_at) == ("holds", 3000.0)
+    assert [row.outcome for row in history(db, kernel_id)] == ["wrong", "unknown", "holds"]
+
+
+def test_whoever_lost_the_lease_writes_nothing(db: Database) -> None:
+    kernel_id = keep(db, OP)
+    row_id = asked(db, kernel_id)
+    assert claim(db, row_id, "first", 30.0, 1000.0) is not None
+    assert reconcile(db, 1029.0, SETTINGS) == []
+    [message] = reconcile(db, 1031.0, SETTINGS)
+    assert message.attempt_id == row_id
+    assert claim(db, row_id, "second", 30.0, 1032.0) is not None
+    assert not renew(db, row_id, "first", 30.0, 1033.0)
+    assert not finish(db, row_id, "first", Finding("wrong", "late"), verdict("verify"), 1034.0)
+    assert kernel(db, kernel_id).standing == "verified"
+    assert renew(db, row_id, "second", 30.0, 1033.0)
+    assert finish(db, row_id, "second", HOLDS, verdict("verify"), 1034.0)
+    assert claim(db, row_id, "third", 30.0, 1035.0) is None
+    assert row_of(db, row_id).tries == 2
+
+
+def test_a_lost_message_is_sent_again_ever_more_rarely(db: Database) -> None:
+    asked(db, keep(db, OP), 1000.0)
+    assert reconcile(db, 1009.0, SETTINGS) == []
+    assert len(reconcile(db, 1010.0, SETTINGS)) == 1
+    assert reconcile(db, 1011.0, SETTINGS) == []
+    assert len(reconcile(db, 1020.0, SETTINGS)) == 1
+    assert reconcile(db, 1031.0, SETTINGS) == []
+
+
+def test_a_kernel_that_kills_its_judge_each_time_is_given_up(db: Database) -> None:
+    kernel_id = keep(db, OP)
+    row_id = asked(db, kernel_id)
+    for number in range(2):
+        assert claim(db, row_id, f"worker-{number}", 30.0, 1000.0 + 100 * number) is not None
+        messages = reconcile(db, 1050.0 + 100 * number, SETTINGS)
+        assert len(messages) == 1 - number
+    row = row_of(db, row_id)
+    assert (row.state, row.outcome, row.verdict) == ("done", "unknown", None)
+    assert row.reason == "gave up after 2 tries: the judge or its worker died each time"
+    assert kernel(db, kernel_id).standing == "verified"
+
+
+def test_a_kernel_that_a_search_keeps_again_stands_as_kept(db: Database) -> None:
+    driver = Driver(db, create(db))
+    driver.run()
+    with db.reading() as session:
+        first = session.scalars(select(KernelRow)).one()
+    judged(db, first.id, Finding("slower", "slow"), 5000.0)
+    again = Driver(db, create(db, 9000.0), now=9000.0)
+    again.run()  # the same luck finds the same candidate
+    found = kernel(db, first.id)
+    assert (found.id, found.standing, found.reverified_at) == (first.id, "verified", None)
+    assert found.verified_at > 9000.0 > found.created_at
+
+
+def test_kernels_that_drifted_are_not_offered_to_searches(db: Database) -> None:
+    source = "kernels = 1\n\ndef run(x, y, out):\n    kernels.f(x)\n"
+    kernels = {standing: keep(db, OP, source, standing=standing) for standing in ("verified", "wrong", "slower")}
+    kernels["uncompilable"] = keep(db, OP, source, standing="uncompilable")
+    with db.reading() as session:
+        offers = store.similar_kernels(session, OP, Target("cpu", kernel(db, kernels["wrong"]).target[4:]), "cpp", 9)
+        assert {offer.kernel.id for offer in offers} == {kernels["verified"], kernels["slower"]}
+        listed = store.list_kernels(session, limit=9, standing=("wrong", "uncompilable")).items
+        assert {row.id for row in listed} == {kernels["wrong"], kernels["uncompilable"]}
+
+
+def present_at(db: Database, target: str) -> Present | None:
+    with db.reading() as session:
+        return present(session, target)
+
+
+def test_present_is_what_the_newest_verdict_of_an_own_judge_says(db: Database) -> None:
+    driver = Driver(db, create(db))
+    driver.run()
+    target = driver.search().target
+    with db.writing() as session:
+        *older, newest = session.scalars(select(VerdictRow).order_by(VerdictRow.id)).all()
+        newest.document = {**newest.document, "fingerprint": "newest"}
+        before = older[-1].created_at
+    assert present_at(db, target) == Present("newest", newest.created_at, own=True)
+    assert present_at(db, "cuda:sm_90") is None
+    with db.writing() as session:
+        merged = session.get_one(VerdictRow, newest.id)
+        merged.document = {**merged.document, "bundle": {"id": "bd_1"}}
+    assert present_at(db, target) == Present("f", before, own=True)
+    with db.writing() as session:
+        for row in session.scalars(select(VerdictRow)).all():
+            row.document = {**row.document, "bundle": {"id": "bd_1"}}
+    assert present_at(db, target) == Present("newest", newest.created_at, own=False)
+    judged(db, keep(db, OP, target=target), HOLDS, 9000.0, "again")
+    assert present_at(db, target) == Present("again", 9000.0, own=True)
+
+
+def test_due_is_what_nobody_judged_under_the_present_or_for_long(db: Database) -> None:
+    first, second = (keep(db, OP, at=0.0, evidence=evidence("old")) for _ in range(2))
+    new = keep(db, OP, at=5 * DAY_S, evidence=evidence("new"))
+    elsewhere = keep(db, OP, at=5 * DAY_S, target="cuda:sm_90")
+    assert due_now(db, 5 * DAY_S) == set()  # nothing was judged since
+    judged(db, first, NOTHING, 6 * DAY_S, "new")  # tells what is present, and nothing of the kernel
+    assert due_now(db, 6 * DAY_S) == {first, second}
+    judged(db, first, Finding("slower", "slow"), 6 * DAY_S, "new")
+    assert due_now(db, 6 * DAY_S) == {second}
+    judged(db, second, HOLDS, 7 * DAY_S, "new")
+    assert due_now(db, 7 * DAY_S) == set()
+    assert due_now(db, 15.5 * DAY_S) == {new, elsewhere}
+    assert due_now(db, 17 * DAY_S) == {first, second, new, elsewhere}
+    assert due_now(db, 17 * DAY_S, period_days=0.0) == set()
+    judged(db, new, HOLDS, 17 * DAY_S, "newer")
+    assert due_now(db, 17 * DAY_S, period_days=0.0) == {first, second}
+    judged(db, new, HOLDS, 18 * DAY_S, "new")  # the old driver is back: what was judged under it has been
+    assert due_now(db, 18 * DAY_S, period_days=0.0) == set()
+
+
+def swept(db: Database, now: float) -> list[str]:
+    """The kernels that a look at `now` asks for."""
+    rows = [row_of(db, message.attempt_id) for message in sweep(db, now, SETTINGS)]
+    assert all((row.cause, row.state) == ("schedule", "pending") for row in rows)
+    return [row.kernel_id for row in rows]
+
+
+def settle(db: Database, now: float, found: Finding = HOLDS, fingerprint: str = "new") -> None:
+    """Bring a result to everything that is open."""
+    with db.reading() as session:
+        rows = session.scalars(select(ReverificationRow.id).where(ReverificationRow.state == "pending")).all()
+    for row_id in rows:
+        assert claim(db, row_id, "me", 30.0, now) is not None
+        assert finish(db, row_id, "me", found, verdict("verify", fingerprint=fingerprint), now)
+
+
+def test_the_schedule_asks_for_few_at_a_time_the_longest_unjudged_first(db: Database) -> None:
+    kernels = [keep(db, OP, at=float(number), evidence=evidence("old")) for number in range(6)]
+    now = 20 * DAY_S
+    assert swept(db, now) == []  # no judge lives
+    report_judge(db, 0.0, now - 60.0)
+    assert swept(db, now) == []
+    report_judge(db, 0.0, now)
+    assert swept(db, now) == kernels[:4]
+    assert swept(db, now) == []
+    settle(db, now)
+    report_judge(db, 0.0, now + 600.0)
+    assert swept(db, now + 600.0) == kernels[4:]
+    settle(db, now + 600.0)
+    report_judge(db, 0.0, now + 1200.0)
+    assert swept(db, now + 1200.0) == []
+
+
+def test_two_looks_at_once_ask_for_nothing_twice(db: Database) -> None:
+    kernels = {keep(db, OP, at=0.0) for _ in range(4)}
+    report_judge(db, 0.0, 20 * DAY_S)
+    looks = at_once(lambda _: swept(db, 20 * DAY_S), threads=3)
+    assert sorted(each for look in looks for each in look) == sorted(kernels)
+
+
+def test_a_judge_that_started_anew_is_asked_what_it_has_by_one_kernel(db: Database) -> None:
+    first, second = (keep(db, OP, at=float(number), evidence=evidence("old")) for number in range(2))
+    report_judge(db, 100.0, 200.0)
+    assert swept(db, 200.0) == [first]
+    assert swept(db, 200.0) == []  # it is under way
+    settle(db, 300.0, fingerprint="old")
+    report_judge(db, 100.0, 300.0)
+    assert swept(db, 300.0) == []  # nothing has changed
+    report_judge(db, 400.0, 500.0)
+    assert swept(db, 500.0) == [second]
+    settle(db, 600.0, fingerprint="new")
+    report_judge(db, 400.0, 600.0)
+    assert swept(db, 600.0) == [first]  # everything has
+
+
+def test_a_kernel_of_which_nothing_could_be_told_rests_for_a_day(db: Database) -> None:
+    kernel_id = keep(db, OP, at=0.0)
+    now = 20 * DAY_S
+    report_judge(db, 0.0, now)
+    assert swept(db, now) == [kernel_id]
+    settle(db, now, NOTHING, "f")
+    for later, expected in ((600.0, []), (DAY_S - 1.0, []), (DAY_S + 1.0, [kernel_id])):
+        report_judge(db, 0.0, now + later)
+        assert swept(db, now + later) == expected
+    assert kernel_id in due_now(db, now + 600.0)  # whoever asks by hand is not kept from it
+
+
+def wrong() -> Verdict:
+    return verdict("verify", "rejected", reason="out[3] is 0")
+
+
+@pytest.mark.parametrize(
+    ("answer", "standing", "outcome", "reason"),
+    [
+        (verdict("verify", score=1.5), "holds", "holds", "right, and"),
+        (wrong(), "wrong", "wrong", "out[3] is 0"),
+        (verdict("verify", "quarantined", gate="physics"), "verified", "unknown", "quarantined at physics"),
+        (JobRefused("job.target", "cpu", "another"), "verified", "unknown", "the judge refuses the job"),
+        (RuntimeError("a fault of ours"), "verified", "unknown", "RuntimeError: a fault of ours"),
+    ],
+)
+def test_a_worker_judges_and_stores(
+    db: Database, tmp_path: Path, answer: Verdict | Exception, standing: str, outcome: str, reason: str
+) -> None:
+    kernel_id = keep(db, OP)
+    row_id = asked(db, kernel_id)
+    here = ToldWorker(db, tmp_path, answer)
+    perform_reverification(here, row_id)
+    perform_reverification(here, row_id)  # its message came twice
+    [job] = here.double.jobs
+    assert (job["level"], job["candidate"]) == ("verify", {"language": "cpp", "source": kernel(db, kernel_id).source})
+    row = row_of(db, row_id)
+    assert (kernel(db, kernel_id).standing, row.outcome, row.owner is None) == (standing, outcome, False)
+    assert row.reason is not None
+    assert row.reason.startswith(reason)
+
+
+def test_a_judge_that_dies_leaves_it_to_the_next_try(db: Database, tmp_path: Path) -> None:
+    kernel_id = keep(db, OP)
+    row_id = asked(db, kernel_id)
+    here = ToldWorker(db, tmp_path, JudgeDied("killed"), verdict("verify", score=1.5))
+    perform_reverification(here, row_id)
+    row = row_of(db, row_id)
+    assert (row.state, row.tries) == ("running", 1)
+    assert row.lease_expires_at is not None
+    [message] = reconcile(db, row.lease_expires_at + 0.01, SETTINGS)
+    perform_reverification(here, message.attempt_id)
+    assert (row_of(db, row_id).outcome, row_of(db, row_id).tries) == ("holds", 2)
+
+
+def test_an_op_that_this_version_refuses_says_nothing_of_its_kernel(db: Database, tmp_path: Path) -> None:
+    kernel_id = keep(db, OP)
+    with db.writing() as session:
+        session.get_one(OpRow, session.get_one(KernelRow, kernel_id).op_id).spec = {"schema_version": 99}
+    row_id = asked(db, kernel_id)
+    perform_reverification(ToldWorker(db, tmp_path), row_id)
+    row = row_of(db, row_id)
+    assert (row.outcome, kernel(db, kernel_id).standing) == ("unknown", "verified")
+    assert row.reason is not None
+    assert "schema_version" in row.reason
+
+
+def test_a_kernel_that_is_not_there(db: Database) -> None:
+    with db.writing() as session, pytest.raises(LookupError, match="expected the id of a stored kernel"):
+        ask(session, "kn_0", 1.0, cause="asked")
+    assert claim(db, "rv_0", "me", 30.0, 1.0) is None
+    assert not finish(db, "rv_0", "me", HOLDS, None, 1.0)
