@@ -234,7 +234,7 @@ def test_one_jobs_timeout_costs_no_other_its_verdict(cache: Path) -> None:
 
         def ask(number: int) -> Verdict:
             if number == 0:
-                return client.judge(norm_job(ENDLESS, call_s=300.0), timeout_s=15)
+                return client.judge(norm_job(ENDLESS, call_s=300.0), timeout_s=8)
             time.sleep(0.5)
             return client.judge(norm_job(judging.ALL_ROWS, 10 + number), timeout_s=120)
 

@@ -172,7 +172,7 @@ def test_a_run_that_launches_nothing_is_refused_where_there_is_work(tmp_path: Pa
 
 
 def test_a_run_without_end_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match="run does not end within 20 s of CPU time"):
+    with pytest.raises(CompileError, match="run does not end within 10 s of CPU time"):
         cuda("while n > 0:\n    n = n + 1", tmp_path)
 
 

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from kernels_db.runtime.limits import of_architecture
 
-RUN_S = 20.0
+RUN_S = 10.0
 """CPU seconds of one call of `run`, launches left out."""
 _PAGE = 4096
 _BUFFER_ALIGNMENT = 64
