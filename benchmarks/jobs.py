@@ -12,7 +12,7 @@ from kernels_db.job import Job, Level, ResolvedInput, ResolvedOutput, ResolvedWo
 
 CPU = f"cpu:{platform.machine()}"
 Role = Literal["bench", "test", "holdout"]
-Language = Literal["cpp", "triton", "cuda"]
+Language = Literal["cpp", "triton", "cuda", "python"]
 
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2, "int16": 2, "float64": 8, "int64": 8}
 """Sizes of elements; every other dtype has 4 bytes."""

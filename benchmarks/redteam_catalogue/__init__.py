@@ -11,11 +11,13 @@ from benchmarks.redteam_catalogue import (
     cheats_gpu,
     cheats_host,
     cheats_native,
+    cheats_python,
     cheats_rows,
     cheats_state,
     cheats_values,
     controls_cpp,
     controls_cuda,
+    controls_python,
     controls_triton,
 )
 from benchmarks.redteam_catalogue.entry import Cheat, Control, Device
@@ -27,14 +29,14 @@ __all__ = ["Cheat", "Control", "cheats", "controls"]
 
 def cheats(device: Device) -> list[Cheat]:
     """Every cheat that runs on a device; those of one op stand together, since its reference is then started once."""
-    modules = (cheats_host, cheats_values, cheats_rows, cheats_state, cheats_native, cheats_gpu)
+    modules = (cheats_host, cheats_values, cheats_rows, cheats_state, cheats_native, cheats_gpu, cheats_python)
     found = [cheat for module in modules for cheat in module.cheats() if cheat.device == device]
     return _by_op(found)
 
 
 def controls(device: Device) -> list[Control]:
     """Every control that runs on a device, ordered likewise."""
-    modules = (controls_cpp, controls_triton, controls_cuda)
+    modules = (controls_cpp, controls_triton, controls_cuda, controls_python)
     return _by_op([control for module in modules for control in module.controls() if control.device == device])
 
 

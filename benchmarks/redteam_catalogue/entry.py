@@ -10,6 +10,15 @@ from kernels_db.job import Gate, Level, ResolvedWorkload
 
 Device = Literal["cpu", "cuda"]
 
+ON_A_CPU: tuple[Language, ...] = ("cpp", "python")
+"""Free Python is timed on a CPU alone, so it is attacked there."""
+
+
+def device_of(language: Language) -> Device:
+    """Where entries in a language run."""
+    return "cpu" if language in ON_A_CPU else "cuda"
+
+
 WRONG = frozenset({"wrong_value", "non_finite", "not_written"})
 """Failures of a candidate whose values are not right."""
 MEMORY = frozenset({"input_modified", "out_of_bounds", "ahead"})
@@ -71,7 +80,7 @@ class Cheat:
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return "cpu" if self.language == "cpp" else "cuda"
+        return device_of(self.language)
 
     @property
     def id(self) -> str:
@@ -95,7 +104,7 @@ class Control:
     @property
     def device(self) -> Device:
         """Where it runs."""
-        return "cpu" if self.language == "cpp" else "cuda"
+        return device_of(self.language)
 
     @property
     def id(self) -> str:

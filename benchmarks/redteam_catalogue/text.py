@@ -87,4 +87,15 @@ ALL = "for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];"
 EACH = "if (i < n) out[i] = x[i] + y[i];"
 STORE = "tl.store(out + i, a + b, mask=m)"
 
-HONEST_ADD: dict[Language, str] = {"cpp": add_cpp(ALL), "cuda": add_cuda(EACH), "triton": add_triton(STORE)}
+
+def add_python(body: str, module: str = "") -> str:
+    """A candidate for `ops.add` in free Python."""
+    return f"import torch\n{module}\n\n\n{run(ADD, body)}"
+
+
+HONEST_ADD: dict[Language, str] = {
+    "cpp": add_cpp(ALL),
+    "cuda": add_cuda(EACH),
+    "triton": add_triton(STORE),
+    "python": add_python("torch.add(x, y, out=out)"),
+}

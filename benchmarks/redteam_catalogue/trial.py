@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from benchmarks.jobs import CPU, Language, job
-from benchmarks.redteam_catalogue.entry import Cheat, Control, Device, Op
+from benchmarks.redteam_catalogue.entry import Cheat, Control, Device, Op, device_of
 from kernels_db.job import Level, ResolvedWorkload, Verdict
 from workers.judge.client import JudgeClient, JudgeDied, JudgeTimeout
 
@@ -75,7 +75,7 @@ def _judge(
             name=op.name,
             level=level,
             language=language,
-            target=target("cpu" if language == "cpp" else "cuda"),
+            target=target(device_of(language)),
             digest=identity,
             call_s=call_s,
             time_s=time_s,

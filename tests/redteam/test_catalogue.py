@@ -66,6 +66,8 @@ def test_names_are_unique() -> None:
 def test_the_gate_refuses_the_python_attacks_alone(device: Device) -> None:
     """An entry that the gate refused by mistake would be caught for the wrong reason."""
     for entry in entries(device):
+        if entry.language == "python":  # no gate reads it
+            continue
         scalars = [item["name"] for item in entry.op.workloads[0]["inputs"] if item["shape"] is None]
         problems = check(entry.source, entry.language, [], entry.op.parameters, scalars)
         if isinstance(entry, Cheat) and entry.says:
