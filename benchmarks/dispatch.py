@@ -125,7 +125,8 @@ def measured(project: Path) -> dict[str, Any]:
     if done.returncode != 0:
         raise SystemExit(f"{project}: {done.stderr.strip()[-2000:]}")
     document: dict[str, Any] = json.loads(done.stdout)
-    return document | {name: opened.provenance[name] for name in ("language", "target")}
+    languages, targets = ([getattr(each, name) for each in opened.kernels] for name in ("language", "target"))
+    return document | {"language": ", ".join(languages), "target": ", ".join(dict.fromkeys(targets))}
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:

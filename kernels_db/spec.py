@@ -177,9 +177,13 @@ class Op(Spec):
     @property
     def semantic_digest(self) -> str:
         """SHA-256 (hex) of what is computed, however described and on whatever workloads: for pools and envelopes."""
+        return _digest(self.semantic_document())
+
+    def semantic_document(self) -> dict[str, Any]:
+        """Those fields of `document` that say what is computed, without descriptions."""
         fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math")
         document = self.document()
-        return _digest({field: _undescribed(document[field]) for field in fields if field in document})
+        return {field: _undescribed(document[field]) for field in fields if field in document}
 
     def workloads_for(self, target: Target) -> list[Workload]:
         """The workloads of `target`'s device type."""

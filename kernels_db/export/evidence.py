@@ -8,7 +8,7 @@ from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
-from kernels_db.export.kernel import ExportedKernel
+from kernels_db.export.kernel import ExportedKernel, kernel_name
 from kernels_db.op import parse_op
 
 LICENSE = "Apache-2.0"
@@ -16,13 +16,23 @@ LICENSE_HEADER = f"# SPDX-License-Identifier: {LICENSE}\n# Exported by Warpsmith
 WIDTH = 118
 
 
-def provenance(kernel: ExportedKernel) -> dict[str, Any]:
-    """Op, lineage of ideas, the model and its prompts, versions, device, errors and times, as a JSON document."""
-    op = parse_op(kernel.spec)
-    evidence = kernel.evidence
+def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
+    """Of each kernel its op, the lineage of ideas, the model and its prompts, versions, device, errors and times, as a
+    JSON document.
+    """
+    op = parse_op(kernels[0].spec)
     return {
         "license": LICENSE,
         "warpsmith": version("warpsmith"),
+        "op": {"name": op.name},
+        "kernels": [_origin(kernel) for kernel in kernels],
+    }
+
+
+def _origin(kernel: ExportedKernel) -> dict[str, Any]:
+    op, evidence = parse_op(kernel.spec), kernel.evidence
+    return {
+        "name": kernel_name(kernel),
         "kernel": kernel.id,
         "op": {"name": op.name, "digest": op.digest, "semantic_digest": op.semantic_digest},
         "target": kernel.target,
@@ -39,12 +49,19 @@ def provenance(kernel: ExportedKernel) -> dict[str, Any]:
     }
 
 
-def summary(kernel: ExportedKernel) -> list[str]:
-    """The same for a reader, as lines of at most 118 characters where no word is longer."""
-    said = provenance(kernel)
+def summary(*kernels: ExportedKernel) -> list[str]:
+    """The same for a reader, as lines of at most 118 characters where no word is longer; one kernel after the other."""
+    lines: list[str] = []
+    for kernel in kernels:
+        lines += ["", *_told(kernel)] if lines else _told(kernel)
+    return [part for line in lines for part in _wrapped(line)]
+
+
+def _told(kernel: ExportedKernel) -> list[str]:
+    said = _origin(kernel)
     lines = [
-        f"A {kernel.language} kernel for {kernel.target}, found and verified by Warpsmith {said['warpsmith']}.",
-        f"Kernel {kernel.id}, source SHA-256 {kernel.source_digest}.",
+        f"A {kernel.language} kernel for {kernel.target}, found and verified by Warpsmith {version('warpsmith')}.",
+        f"Kernel {kernel.id} ({said['name']}), source SHA-256 {kernel.source_digest}.",
         f"Op {said['op']['name']}, specification SHA-256 {said['op']['digest']}.",
         "",
         f"Measured on {said['device']} with {_pairs(said['versions'])}{_on(kernel.verified_at)}:",
@@ -62,7 +79,7 @@ def summary(kernel: ExportedKernel) -> list[str]:
             f"  {call['kind']} by {call['model'] or 'an unnamed model'} ({call['provider']}): {call['prompt']}"
             for call in kernel.prompts
         ]
-    return [part for line in lines for part in _wrapped(line)]
+    return lines
 
 
 def license_text() -> str:

@@ -178,7 +178,7 @@ def _axis_name(axes: dict[str, Any], size: int | str) -> str:
 
 
 def _solution(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> dict[str, Any]:
-    files = importable_files(kernel, op, module)
+    files = importable_files([kernel], module)
     names = ", ".join(item.name for item in arguments(op))
     main = f"{LICENSE_HEADER}from .{module} import {op.name}\n\n\ndef run({names}):\n    return {op.name}({names})\n"
     taken = sorted(reachable(files, "__init__.py"))

@@ -61,13 +61,14 @@ _package = _sys.modules[_PACKAGE]
 """Puts the package `_package` into the file; reads _PACKAGE and _FILES."""
 
 
-def fold(module: str, files: Mapping[str, str], entry: str = "_kernel.py") -> str:
+def fold(module: str, files: Mapping[str, str], entry: str = "_kernel") -> str:
     """Python source that defines `_package`, the package `module` made of `files` (text by path inside it).
 
-    Only files that `__init__.py` can reach are taken, `entry` first. The source has no imports from the future and
-    needs no `__file__`: it may stand in the middle of another file, and be executed without one.
+    Only files that `__init__.py` can reach are taken, those whose names begin with `entry` first. The source has no
+    imports from the future and needs no `__file__`: it may stand in the middle of another file, and be executed without
+    one.
     """
-    taken = sorted(reachable(files, "__init__.py"), key=lambda name: (name != entry, "/" in name, name))
+    taken = sorted(reachable(files, "__init__.py"), key=lambda name: (not name.startswith(entry), "/" in name, name))
     lines = [f"_PACKAGE = {module!r}", "_FILES = {"]
     lines += [f"    {name!r}: {literal(files[name])}," for name in taken]
     return "\n".join([*lines, "}", IMPORTER])

@@ -114,7 +114,7 @@ def _submission(kernel: ExportedKernel, op: Op, module: str, imported: bool) -> 
     return "\n\n".join(
         [
             LICENSE_HEADER + docstring(op.name, op.description, summary(kernel)),
-            fold(module, importable_files(kernel, op, module)),
+            fold(module, importable_files([kernel], module)),
             f'''
 def custom_kernel(data):
     """The kernel where it was verified, PyTorch elsewhere."""

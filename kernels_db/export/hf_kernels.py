@@ -8,10 +8,12 @@ repositories that share an op namespace would silently change the first.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.export.evidence import LICENSE_HEADER, license_text, provenance, summary
-from kernels_db.export.kernel import RUNTIME_DEPENDENCIES, ExportedKernel, attribute_source, module_name, write_project
+from kernels_db.export.joining import joined
+from kernels_db.export.kernel import ExportedKernel, attribute_source, module_name, runtime_needs, write_project
 from kernels_db.export.package import importable_files
 from kernels_db.export.spec_module import scalar_type
 from kernels_db.op import Input, Op, Target, parse_op
@@ -20,17 +22,27 @@ VERSION = 1
 """Of the repository: another kernel is another repository, so it never counts up."""
 
 
-def build(kernel: ExportedKernel, directory: Path) -> Path:
-    """Write the repository into a new directory below `directory` and return that; raises FileExistsError where it
-    exists."""
-    op = parse_op(kernel.spec)
-    module = module_name(kernel)
-    device = Target.parse(kernel.target).device
-    variant = f"build/torch-{device}"
-    files = {f"{variant}/{name}": text for name, text in _variant(kernel, op, module, device).items()}
-    files["README.md"] = _readme(kernel, op, module)
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+    """Write the repository into a new directory below `directory` and return that; it holds the other kernels as well,
+    and where they are for several types of device, a variant for each.
+
+    Raises FileExistsError where the directory exists, SpecErrors where the others are not of the same op."""
+    kernels = joined([kernel, *others])
+    op = parse_op(kernels[0].spec)
+    module = module_name(*kernels)
+    devices = devices_of(kernels)
+    files: dict[str, str] = {}
+    for device in devices:
+        content = _variant(kernels, op, module, device)
+        files |= {f"build/torch-{device}/{name}": text for name, text in content.items()}
+    files["README.md"] = _readme(kernels, op, module, devices)
     files["LICENSE"] = license_text()
     return write_project(directory, repository_name(module), files)
+
+
+def devices_of(kernels: Sequence[ExportedKernel]) -> list[str]:
+    """The types of device that the kernels are for."""
+    return list(dict.fromkeys(Target.parse(kernel.target).device for kernel in kernels))
 
 
 def repository_name(module: str) -> str:
@@ -56,18 +68,18 @@ def _is_activation(item: Input) -> bool:
     return item.shape is not None and item.role == "input"
 
 
-def _variant(kernel: ExportedKernel, op: Op, module: str, device: str) -> dict[str, str]:
-    files = importable_files(kernel, op, module)
+def _variant(kernels: Sequence[ExportedKernel], op: Op, module: str, device: str) -> dict[str, str]:
+    files = importable_files(kernels, module)
     name = layer_name(op)
     if name is not None:
         files["__init__.py"] += "\nfrom . import layers  # noqa: E402,F401 - `kernels` looks for layers here\n"
         files["layers.py"] = _layers(op, name)
     files["_ops.py"] = _ops(module)
-    files["metadata.json"] = json.dumps(_metadata(kernel, module, device), indent=1, sort_keys=True)
+    files["metadata.json"] = json.dumps(_metadata(kernels, module, device), indent=1, sort_keys=True)
     return files
 
 
-def _metadata(kernel: ExportedKernel, module: str, device: str) -> dict[str, object]:
+def _metadata(kernels: Sequence[ExportedKernel], module: str, device: str) -> dict[str, object]:
     """`kernels` ignores keys that it does not know: what the kernel comes from stands in one of them."""
     return {
         "name": repository_name(module),
@@ -76,7 +88,7 @@ def _metadata(kernel: ExportedKernel, module: str, device: str) -> dict[str, obj
         "license": "apache-2.0",
         "python-depends": [],
         "backend": {"type": device},
-        "warpsmith": provenance(kernel),
+        "warpsmith": provenance(*kernels),
     }
 
 
@@ -136,9 +148,8 @@ def _held_type(item: Input) -> str:
     return f"{name} | None" if item.optional else name
 
 
-def _readme(kernel: ExportedKernel, op: Op, module: str) -> str:
+def _readme(kernels: Sequence[ExportedKernel], op: Op, module: str, devices: list[str]) -> str:
     repository, name = repository_name(module), layer_name(op)
-    device = Target.parse(kernel.target).device
     lines = [
         "---",
         "license: apache-2.0",
@@ -167,14 +178,14 @@ def _readme(kernel: ExportedKernel, op: Op, module: str) -> str:
         ]
     else:
         lines += ["It has no layer: an op that writes into its inputs cannot stand in for a module.", ""]
-    needed = RUNTIME_DEPENDENCIES[kernel.language]
+    needed = runtime_needs(kernels)
     if needed:
         lines += [
-            f"The kernel needs {' and '.join(needed)}, which `kernels` lets no repository declare; without it PyTorch",
+            f"The export needs {' and '.join(needed)}, which `kernels` lets no repository declare; without it PyTorch",
             "serves every call.",
             "",
         ]
-    if device == "cpu":
-        lines += ["The kernel is compiled at its first call, by `g++` or what `CXX` names, and cached.", ""]
-    said = [line.replace("```", "'''") for line in summary(kernel)]
+    if "cpu" in devices:
+        lines += ["The kernel for the CPU is compiled at its first call, by `g++` or what `CXX` names, and cached.", ""]
+    said = [line.replace("```", "'''") for line in summary(*kernels)]
     return "\n".join([*lines, "```text", *said, "```", ""])

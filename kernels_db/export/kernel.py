@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernels_db.job import ResolvedWorkload
-from kernels_db.op import Op, Target
+from kernels_db.op import Target, parse_op
 from kernels_db.resolve import resolve_workload
 
 RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
@@ -36,21 +36,37 @@ class ExportedKernel:
     """The model's calls that led here: {"kind", "provider", "model", "prompt"}, the last a SHA-256 (hex)."""
 
 
-def module_name(kernel: ExportedKernel) -> str:
+def module_name(*kernels: ExportedKernel) -> str:
     """Name of the package, its op namespace and its directory.
 
-    It holds a hash of what decides how the op behaves: reference, source and envelope. Two exports of one op that
-    differ in any of them can be loaded side by side.
+    It holds a hash of what decides how the op behaves: reference, source and envelope of each kernel, in whatever order
+    they are given. Two exports of one op that differ in any of them can be loaded side by side.
     """
+    digests = sorted(_digest(kernel) for kernel in kernels)
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return f"warpsmith_{kernels[0].spec['name']}_{digest[:8]}"
+
+
+def kernel_name(kernel: ExportedKernel) -> str:
+    """Name of a kernel within its package: language, architecture, and a hash as in `module_name`."""
+    return f"{kernel.language}_{Target.parse(kernel.target).arch}_{_digest(kernel)[:8]}"
+
+
+def _digest(kernel: ExportedKernel) -> str:
     decisive = [kernel.envelope, kernel.language, kernel.source_digest]
-    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    return f"warpsmith_{kernel.spec['name']}_{digest[:8]}"
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def verified_workloads(op: Op, target: Target, envelope: dict[str, Any]) -> list[ResolvedWorkload]:
-    """The op's workloads that the envelope names, resolved."""
-    verified = {shape["id"] for shape in envelope["shapes"]}
-    return [resolve_workload(op, w) for w in op.workloads_for(target) if w.id in verified]
+def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
+    """What the kernels' languages need beside torch."""
+    return list(dict.fromkeys(need for kernel in kernels for need in RUNTIME_DEPENDENCIES[kernel.language]))
+
+
+def verified_workloads(kernel: ExportedKernel) -> list[ResolvedWorkload]:
+    """The op's workloads that the kernel's envelope names, resolved."""
+    op = parse_op(kernel.spec)
+    verified = {shape["id"] for shape in kernel.envelope["shapes"]}
+    return [resolve_workload(op, w) for w in op.workloads_for(Target.parse(kernel.target)) if w.id in verified]
 
 
 def attribute_source(attribute: str) -> str:

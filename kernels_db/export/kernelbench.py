@@ -25,7 +25,7 @@ from kernels_db.export.kernel import (
 )
 from kernels_db.export.package import importable_files
 from kernels_db.job import ResolvedInput, ResolvedWorkload
-from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
+from kernels_db.op import Op, SpecError, SpecErrors, parse_op
 
 NAME = "kernelbench"
 PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}
@@ -37,7 +37,7 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
     Raises FileExistsError where it exists, SpecErrors with every part of the spec that the format cannot say.
     """
     op = parse_op(kernel.spec)
-    workload = _largest(verified_workloads(op, Target.parse(kernel.target), kernel.envelope))
+    workload = _largest(verified_workloads(kernel))
     problem = _imported_problem(op)
     errors = _unsaid(op, workload, imported=problem is not None)
     if errors:
@@ -47,7 +47,7 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
     parts = [
         LICENSE_HEADER + docstring(op.name, op.description, [note, "", *summary(kernel)]),
         problem or _problem(op, workload),
-        fold(module, importable_files(kernel, op, module)),
+        fold(module, importable_files([kernel], module)),
         _model_new(op),
     ]
     return write_project(directory, f"{module}-{NAME}", {f"{module.removeprefix('warpsmith_')}.py": "\n\n".join(parts)})

@@ -6,32 +6,37 @@ and the language's own compiler.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
 from kernels_db.export.fold import fold, public_names
+from kernels_db.export.joining import joined
 from kernels_db.export.kernel import ExportedKernel, module_name, write_project
 from kernels_db.export.package import importable_files
 from kernels_db.op import parse_op
 
 
-def build(kernel: ExportedKernel, directory: Path) -> Path:
-    """Write the file into a new directory below `directory` and return that; raises FileExistsError where it exists."""
-    module = module_name(kernel)
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+    """Write the file into a new directory below `directory` and return that; it holds the other kernels as well.
+
+    Raises FileExistsError where the directory exists, SpecErrors where the others are not of the same op.
+    """
+    kernels = joined([kernel, *others])
+    module = module_name(*kernels)
     return write_project(
-        directory, f"{module}-module", {f"{module.removeprefix('warpsmith_')}.py": module_text(kernel)}
+        directory, f"{module}-module", {f"{module.removeprefix('warpsmith_')}.py": _module_text(kernels, module)}
     )
 
 
-def module_text(kernel: ExportedKernel) -> str:
+def _module_text(kernels: Sequence[ExportedKernel], module: str) -> str:
     """The file: what the package exports, under the package's names."""
-    op = parse_op(kernel.spec)
-    module = module_name(kernel)
-    files = importable_files(kernel, op, module)
+    op = parse_op(kernels[0].spec)
+    files = importable_files(kernels, module)
     names = public_names(files["__init__.py"])
     use = [f"`{op.name}` is the op; `explain` says which implementation would serve a call, and why.", ""]
     lines = [
-        LICENSE_HEADER + docstring(op.name, op.description, use + summary(kernel)),
+        LICENSE_HEADER + docstring(op.name, op.description, use + summary(*kernels)),
         fold(module, files),
         f"__all__ = {names!r}",
         *(f"{name} = _package.{name}" for name in names),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
@@ -16,13 +17,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kernels_db.export.evidence import in_docstring, provenance
+from kernels_db.export.joining import joined
 from kernels_db.export.kernel import (
     RUNTIME_DEPENDENCIES,
     ExportedKernel,
+    kernel_name,
     module_name,
+    runtime_needs,
     verified_workloads,
     write_project,
 )
+from kernels_db.export.kernel_facts import file_of, verified_numbers
 from kernels_db.export.spec_module import render_spec_module, scalar_type
 from kernels_db.op import Input, Op, Target, parse_op
 from kernels_db.resolve import arguments, reference_source
@@ -32,6 +37,7 @@ STATIC_FILES = (
     "_control.py",
     "_guard.py",
     "_load.py",
+    "_math.py",
     "_op.py",
     "_shadow.py",
     "overhead.py",
@@ -52,22 +58,23 @@ _TEMPLATES.filters["in_docstring"] = in_docstring
 REFERENCE_HEADER = '"""The PyTorch reference: the fallback, and what the kernel was checked against."""\n\n'
 
 
-def build(kernel: ExportedKernel, directory: Path) -> Path:
-    """Write the package below `directory` and return its project directory.
+def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
+    """Write the package below `directory` and return its project directory. It holds the other kernels as well.
 
     Raises FileExistsError where that project directory exists: an export never overwrites what may have been changed.
+    Raises SpecErrors where the others are not of the same op (`joining`).
     """
-    op = parse_op(kernel.spec)
-    module = module_name(kernel)
-    return write_project(directory, module, _files(kernel, op, module))
+    kernels = joined([kernel, *others])
+    module = module_name(*kernels)
+    return write_project(directory, module, _files(kernels, module))
 
 
-def _files(kernel: ExportedKernel, op: Op, module: str) -> dict[str, str]:
+def _files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
     """Every file of the export by its path below the project directory."""
-    context = _context(kernel, op, module)
-    files = importable_files(kernel, op, module)
+    context = _context(kernels, module)
+    files = importable_files(kernels, module)
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
-    files[PROVENANCE] = json.dumps({**provenance(kernel), "files": digests}, indent=1)
+    files[PROVENANCE] = json.dumps({**provenance(*kernels), "files": digests}, indent=1)
     packaged = {f"{module}/{name}": text for name, text in files.items()}
     packaged["pyproject.toml"] = _TEMPLATES.get_template("pyproject.toml.j2").render(context)
     packaged["README.md"] = _TEMPLATES.get_template("README.md.j2").render(context)
@@ -75,44 +82,70 @@ def _files(kernel: ExportedKernel, op: Op, module: str) -> dict[str, str]:
     return packaged
 
 
-def importable_files(kernel: ExportedKernel, op: Op, module: str) -> dict[str, str]:
-    """The files of the importable package `module` by their path inside it: all that the op needs to run."""
-    target = Target.parse(kernel.target)
-    context = _context(kernel, op, module)
+def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
+    """The files of the importable package `module` by their path inside it: all that the op needs to run.
+
+    `kernels` are in the order of `joined`.
+    """
     static = resources.files("kernels_db.export") / "package_files"
     files = {name: (static / name).read_text("utf-8") for name in STATIC_FILES}
-    files["__init__.py"] = _TEMPLATES.get_template("init.py.j2").render(context)
-    files["_spec.py"] = render_spec_module(op, target, module, kernel.language, kernel.envelope)
-    files["_kernel.py"] = _relocate_runtime(kernel.source)
-    files["_reference.py"] = REFERENCE_HEADER + reference_source(op)
-    files["workloads.json"] = json.dumps(verified_workloads(op, target, kernel.envelope), indent=1)
-    files["envelope.json"] = json.dumps(kernel.envelope, indent=1, sort_keys=True)
-    files["evidence.json"] = json.dumps(kernel.evidence, indent=1, sort_keys=True)
-    files["lineage.json"] = json.dumps(kernel.lineage, indent=1)
-    files["_draws.py"] = (resources.files("kernels_db") / "draws.py").read_text("utf-8")
+    files["__init__.py"] = _TEMPLATES.get_template("init.py.j2").render(_context(kernels, module))
+    files["_spec.py"] = render_spec_module(kernels, module)
+    files["_reference.py"] = REFERENCE_HEADER + reference_source(parse_op(kernels[0].spec))
+    workloads = [{**w, "kernel": kernel_name(kernel)} for kernel in kernels for w in verified_workloads(kernel)]
+    files["workloads.json"] = json.dumps(workloads, indent=1)
+    for kernel in kernels:
+        documents = {
+            "envelope": json.dumps(kernel.envelope, indent=1, sort_keys=True),
+            "evidence": json.dumps(kernel.evidence, indent=1, sort_keys=True),
+            "lineage": json.dumps(kernel.lineage, indent=1),
+        }
+        name = kernel_name(kernel)
+        files |= {file_of(name, kernels, stem): text for stem, text in documents.items()}
+        files[file_of(name, kernels, "_kernel", ".py")] = _relocate_runtime(kernel.source)
+    for carried in ("draws", "float64"):
+        files[f"_{carried}.py"] = (resources.files("kernels_db") / f"{carried}.py").read_text("utf-8")
     for entry in (resources.files("kernels_db") / "runtime").iterdir():
         if entry.name.endswith(".py"):
             files[f"_runtime/{entry.name}"] = entry.read_text("utf-8")
     return files
 
 
-def _context(kernel: ExportedKernel, op: Op, module: str) -> dict[str, Any]:
+def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
     """What the templates say."""
+    op = parse_op(kernels[0].spec)
+    needs = [set(runtime_needs([kernel])) for kernel in kernels]
+    always = set.intersection(*needs)
+    languages = list(dict.fromkeys(kernel.language for kernel in kernels))
+    extras = {language: [n for n in RUNTIME_DEPENDENCIES[language] if n not in always] for language in languages}
     return {
-        "kernel": kernel,
+        "kernels": [_told(kernel, kernels) for kernel in kernels],
         "op": op,
-        "target": Target.parse(kernel.target),
+        "targets": list(dict.fromkeys(str(Target.parse(kernel.target)) for kernel in kernels)),
+        "languages": languages,
         "module": module,
         "description": " ".join(op.description.split()),
         "parameters": _parameters(op),
         "names": ", ".join(i.name for i in arguments(op)),
+        "numbers": [i.name for i in arguments(op) if i.shape is None],
         "returns": _return_annotation(len(op.outputs)),
         "mutated": [i.name for i in arguments(op) if i.mutated],
         "strided": any(i.strides is not None for i in arguments(op)),
-        "autotuned": kernel.language == "triton" and "autotune" in kernel.source,
-        "dependencies": ["torch>=2.4", *RUNTIME_DEPENDENCIES[kernel.language]],
+        "dependencies": ["torch>=2.4", *(need for need in runtime_needs(kernels) if need in always)],
+        "extras": {language: more for language, more in extras.items() if more},
         "warpsmith_version": version("warpsmith"),
+    }
+
+
+def _told(kernel: ExportedKernel, kernels: Sequence[ExportedKernel]) -> dict[str, Any]:
+    """What the templates say of one kernel."""
+    return {
+        "kernel": kernel,
+        "name": kernel_name(kernel),
+        "evidence_file": file_of(kernel_name(kernel), kernels, "evidence"),
         "bench": [w for w in kernel.evidence["workloads"] if w["role"] == "bench"],
+        "numbers": verified_numbers(kernel),
+        "autotuned": kernel.language == "triton" and "autotune" in kernel.source,
     }
 
 

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernels_db.export import flashinfer_bench, gpu_mode, hf_kernels, kernelbench, module_file, package
 from kernels_db.export.kernel import ExportedKernel
+from kernels_db.op import SpecError, SpecErrors
 
 
 @dataclass(frozen=True)
 class Format:
-    """`build` writes a new directory below the one that it is given and returns it.
+    """`build(kernel, directory)` writes a new directory below the one that it is given and returns it; where `several`,
+    more kernels of the same op may follow.
 
     It raises FileExistsError where that directory exists, and SpecErrors where the format cannot say the op.
     """
 
     name: str
     title: str
-    build: Callable[[ExportedKernel, Path], Path]
+    build: Callable[..., Path]
+    several: bool = False
+
+    def write(self, kernels: Sequence[ExportedKernel], directory: Path) -> Path:
+        """`build` with one kernel or several. Raises SpecErrors as well where the format has room for one alone."""
+        if len(kernels) > 1 and not self.several:
+            able = ", ".join(each.name for each in FORMATS if each.several)
+            expected = f"one: a submission to a benchmark is one kernel; of the formats {able} hold several"
+            raise SpecErrors([SpecError("kernels", f"{len(kernels)} kernels", expected)])
+        return self.build(kernels[0], directory, *kernels[1:])
 
 
 FORMATS = (
-    Format("package", "An importable package with a PyTorch op", package.build),
-    Format("module", "The package as one Python file, to paste into a project", module_file.build),
-    Format("hf-kernels", "A repository that Hugging Face kernels loads, with a layer", hf_kernels.build),
+    Format("package", "An importable package with a PyTorch op", package.build, several=True),
+    Format("module", "The package as one Python file, to paste into a project", module_file.build, several=True),
+    Format("hf-kernels", "A repository that Hugging Face kernels loads, with a layer", hf_kernels.build, several=True),
     Format("kernelbench", "A KernelBench problem with its ModelNew", kernelbench.build),
     Format("flashinfer-bench", "A FlashInfer-Bench Solution with its Definition and Traces", flashinfer_bench.build),
     Format("gpu-mode", "A GPU MODE submission, with a task where the op came from none", gpu_mode.build),

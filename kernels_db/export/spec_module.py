@@ -6,11 +6,13 @@ The axis arithmetic is written out as Python, so that its new owner can read wha
 from __future__ import annotations
 
 import ast
-from typing import Any
+from collections.abc import Sequence
 
 from kernels_db import expr
 from kernels_db.dist import default_dist
-from kernels_db.op import Input, Op, Output, Target
+from kernels_db.export.kernel import ExportedKernel
+from kernels_db.export.kernel_facts import numbers, render_kernels
+from kernels_db.op import Input, Op, Output, Target, parse_op
 from kernels_db.resolve import arguments
 from kernels_db.spec_tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
 
@@ -19,30 +21,30 @@ ALIGNMENT = 64
 promise less. No instruction asks for more."""
 
 
-def render_spec_module(op: Op, target: Target, module: str, language: str, envelope: dict[str, Any]) -> str:
-    """Python source of `_spec.py`."""
+def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
+    """Python source of `_spec.py`; the kernels are of one op."""
+    op = parse_op(kernels[0].spec)
     parameters = arguments(op)
     mutated = [i for i, parameter in enumerate(parameters) if parameter.mutated]
     alignments = [(i, p.alignment or ALIGNMENT) for i, p in enumerate(parameters) if p.shape is not None]
-    verified = [dict(axes) for axes in {tuple(shape["axes"].items()): None for shape in envelope["shapes"]}]
-    versions = {name: envelope["versions"][name] for name in ("torch", "triton") if name in envelope["versions"]}
-    ranges = {name: (a["min"], a["max"]) for name, a in envelope["axes"].items()}
     names = ", ".join(i.name for i in parameters)
     lines = [
-        '"""The op\'s signature and envelope; generated, no code of the kernel."""',
+        '"""The op\'s signature and its kernels\' envelopes; generated, no code of a kernel."""',
         "",
         "from __future__ import annotations",
+        "",
+        "from types import ModuleType",
+        "from typing import Any",
         "",
         "import torch",
         "",
         f"NAME = {op.name!r}",
         f"NAMESPACE = {module!r}",
-        f"DEVICE = {target.device!r}",
-        f"ARCH = {target.arch!r}",
-        f"LANGUAGE = {language!r}",
-        f"VERSIONS = {versions!r}",
+        f"DEVICES = {tuple(dict.fromkeys(Target.parse(kernel.target).device for kernel in kernels))!r}",
+        f"MATH = {op.math!r}",
         f"SCHEMA = {schema(op)!r}",
         f"MUTATED = {mutated!r}",
+        f"NUMBERS: list[int] = {numbers(op)!r}",
         "PARAMETERS = [",
         *(_parameter(i) for i in parameters),
         "]",
@@ -50,10 +52,7 @@ def render_spec_module(op: Op, target: Target, module: str, language: str, envel
         f"OUTPUTS = {[o.name for o in op.outputs]!r}",
         f"TOLERANCES: list[tuple[float, float] | None] = {_tolerances(op, len(mutated))!r}",
         f"VARIABLE_AXES = {[name for name, axis in op.axes.items() if isinstance(axis, VarAxis)]!r}",
-        f"AXIS_RANGES: dict[str, tuple[int, int]] = {ranges!r}",
-        "VERIFIED: list[dict[str, int]] = [",
-        *(f"    {axes!r}," for axes in verified),
-        "]",
+        *render_kernels(kernels),
         "",
         "",
         f"def bind_axes({names}) -> dict[str, int] | str:",
@@ -66,8 +65,8 @@ def render_spec_module(op: Op, target: Target, module: str, language: str, envel
         f"    return [{', '.join(_strides(i) for i in parameters)}]",
         "",
         "",
-        "def output_shapes(axes: dict[str, int]) -> list[tuple[tuple[int, ...], torch.dtype]]:",
-        '    """Shape and dtype of each output."""',
+        "def output_shapes(axes: dict[str, int]) -> list[tuple[int, ...]]:",
+        '    """Shape of each output."""',
         *_output_shapes(op),
     ]
     return "\n".join(lines) + "\n"
@@ -100,7 +99,7 @@ def _parameter(parameter: Input) -> str:
         "shape": None if parameter.shape is None else list(parameter.shape),
         "dist": None if parameter.shape is None or dist is None else dist.kind,
     }
-    return f"    {{'name': {parameter.name!r}, 'dtype': torch.{parameter.dtype}, {repr(facts)[1:-1]}}},"
+    return f"    {{'name': {parameter.name!r}, {repr(facts)[1:-1]}}},"
 
 
 def _tolerances(op: Op, mutated: int) -> list[tuple[float, float] | None]:
@@ -178,7 +177,7 @@ def _output_shapes(op: Op) -> list[str]:
 
     if not op.outputs:
         return ["    return []"]
-    return ["    return [", *(f"        ({shape(o)}, torch.{o.dtype})," for o in op.outputs), "    ]"]
+    return ["    return [", *(f"        {shape(o)}," for o in op.outputs), "    ]"]
 
 
 class _Renamed(ast.NodeTransformer):

@@ -38,17 +38,19 @@ def kernels(
         return
     for item in found:
         gained = f"{ratio(item.score, item.ci95)} over the fastest baseline, {share(item.limit_fraction)} of the limit"
-        tell(f"{item.id}  {item.op_name:24} {item.target:12} {item.language:7} {gained}")
+        state = f"  drifted: {item.reverification.state}" if item.reverification and has_drifted(item) else ""
+        tell(f"{item.id}  {item.op_name:24} {item.target:12} {item.language:7} {gained}{state}")
     if not found:
         say("no kernels yet: a search keeps its best verified candidate")
 
 
 def export(
     what: Annotated[
-        str,
+        list[str],
         typer.Argument(
             metavar="KERNEL|OP|SEARCH",
-            help="A kernel's id, or an op's name for its best kernel; with --format pool a search's id.",
+            help="A kernel's id, or an op's name for its best kernel; several kernels of one op for one export. With "
+            "--format pool a search's id.",
         ),
     ],
     format_name: Annotated[
@@ -76,24 +78,27 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a kernel as a Python package (a PyTorch op with its guards, fallback and evidence) or in another format;
-    or a search's replies as a pool, from which it can be replayed."""
+    several kernels of one op as one package, whose op picks one at each call; or a search's replies as a pool, from
+    which it can be replayed."""
     if format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
     if format_name == "pool":
         if target is not None:
             misuse("--target", target, "no target with --format pool: a search has one")
-        export_pool(what, output, force, url, key, as_json)
+        if len(what) > 1:
+            misuse("KERNEL|OP|SEARCH", " ".join(what), "one search with --format pool")
+        export_pool(what[0], output, force, url, key, as_json)
         return
     output = output or Path("exports")
     with connected(url, key) as client:
-        chosen = what if what.startswith("kn_") else best_kernel(client, what, target).id
-        content = client.export(chosen, format_name)
+        chosen = [each if each.startswith("kn_") else best_kernel(client, each, target).id for each in what]
+        content = client.export(chosen[0], format_name, chosen[1:])
     try:
         written = unpack(content, output, replace=force)
     except ArchiveError as error:
         raise CommandError(str(error)) from None
     if not as_json:
-        tell(f"kernel {chosen} as {format_name} in {output}:")
+        tell(f"{'kernel' if len(chosen) == 1 else 'kernels'} {', '.join(chosen)} as {format_name} in {output}:")
         for path in written:
             tell(f"  {path.relative_to(output)}")
     report = None
@@ -102,7 +107,15 @@ def export(
     if as_json:
         found = None if report is None else report.document()
         files = [str(path) for path in written]
-        print_json({"kernel": chosen, "output": str(output), "files": files, "verification": found})
+        print_json(
+            {
+                "kernel": chosen[0],
+                "kernels": chosen,
+                "output": str(output),
+                "files": files,
+                "verification": found,
+            }
+        )
     elif report is not None:
         show(report)
     if report is not None and not report.passed:
@@ -110,7 +123,8 @@ def export(
 
 
 def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:
-    """The kernel of an op with the highest score; `field` is the argument that names the op."""
+    """The kernel of an op with the highest score, of those that have not drifted where there is one; `field` is the
+    argument that names the op."""
     found = client.kernels(op=op, target=target)
     if not found:
         there = sorted({item.op_name for item in client.kernels()})
@@ -118,4 +132,9 @@ def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNE
         misuse(
             field, op, f"a kernel's id (kn_...) or an op with a kernel: {', '.join(there) or 'there is none yet'}{hint}"
         )
-    return max(found, key=lambda item: item.score)
+    return max(found, key=lambda item: (not has_drifted(item), item.score))
+
+
+def has_drifted(item: KernelSummary) -> bool:
+    """Whether the latest re-verification found it wrong, slower than a baseline, or that it no longer compiles."""
+    return item.reverification is not None and item.reverification.drifted

@@ -126,7 +126,10 @@ def test_the_environment_sets_the_mode(imported: Importer, own: bool, monkeypatc
         monkeypatch.setenv("WARPSMITH_KERNELS", "on")
         monkeypatch.setenv(probe.__name__.upper(), "off")
         package = importlib.reload(importlib.import_module(f"{probe.__name__}._control"))
-        assert (package.mode(), package.status("")["mode_set_by"]) == ("off", probe.__name__.upper())
+        assert (package.mode(), package.status({name: "" for name in package.NAMES})["mode_set_by"]) == (
+            "off",
+            probe.__name__.upper(),
+        )
         return
     monkeypatch.setenv("WARPSMITH_KERNELS", "off")
     status = imported().status()
@@ -211,9 +214,9 @@ def test_a_mismatch_gives_pytorchs_result_and_the_kernel_up(imported: Importer, 
     assert package.status()["given_up"] is None
     x, y = tensors(40)
     with pytest.warns(RuntimeWarning, match="shadow mode found a wrong result at .*'rows': 40") as caught:
-        found = package.scaled_add(x, y, 0.25)
-    torch.testing.assert_close(found, x + 0.25 * y)
-    torch.testing.assert_close(package.scaled_add(x, y, 0.25), x + 0.25 * y)
+        found = package.scaled_add(x, y, 0.5)
+    torch.testing.assert_close(found, x + 0.5 * y)
+    torch.testing.assert_close(package.scaled_add(x, y, 0.5), x + 0.5 * y)
     assert len(caught) == 1
     assert package.explain(*tensors(4), 0.5).startswith("PyTorch: shadow mode found a wrong result")
     package.shadow()
@@ -224,13 +227,13 @@ def test_a_mismatch_gives_pytorchs_result_and_the_kernel_up(imported: Importer, 
     (saved,) = (tmp_path / "shadow").iterdir()
     inputs = torch.load(saved / "inputs.pt", weights_only=True)
     assert torch.equal(inputs["x"], x)
-    assert inputs["m"] == 0.25
+    assert inputs["m"] == 0.5
     document = json.loads((saved / "workload.json").read_text())
     op = parse_op(SCALED_ADD | {"workloads": [*SCALED_ADD["workloads"], document["workload"]]})  # type: ignore[misc]
     resolved = resolve_workload(op, op.workload(Target.parse("cpu"), document["workload"]["id"]))
     assert resolved["axes"]["rows"] == 40
     assert resolved["inputs"][0]["dist"]["std"] == pytest.approx(float(x.double().std(correction=0)))
-    assert resolved["inputs"][2]["value"] == 0.25
+    assert resolved["inputs"][2]["value"] == 0.5
 
 
 def test_a_mismatch_of_an_in_place_op_is_put_right(imported: Importer) -> None:
@@ -489,9 +492,9 @@ import torch
 import {module} as package
 
 x, y = torch.randn(40, 8), torch.randn(40, 8)
-torch.testing.assert_close(package.scaled_add(x, y, 0.25), x + 0.25 * y)
+torch.testing.assert_close(package.scaled_add(x, y, 0.5), x + 0.5 * y)
 assert package.status()["served"] == {{"kernel": 1, "pytorch": 0}}, package.status()
-assert len(package._load.kernel().scaled.configs) == 1
+assert len(package._load.KERNELS[0].module.scaled.configs) == 1
 print(package.status()["notes"])
 """
 

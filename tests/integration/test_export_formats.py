@@ -87,21 +87,21 @@ import torch
 [file] = Path(DIRECTORY).iterdir()
 pasted = importlib.import_module(file.stem)
 x, y = torch.randn(40, 8), torch.randn(40, 8)
-expected = x + 0.25 * y
-torch.testing.assert_close(pasted.scaled_add(x, y, 0.25), expected)
-print(pasted.explain(x, y, 0.25))
-compiled = torch.compile(lambda x, y: pasted.scaled_add(x, y, 0.25) * 2, fullgraph=True, backend="aot_eager")
+expected = x + 0.5 * y
+torch.testing.assert_close(pasted.scaled_add(x, y, 0.5), expected)
+print(pasted.explain(x, y, 0.5))
+compiled = torch.compile(lambda x, y: pasted.scaled_add(x, y, 0.5) * 2, fullgraph=True, backend="aot_eager")
 torch.testing.assert_close(compiled(x, y), 2 * expected)
 print(pasted.status()["served"])
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    torch.testing.assert_close(pasted.scaled_add(x.double(), y.double(), 0.25), expected.double())
+    torch.testing.assert_close(pasted.scaled_add(x.double(), y.double(), 0.5), expected.double())
 print([str(w.message) for w in caught])
 needs = x.clone().requires_grad_()
-pasted.scaled_add(needs, y, 0.25).sum().backward()
+pasted.scaled_add(needs, y, 0.5).sum().backward()
 torch.testing.assert_close(needs.grad, torch.ones_like(x))
 with pasted.disabled():
-    print(pasted.explain(x, y, 0.25))
+    print(pasted.explain(x, y, 0.5))
 """
 
 

@@ -43,30 +43,30 @@ import torch
 import {module} as package
 
 x, y = torch.randn(40, 8), torch.randn(40, 8)
-expected = x + 0.25 * y
-torch.testing.assert_close(package.scaled_add(x, y, 0.25), expected)
-torch.library.opcheck(package._op.op, (x, y, 0.25))
-double = lambda x, y: package.scaled_add(x, y, 0.25) * 2
+expected = x + 0.5 * y
+torch.testing.assert_close(package.scaled_add(x, y, 0.5), expected)
+torch.library.opcheck(package._op.op, (x, y, 0.5))
+double = lambda x, y: package.scaled_add(x, y, 0.5) * 2
 compiled = torch.compile(double, fullgraph=True, dynamic=True, backend="aot_eager")
 torch.testing.assert_close(compiled(x, y), 2 * expected)
 assert package.status()["served"]["kernel"] >= 2, package.status()
 
 needs = x.clone().requires_grad_()
-package.scaled_add(needs, y, 0.25).sum().backward()
+package.scaled_add(needs, y, 0.5).sum().backward()
 torch.testing.assert_close(needs.grad, torch.ones_like(x))
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     strided = torch.randn(8, 40).t()
-    torch.testing.assert_close(package.scaled_add(strided, y, 0.25), strided + 0.25 * y)
-    torch.testing.assert_close(package.scaled_add(x.double(), y.double(), 0.25), expected.double())
+    torch.testing.assert_close(package.scaled_add(strided, y, 0.5), strided + 0.5 * y)
+    torch.testing.assert_close(package.scaled_add(x.double(), y.double(), 0.5), expected.double())
     many = torch.randn(41, 8)
-    torch.testing.assert_close(package.scaled_add(many, many, 0.25), 1.25 * many)
+    torch.testing.assert_close(package.scaled_add(many, many, 0.5), 1.5 * many)
 assert [w.category for w in caught] == [RuntimeWarning], [str(w.message) for w in caught]
 assert "strided" in str(caught[0].message)
 assert package.status()["served"]["pytorch"] == 3
-assert "verified from 3 to 40" in package.explain(many, many, 0.25)
-assert "expected columns = 8" in package.explain(torch.randn(3, 9), torch.randn(3, 9), 0.25)
+assert "verified from 3 to 40" in package.explain(many, many, 0.5)
+assert "expected columns = 8" in package.explain(torch.randn(3, 9), torch.randn(3, 9), 0.5)
 print("used")
 """
 
@@ -82,15 +82,15 @@ import torch
 import {module} as package
 
 x, y = torch.randn(40, 8), torch.randn(40, 8)
-expected = x + 0.25 * y
+expected = x + 0.5 * y
 mine = x.clone()
-assert package.scaled_add_(mine, y, 0.25) is None
+assert package.scaled_add_(mine, y, 0.5) is None
 torch.testing.assert_close(mine, expected)
-torch.library.opcheck(package._op.op, (x.clone(), y, 0.25))
-assert "shares memory" in package.explain(mine, mine, 0.25)
+torch.library.opcheck(package._op.op, (x.clone(), y, 0.5))
+assert "shares memory" in package.explain(mine, mine, 0.5)
 leaf = x.clone().requires_grad_()
 changed = leaf * 1
-package.scaled_add_(changed, y, 0.25)
+package.scaled_add_(changed, y, 0.5)
 changed.sum().backward()
 torch.testing.assert_close(leaf.grad, torch.ones_like(x))
 print("used")

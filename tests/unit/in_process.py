@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from kernels_db.float64 import in_float64
 from kernels_db.job import ResolvedWorkload
 from workers.judge.baselines import OpRunners, Values, result_positions
 from workers.judge.compare import Tolerance
 from workers.judge.contender import Mode
 from workers.judge.families import Family
 from workers.judge.faults import ContenderFault
-from workers.judge.float64 import in_float64
 from workers.judge.inputs import CPU, InputSource
 from workers.judge.questions import Question, ask
 

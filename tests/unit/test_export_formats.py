@@ -185,7 +185,7 @@ def test_metadata_is_what_kernels_reads(tmp_path: Path) -> None:
     assert metadata["id"].replace("_", "-") == metadata["name"]
     assert metadata["backend"] == {"type": "cpu"}
     assert metadata["python-depends"] == []
-    assert metadata["warpsmith"]["source_digest"] == kernel.source_digest
+    assert metadata["warpsmith"]["kernels"][0]["source_digest"] == kernel.source_digest
 
 
 def test_cases_of_a_task_have_names_that_its_harness_reads(tmp_path: Path) -> None:

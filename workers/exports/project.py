@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels_db.export.kernel_facts import file_of
 from kernels_db.export.package import PROVENANCE, restore_runtime
 from kernels_db.op import Target
 from workers.candidate.normalise import normalised_digest
 
-TEXTS = ("kernel", "target", "language", "source_digest")
-"""The fields of the provenance that are text."""
+TEXTS = ("name", "kernel", "target", "language", "source_digest")
+"""The fields of a kernel's provenance that are text."""
 
 
 class NotAnExport(Exception):  # noqa: N818 - named for what was found
@@ -27,22 +28,38 @@ class Refused(Exception):  # noqa: N818 - named for what happens
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """What a package says of one of its kernels."""
+
+    name: str
+    """Within the package, whose files of this kernel bear it where there are several."""
+    kernel: str
+    target: str
+    language: str
+    source_digest: str
+
+
+@dataclass(frozen=True)
 class Project:
     """A project directory with the package in it."""
 
     directory: Path
     module: str
     provenance: dict[str, Any]
+    kernels: tuple[Kernel, ...]
 
     @property
     def package(self) -> Path:
         """The importable package's directory."""
         return self.directory / self.module
 
-    @property
-    def source(self) -> str:
+    def file(self, kernel: Kernel, stem: str, ending: str = ".json") -> str:
+        """The package's file that holds `stem` of this kernel."""
+        return file_of(kernel.name, self.kernels, stem, ending)
+
+    def source(self, kernel: Kernel) -> str:
         """The kernel's source as it was judged: with its imports pointing at Warpsmith's own runtime."""
-        return restore_runtime((self.package / "_kernel.py").read_text(encoding="utf-8"))
+        return restore_runtime((self.package / self.file(kernel, "_kernel", ".py")).read_text(encoding="utf-8"))
 
     def load(self, name: str) -> Any:
         """A JSON file of the package. Raises Refused where it is none."""
@@ -66,28 +83,41 @@ def open_project(directory: Path) -> Project:
         raise NotAnExport(f"{module}/{PROVENANCE}: {error}") from None
     if not isinstance(provenance, dict):
         raise NotAnExport(f"{module}/{PROVENANCE}: found a {type(provenance).__name__}, expected an object")
-    missing = {*TEXTS, "files"} - set(provenance)
+    missing = {"kernels", "files"} - set(provenance)
     if missing:
         raise NotAnExport(f"{module}/{PROVENANCE} lacks {', '.join(sorted(missing))}")
-    _check_types(module, provenance)
-    return Project(directory, module, provenance)
+    return Project(directory, module, provenance, _kernels(module, provenance))
 
 
-def _check_types(module: str, provenance: dict[str, Any]) -> None:
-    """Raise NotAnExport where a name or a field is none that an export has."""
+def _kernels(module: str, provenance: dict[str, Any]) -> tuple[Kernel, ...]:
+    """The kernels. Raises NotAnExport where a name or a field is none that an export has."""
     if not module.isidentifier():
         raise NotAnExport(f"found the package {module!r}, expected a name that Python can import")
-    for name in TEXTS:
-        found = provenance[name]
-        if not isinstance(found, str) or not found.isprintable():
-            raise NotAnExport(f"{module}/{PROVENANCE}: {name}: found {found!r}, expected text in one line")
-    try:
-        Target.parse(provenance["target"])
-    except ValueError as error:
-        raise NotAnExport(f"{module}/{PROVENANCE}: target: {error}") from None
-    files = provenance["files"]
+    files, listed = provenance["files"], provenance["kernels"]
     if not isinstance(files, dict) or not all(isinstance(digest, str) for digest in files.values()):
         raise NotAnExport(f"{module}/{PROVENANCE}: files: expected a SHA-256 by the name of each file")
+    if not isinstance(listed, list) or not listed or not all(isinstance(item, dict) for item in listed):
+        raise NotAnExport(f"{module}/{PROVENANCE}: kernels: expected an object for each kernel")
+    kernels = tuple(_kernel(f"{module}/{PROVENANCE}: kernels[{n}]", item) for n, item in enumerate(listed))
+    if len({kernel.name for kernel in kernels}) < len(kernels):
+        raise NotAnExport(f"{module}/{PROVENANCE}: kernels: found one name twice, expected each once")
+    return kernels
+
+
+def _kernel(where: str, said: dict[str, Any]) -> Kernel:
+    if missing := set(TEXTS) - set(said):
+        raise NotAnExport(f"{where} lacks {', '.join(sorted(missing))}")
+    for name in TEXTS:
+        found = said[name]
+        if not isinstance(found, str) or not found.isprintable():
+            raise NotAnExport(f"{where}.{name}: found {found!r}, expected text in one line")
+    if not said["name"].isidentifier():
+        raise NotAnExport(f"{where}.name: found {said['name']!r}, expected a name that Python can import")
+    try:
+        Target.parse(said["target"])
+    except ValueError as error:
+        raise NotAnExport(f"{where}.target: {error}") from None
+    return Kernel(**{name: said[name] for name in TEXTS})
 
 
 def check_metadata(project: Project) -> str:
@@ -130,24 +160,30 @@ def check_contents(project: Project) -> str:
 
 
 def check_evidence(project: Project) -> str:
-    """The evidence speaks of this source, and the envelope of this evidence. Raises Refused."""
-    try:
-        return _spoken_for(project)
-    except (KeyError, TypeError, ValueError, SyntaxError) as error:
-        raise Refused(f"_kernel.py, evidence.json or envelope.json: {type(error).__name__}: {error}") from None
+    """The evidence speaks of each kernel's very source, and its envelope of this evidence. Raises Refused."""
+    said = []
+    for kernel in project.kernels:
+        try:
+            said.append(_spoken_for(project, kernel))
+        except (KeyError, TypeError, ValueError, SyntaxError) as error:
+            names = ", ".join(project.file(kernel, stem) for stem in ("evidence", "envelope"))
+            source = project.file(kernel, "_kernel", ".py")
+            raise Refused(f"{source}, {names}: {type(error).__name__}: {error}") from None
+    return "; ".join(said)
 
 
-def _spoken_for(project: Project) -> str:
-    found, claimed = normalised_digest(project.source), project.provenance["source_digest"]
+def _spoken_for(project: Project, kernel: Kernel) -> str:
+    found, claimed = normalised_digest(project.source(kernel)), kernel.source_digest
     if found != claimed:
-        raise Refused(f"_kernel.py has the digest {found}, and the evidence is for {claimed}")
-    evidence, envelope = project.load("evidence.json"), project.load("envelope.json")
+        source = project.file(kernel, "_kernel", ".py")
+        raise Refused(f"{source} has the digest {found}, and the evidence is for {claimed}")
+    evidence, envelope = (project.load(project.file(kernel, stem)) for stem in ("evidence", "envelope"))
     judged = {row["id"] for row in evidence["workloads"]}
     unproven = [shape["id"] for shape in envelope["shapes"] if shape["id"] not in judged]
     if unproven:
         raise Refused(f"the envelope names workloads that the evidence does not: {', '.join(unproven)}")
-    if envelope["target"] != project.provenance["target"]:
-        raise Refused(f"the envelope is for {envelope['target']}, the kernel for {project.provenance['target']}")
+    if envelope["target"] != kernel.target:
+        raise Refused(f"the envelope is for {envelope['target']}, the kernel for {kernel.target}")
     return f"for source SHA-256 {claimed}, {len(envelope['shapes'])} workloads"
 
 

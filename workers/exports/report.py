@@ -30,7 +30,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A verification. `environment` says where the checks ran: versions, device, how the process was cut off."""
+    """A verification. `environment` says where the checks ran: versions, device, how the process was cut off.
+
+    `kernel`, `target` and `source_digest` are those of each kernel of the package, with commas between them.
+    """
 
     package: str
     kernel: str

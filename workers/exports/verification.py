@@ -22,7 +22,7 @@ from kernels_db.op import Target
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from kernels_db.target import CPU_ARCHITECTURES
 from workers.exports import location
-from workers.exports.project import FILE_CHECKS, Project, Refused, open_project
+from workers.exports.project import FILE_CHECKS, Kernel, Project, Refused, open_project
 from workers.exports.report import Outcome, Report, Row
 from workers.judge.languages import CompileError, CompileLimits, prepare
 
@@ -77,9 +77,9 @@ def verify_export(directory: Path) -> Report:
         rows.append(Row("op", "skipped", "the files are not what they claim: nothing of them is run"))
     report = Report(
         package=project.module,
-        kernel=project.provenance["kernel"],
-        target=project.provenance["target"],
-        source_digest=project.provenance["source_digest"],
+        kernel=", ".join(each.kernel for each in project.kernels),
+        target=", ".join(each.target for each in project.kernels),
+        source_digest=", ".join(each.source_digest for each in project.kernels),
         verified_at=datetime.now(UTC).isoformat(timespec="seconds"),
         rows=rows,
         environment=environment,
@@ -105,28 +105,42 @@ def _row(name: str, check: Callable[[], str]) -> Row:
 
 
 def build_for_target(project: Project, scratch: Path) -> str:
-    """Compile the kernel for the architecture that it is for; a GPU's needs no GPU for that. Returns what was built.
+    """Compile the kernels for the architectures that they are for; a GPU's needs no GPU for that. Returns what was
+    built.
 
-    Raises CompileError, and Skipped where this machine has no compiler for it.
+    Raises CompileError, and Skipped where this machine has no compiler for any of them.
     """
-    target, language = Target.parse(project.provenance["target"]), project.provenance["language"]
+    scratch.mkdir(parents=True)
+    built, skipped = [], []
+    workloads = project.load("workloads.json")
+    for kernel in project.kernels:
+        reason = _not_built_here(kernel)
+        if reason is not None:
+            skipped.append(f"{kernel.language} for {kernel.target}: {reason}")
+            continue
+        prepared = prepare(
+            project.source(kernel),
+            kernel.language,
+            target_arch=Target.parse(kernel.target).arch,
+            cache_dir=scratch,
+            limits=CompileLimits(),
+            workloads=[each for each in workloads if each["kernel"] == kernel.name],
+        )
+        names = ", ".join(dict.fromkeys(each["name"] for each in prepared["kernels"])) or "no kernel of its own"
+        built.append(f"{kernel.language} for {kernel.target}: {names}")
+    if not built:
+        raise Skipped("; ".join(skipped))
+    return "; ".join([*built, *(f"not built: {each}" for each in skipped)])
+
+
+def _not_built_here(kernel: Kernel) -> str | None:
+    """Why this machine has no compiler for a kernel."""
+    target = Target.parse(kernel.target)
     here = CPU_ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     if target.device == "cpu" and target.arch != here:
-        raise Skipped(f"this machine is {here}, and its compiler builds for itself")
-    needed = COMPILERS.get(language)
-    if needed is not None and not _importable(needed):
-        raise Skipped(f"{needed} is not installed here")
-    scratch.mkdir(parents=True)
-    prepared = prepare(
-        project.source,
-        language,
-        target_arch=target.arch,
-        cache_dir=scratch,
-        limits=CompileLimits(),
-        workloads=project.load("workloads.json"),
-    )
-    kernels = ", ".join(dict.fromkeys(kernel["name"] for kernel in prepared["kernels"])) or "no kernel of its own"
-    return f"{language} for {target}: {kernels}"
+        return f"this machine is {here}, and its compiler builds for itself"
+    needed = COMPILERS.get(kernel.language)
+    return f"{needed} is not installed here" if needed is not None and not _importable(needed) else None
 
 
 def _importable(name: str) -> bool:
@@ -197,7 +211,7 @@ def _environment(project: Project, scratch: Path, home: Path) -> dict[str, str]:
     root = location.checkout()
     if root is not None:
         variables["PYTHONPATH"] = str(root)  # for the child itself, which then forgets it
-    if project.provenance["language"] == "triton" and project.provenance["target"].startswith("cpu"):
+    if any(each.language == "triton" and each.target.startswith("cpu") for each in project.kernels):
         variables["TRITON_INTERPRET"] = "1"
     return variables
 

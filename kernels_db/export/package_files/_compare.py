@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from . import _reference, _spec
+from ._float64 import in_float64
 
 WIDER = 3.0
 LARGEST_BYTES = 2 << 30
@@ -77,16 +78,24 @@ def written(result: Any, arguments: list[Any]) -> list[torch.Tensor]:
 
 def plain(arguments: Any) -> Any:
     """The reference in the dtypes of its arguments, as the kernel computes: autocast has no say inside the op."""
-    if not torch.is_autocast_enabled(_spec.DEVICE):
-        return _reference.run(*arguments)
-    with torch.autocast(_spec.DEVICE, enabled=False):
-        return _reference.run(*arguments)
+    for device in _spec.DEVICES:
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return plain(arguments)
+    return _reference.run(*arguments)
 
 
 def reference(arguments: list[Any]) -> list[torch.Tensor]:
     """What PyTorch writes on these arguments, which it may change."""
     with torch.no_grad():
         return written(plain(arguments), arguments)
+
+
+def exact(arguments: Any) -> list[torch.Tensor]:
+    """What PyTorch writes in float64 on copies of these arguments, also where the reference asks for less."""
+    wide = widened(arguments)
+    with torch.no_grad():
+        return written(in_float64(plain)(wide), wide)
 
 
 def compare(found: list[torch.Tensor], eager: list[torch.Tensor], exact: list[torch.Tensor]) -> Comparison:

@@ -5,8 +5,12 @@ is checked against PyTorch). The mode is read inside the op, at every call: unde
 and a switch takes effect without recompiling. Call these functions outside of compiled code and of graph capture: what
 a captured CUDA graph replays was decided when it was captured.
 
+Where the package has several kernels, each is switched by its name as well: `disable()`, then `enable("a")`, leaves "a"
+alone. PyTorch serves what the kernels that are on do not admit.
+
 Everything here may be called from any thread. `enable`, `disable` and `shadow` hold for the whole process; `enabled`
-and `disabled` for the code inside their block: its thread, or its asyncio task, and not for threads started in it.
+and `disabled` for the code inside their block: its thread, or its asyncio task, and not for threads started in it. A
+block that names kernels leaves the others as they were when it began.
 """
 
 from __future__ import annotations
@@ -15,10 +19,10 @@ import os
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -35,27 +39,50 @@ MOST_REASONS = 32
 """Reasons that are counted apart; those that come later are counted together."""
 OTHER_REASONS = "other reasons"
 
+NAMES = tuple(kernel["name"] for kernel in _spec.KERNELS)
+
+
+class Switches(NamedTuple):
+    """The mode, each kernel that is switched off with who did it, and who set either last."""
+
+    mode: str
+    off: dict[str, str]
+    set_by: str
+
+
 _lock = threading.Lock()
-_block: ContextVar[str | None] = ContextVar(f"{_spec.NAMESPACE}_mode", default=None)
-_served = 0
+_block: ContextVar[Switches | None] = ContextVar(f"{_spec.NAMESPACE}_switches", default=None)
+_served = dict.fromkeys(NAMES, 0)
 _watched = 0
 """Calls since shadow mode began."""
 _reasons: Counter[str] = Counter()
 _warned = False
-_tripped: str | None = None
+_given_up: dict[str, str] = {}
+"""Each kernel that serves no call any more, and why. Replaced as a whole: calls read it without the lock."""
 _shadowed = {"checked": 0, "mismatches": 0, "unchecked": 0}
 _notes: list[str] = []
 
 
-def _from_environment() -> tuple[str, str]:
+def _switched(now: Switches, names: tuple[str, ...], on: bool, by: str) -> Switches:
+    """`now` with these kernels on or off; all of them where none is named."""
+    if unknown := [name for name in names if name not in NAMES]:
+        raise ValueError(f"found the kernel {unknown[0]!r}, expected one of {', '.join(NAMES)}")
+    if on:
+        off = {name: who for name, who in now.off.items() if name not in names} if names else {}
+        return Switches("on" if not names or now.mode == "off" else now.mode, off, by)
+    off = now.off | dict.fromkeys(names or NAMES, by)
+    return Switches("off" if len(off) == len(NAMES) else now.mode, off, by)
+
+
+def _from_environment() -> Switches:
     """The mode that the environment asks for, and who says so."""
     for variable in (OWN_VARIABLE, VARIABLE):
         found = os.environ.get(variable)
         if found:
             if found not in MODES:
                 raise ValueError(f"{variable}: found {found!r}, expected one of {', '.join(MODES)}")
-            return found, variable
-    return "on", "default"
+            return Switches(found, dict.fromkeys(NAMES, variable) if found == "off" else {}, variable)
+    return Switches("on", {}, "default")
 
 
 def _every_from_environment() -> int:
@@ -65,43 +92,51 @@ def _every_from_environment() -> int:
     return int(found)
 
 
-_mode, _set_by = _from_environment()
+_process = _from_environment()
 _every = _every_from_environment()
 
 
-def enable() -> None:
-    """The kernel serves inside its envelope; also after a mismatch or a failure had given every call to PyTorch."""
-    global _tripped
+def enable(*kernels: str) -> None:
+    """The kernels of these names, or all, serve inside their envelopes; also after a mismatch or a failure had given
+    their calls up. Naming one leaves the others as they are: after `disable()` it serves alone.
+
+    Raises ValueError for a name that no kernel of this package has; `status()["kernels"]` has the names.
+    """
+    global _process, _given_up
     with _lock:
-        _tripped = None
-    _set("on", "enable()")
+        _process = _switched(_process, kernels, True, "enable()")
+        _given_up = {name: why for name, why in _given_up.items() if kernels and name not in kernels}
 
 
-def disable() -> None:
-    """PyTorch serves every call."""
-    _set("off", "disable()")
+def disable(*kernels: str) -> None:
+    """The kernels of these names, or all, serve no call. Raises ValueError for a name that no kernel here has."""
+    global _process
+    with _lock:
+        _process = _switched(_process, kernels, False, "disable()")
 
 
 def shadow(every: int | None = None) -> None:
     """As `enable`, but the first call and then one in `every` is checked against PyTorch on clones of its inputs.
 
     A call that is checked takes several times as long. Where the two differ, the call returns PyTorch's result, the
-    inputs are saved and PyTorch serves from then on, until `enable()`. A mismatch that was found before stands: this
-    function does not lift it.
+    inputs are saved and the kernel serves no call from then on, until `enable()`. A mismatch that was found before
+    stands: this function does not lift it, nor does it switch on a kernel that was switched off by its name.
     """
-    global _every, _watched
+    global _every, _watched, _process
     if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise ValueError(f"every: found {every!r}, expected a number of calls, at least 1")
     with _lock:
         _every = _every if every is None else every
         _watched = 0
-    _set("shadow", "shadow()")
+        _process = Switches("shadow", {} if _process.mode == "off" else _process.off, "shadow()")
 
 
 @contextmanager
-def enabled() -> Iterator[None]:
-    """The kernel serves inside this block, whatever the process's mode is; what gave it up for good still holds."""
-    token = _block.set("on")
+def enabled(*kernels: str) -> Iterator[None]:
+    """The kernels of these names, or all, serve inside this block, whatever the process's mode is; what gave one up for
+    good still holds. `with disabled(), enabled("a")` leaves "a" alone.
+    """
+    token = _block.set(_switched(_block.get() or _process, kernels, True, "enabled()"))
     try:
         yield
     finally:
@@ -109,33 +144,33 @@ def enabled() -> Iterator[None]:
 
 
 @contextmanager
-def disabled() -> Iterator[None]:
-    """PyTorch serves every call inside this block."""
-    token = _block.set("off")
+def disabled(*kernels: str) -> Iterator[None]:
+    """The kernels of these names, or all, serve no call inside this block."""
+    token = _block.set(_switched(_block.get() or _process, kernels, False, "disabled()"))
     try:
         yield
     finally:
         _block.reset(token)
-
-
-def _set(mode: str, by: str) -> None:
-    global _mode, _set_by
-    with _lock:
-        _mode, _set_by = mode, by
 
 
 def mode() -> str:
     """The mode of a call made here and now."""
-    return _block.get() or _mode
+    return (_block.get() or _process).mode
 
 
-def refusal() -> str | None:
-    """Why no call at all takes the kernel here and now; None when calls may."""
-    if _tripped is not None:
-        return _tripped
-    if mode() == "off":
-        return "disabled() is in force" if _block.get() else f"the kernel is switched off by {_set_by}"
-    return None
+def out() -> Collection[str]:
+    """The names of the kernels that serve no call here and now."""
+    off = (_block.get() or _process).off
+    return off.keys() | _given_up.keys() if _given_up else off
+
+
+def refusal(name: str) -> str:
+    """Why this kernel, which is out, serves no call here and now."""
+    if name in _given_up:
+        return _given_up[name]
+    here = _block.get() or _process
+    by = here.off.get(name, here.set_by)
+    return "disabled() is in force" if by == "disabled()" else f"the kernel is switched off by {by}"
 
 
 def due() -> bool:
@@ -148,11 +183,10 @@ def due() -> bool:
         return (_watched - 1) % _every == 0
 
 
-def hit() -> None:
-    """Count a call that the kernel served: one whose launch came off."""
-    global _served
+def hit(name: str) -> None:
+    """Count a call that this kernel served: one whose launch came off."""
     with _lock:
-        _served += 1
+        _served[name] += 1
 
 
 def fallback(reason: str) -> None:
@@ -160,20 +194,21 @@ def fallback(reason: str) -> None:
     global _warned
     with _lock:
         _reasons[reason if reason in _reasons or len(_reasons) < MOST_REASONS else OTHER_REASONS] += 1
-        first = not _warned and mode() != "off" and _tripped is None
+        first = not _warned and not out()
         _warned = _warned or first
     if first:
         _warn(f"PyTorch serves this call, because {reason}")
 
 
-def trip(reason: str) -> None:
-    """Give every call to PyTorch from now on, and say so once."""
-    global _tripped
+def trip(name: str, reason: str) -> None:
+    """Give every call of this kernel up from now on, and say so once."""
+    global _given_up
     with _lock:
-        first = _tripped is None
-        _tripped = _tripped or reason
+        first = name not in _given_up
+        _given_up = {name: reason} | _given_up
     if first:
-        _warn(f"PyTorch serves every call from now on, because {reason}")
+        who = "PyTorch serves every call" if len(NAMES) == 1 else f"the kernel {name} serves no call"
+        _warn(f"{who} from now on, because {reason}")
 
 
 def note(text: str) -> None:
@@ -193,20 +228,40 @@ def _warn(text: str) -> None:
     warnings.warn(f"{_spec.NAME} ({_spec.NAMESPACE}): {text}", RuntimeWarning, stacklevel=2)
 
 
-def status(kernel: str) -> dict[str, Any]:
-    """What `status()` of the package returns; `kernel` says what is loaded."""
+def status(loaded: Mapping[str, str]) -> dict[str, Any]:
+    """What `status()` of the package returns; `loaded` says of each kernel by its name what is loaded.
+
+    What stands beside `kernels` is of all of them together: `given_up` is None as long as one may serve.
+    """
     with _lock:
+        here = _block.get() or _process
+        alone = len(NAMES) == 1
+        lost = [f"{_given_up[name]}" if alone else f"{name}: {_given_up[name]}" for name in NAMES if name in _given_up]
+        shared = set.intersection(*(set(kernel["versions"].items()) for kernel in _spec.KERNELS))
         return {
             "op": _spec.NAME,
             "package": _spec.NAMESPACE,
-            "kernel": kernel,
-            "mode": mode(),
-            "mode_set_by": "a block" if _block.get() else _set_by,
-            "served": {"kernel": _served, "pytorch": sum(_reasons.values())},
+            "kernel": loaded[NAMES[0]] if alone else "; ".join(f"{name}: {what}" for name, what in loaded.items()),
+            "mode": here.mode,
+            "mode_set_by": "a block" if _block.get() else here.set_by,
+            "served": {"kernel": sum(_served.values()), "pytorch": _reasons.total()},
             "fallbacks": dict(_reasons),
-            "given_up": _tripped,
+            "given_up": "; ".join(lost) if len(lost) == len(NAMES) else None,
             "shadow": {"every": _every, **_shadowed},
             "notes": list(_notes),
-            "verified_with": dict(_spec.VERSIONS),
+            "verified_with": dict(sorted(shared)),
             "torch": torch.__version__,
+            "kernels": {
+                kernel["name"]: {
+                    "id": kernel["id"],
+                    "target": f"{kernel['device']}:{kernel['arch']}",
+                    "language": kernel["language"],
+                    "loaded": loaded[kernel["name"]],
+                    "enabled": kernel["name"] not in here.off,
+                    "served": _served[kernel["name"]],
+                    "given_up": _given_up.get(kernel["name"]),
+                    "verified_with": dict(kernel["versions"]),
+                }
+                for kernel in _spec.KERNELS
+            },
         }

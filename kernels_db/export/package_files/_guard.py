@@ -1,37 +1,44 @@
-"""What the kernel may be called with: the envelope on which it was verified, and nothing beside it.
+"""What the kernels may be called with: the envelope on which each was verified, and nothing beside it.
 
-A call's shapes, strides, dtypes and devices are looked at once and remembered; addresses are looked at in every call.
+A call's shapes, strides, dtypes, devices and numbers are looked at once and remembered; addresses are looked at in
+every call. Where several kernels admit a call, the first is the one that is to be expected fastest: at the verified and
+timed shape of its own that is nearest to the call's, it came closer to the physical limit than the others at theirs.
 """
 
 from __future__ import annotations
 
+import math
 import platform
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from . import _spec
+from . import _load, _spec
 
 MOST_REMEMBERED = 1024
 """Signatures of calls; when there are more, all are forgotten."""
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_NUMBERS = {value for kernel in _load.KERNELS for values in kernel.numbers for value in values}
+"""Every number that any kernel was verified with. Of another one a signature holds the type alone: it changes nothing,
+and there may be as many of them as calls."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Admitted:
-    """A call that the kernel can serve: its axes, and shape and dtype of each output."""
+    """A call that a kernel can serve: its axes, and shape and dtype of each output."""
 
+    kernel: _load.Kernel
     axes: dict[str, int]
     outputs: list[tuple[tuple[int, ...], torch.dtype]]
     device: torch.device
 
 
-_remembered: dict[tuple[Any, ...], Admitted | str] = {}
+_remembered: dict[tuple[Any, ...], tuple[Admitted, ...] | str] = {}
 
 
-def admit(arguments: tuple[Any, ...]) -> Admitted | str:
-    """The call as the kernel can serve it, otherwise why it cannot."""
+def admit(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
+    """The call as each kernel can serve it, the one to be preferred first; otherwise why none can."""
     key: list[Any] = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
@@ -40,7 +47,7 @@ def admit(arguments: tuple[Any, ...]) -> Admitted | str:
             except RuntimeError:  # a layout without strides: cheaper than to ask every tensor for its layout
                 return f"a tensor's layout is {value.layout}, verified for {torch.strided}"
         else:
-            key.append(type(value))
+            key.append(value if isinstance(value, (int, float)) and value in _NUMBERS else type(value))
     signature = tuple(key)
     found = _remembered.get(signature)
     if found is None:
@@ -56,37 +63,79 @@ def admit(arguments: tuple[Any, ...]) -> Admitted | str:
     return (_overlap(arguments) or found) if _spec.MUTATED else found
 
 
-def _examine(arguments: tuple[Any, ...]) -> Admitted | str:
+def _examine(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
     """`admit`, for all that a signature tells."""
     if len(arguments) != len(_spec.PARAMETERS):
         return f"{len(arguments)} arguments were given, expected {len(_spec.PARAMETERS)}"
+    found = {kernel.name: _fit(kernel, arguments) for kernel in _load.KERNELS}
+    admitted = [each for each in found.values() if isinstance(each, Admitted)]
+    if admitted:
+        return tuple(sorted(admitted, key=_slowness))
+    if len(set(found.values())) == 1:
+        return str(next(iter(found.values())))
+    return "; ".join(f"{name}: {reason}" for name, reason in found.items())
+
+
+def _slowness(admitted: Admitted) -> float:
+    """How far the kernel stayed behind the limit at the shape nearest to this call; infinite where none was timed."""
+    nearest = nearest_timed(admitted)
+    return math.inf if nearest is None else nearest[2]
+
+
+def nearest_timed(admitted: Admitted) -> tuple[dict[str, int], float, float] | None:
+    """The nearest shape at which the kernel was timed, its microseconds there, and the figure that kernels are compared
+    by. Distance: the ratios of the axes as powers of two, added up.
+    """
+    return min(admitted.kernel.timed, key=lambda timed: _distance(timed[0], admitted.axes), default=None)
+
+
+def _distance(one: dict[str, int], other: dict[str, int]) -> float:
+    return sum(abs(math.log2(max(size, 1)) - math.log2(max(other[name], 1))) for name, size in one.items())
+
+
+def _fit(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> Admitted | str:
+    """The call as this kernel can serve it, otherwise why it cannot."""
     devices = []
-    for parameter, value in zip(_spec.PARAMETERS, arguments, strict=True):
-        reason = _kind(parameter, value)
+    for parameter, dtype, value in zip(_spec.PARAMETERS, kernel.dtypes, arguments, strict=True):
+        reason = _kind(parameter, dtype, value, kernel.device)
         if reason is not None:
             return reason
         if parameter["rank"] is not None:
             devices.append(value.device)
     if any(device != devices[0] for device in devices):
         return f"the tensors are on {', '.join(sorted({str(device) for device in devices}))}, verified on one device"
-    reason = machine(devices[0]) if devices else "no argument is a tensor"
+    reason = machine(kernel, devices[0]) if devices else "no argument is a tensor"
     if reason is not None:
         return reason
     axes = _spec.bind_axes(*arguments)
     if isinstance(axes, str):
         return axes
     for axis, value in axes.items():
-        low, high = _spec.AXIS_RANGES[axis]
+        low, high = kernel.ranges[axis]
         if not low <= value <= high:
             return f"{axis} is {value}, verified from {low} to {high}"
     for parameter, value, strides in zip(_spec.PARAMETERS, arguments, _spec.strides(axes), strict=True):
         if parameter["rank"] is not None and not _laid_out(value, strides):
             verified = "contiguous tensors" if strides is None else f"strides {strides}"
             return f"{parameter['name']} is strided {tuple(value.stride())}, verified for {verified}"
-    return Admitted(axes, _spec.output_shapes(axes), devices[0])
+    reason = _numbers(kernel, arguments)
+    if reason is not None:
+        return reason
+    outputs = list(zip(_spec.output_shapes(axes), kernel.outputs, strict=True))
+    return Admitted(kernel, axes, outputs, devices[0])
 
 
-def _kind(parameter: dict[str, Any], value: Any) -> str | None:
+def _numbers(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> str | None:
+    """Why the numbers of a call are none that the kernel was verified with, all of them together."""
+    given = tuple(arguments[position] for position in _spec.NUMBERS)
+    if not given or given in kernel.numbers:
+        return None
+    names = ", ".join(_spec.PARAMETERS[position]["name"] for position in _spec.NUMBERS)
+    verified = " or ".join(", ".join(map(str, values)) for values in kernel.numbers)
+    return f"{names}: found another value than was verified ({verified})"
+
+
+def _kind(parameter: dict[str, Any], dtype: Any, value: Any, device: str) -> str | None:
     """Why `value` is nothing that this parameter was verified with."""
     name = parameter["name"]
     if value is None:
@@ -95,10 +144,10 @@ def _kind(parameter: dict[str, Any], value: Any) -> str | None:
         return None if isinstance(value, (int, float)) else f"{name} is a {type(value).__name__}, expected a number"
     if not isinstance(value, torch.Tensor):
         return f"{name} is a {type(value).__name__}, expected a tensor"
-    if value.device.type != _spec.DEVICE:
-        return f"{name} is on {value.device.type}, verified on {_spec.DEVICE}"
-    if value.dtype is not parameter["dtype"]:
-        return f"{name} is {value.dtype}, verified for {parameter['dtype']}"
+    if value.device.type != device:
+        return f"{name} is on {value.device.type}, verified on {device}"
+    if value.dtype is not dtype:
+        return f"{name} is {value.dtype}, verified for {dtype}"
     return None
 
 
@@ -111,7 +160,7 @@ def _laid_out(value: torch.Tensor, strides: tuple[int, ...] | None) -> bool:
     )
 
 
-def machine(device: torch.device) -> str | None:
+def machine(kernel: _load.Kernel, device: torch.device) -> str | None:
     """Why this machine is not of the kind on which the kernel was verified."""
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
@@ -119,19 +168,26 @@ def machine(device: torch.device) -> str | None:
     else:
         name = platform.machine().lower()
         found = _MACHINES.get(name, name)
-    if found != _spec.ARCH.rstrip("af" if device.type == "cuda" else ""):
-        return f"the architecture is {found}, verified on {_spec.ARCH}"
-    for library, there in _libraries().items():
-        verified = _spec.VERSIONS.get(library)
+    if found != kernel.arch.rstrip("af" if device.type == "cuda" else ""):
+        return f"the architecture is {found}, verified on {kernel.arch}"
+    for library, there in _libraries(kernel).items():
+        verified = kernel.versions.get(library)
         if verified is not None and verified.split(".")[0] != there.split(".")[0]:
             return f"{library} is {there}, verified with {verified}"
     return None
 
 
-def _libraries() -> dict[str, str]:
+def elsewhere(kernel: _load.Kernel) -> str | None:
+    """Why this machine is none that the kernel is for; None where it is."""
+    if kernel.device == "cuda" and not torch.cuda.is_available():
+        return "there is no GPU here"
+    return machine(kernel, torch.device(kernel.device, 0) if kernel.device == "cuda" else torch.device("cpu"))
+
+
+def _libraries(kernel: _load.Kernel) -> dict[str, str]:
     """Versions of what the kernel runs on."""
     found = {"torch": torch.__version__}
-    if _spec.LANGUAGE == "triton":
+    if kernel.language == "triton":
         try:
             import triton
         except ImportError:

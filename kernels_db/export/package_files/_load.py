@@ -1,4 +1,7 @@
-"""Loads the kernel once, at the first call that it can serve. Nothing is tuned here: configurations are frozen."""
+"""The package's kernels: what is known of each, and its module, loaded once at the first call that it can serve.
+
+Nothing is tuned here: configurations are frozen.
+"""
 
 from __future__ import annotations
 
@@ -15,49 +18,61 @@ from ._runtime import cache
 from ._runtime.errors import CacheError
 
 _lock = threading.Lock()
-_kernel: ModuleType | None = None
-_failure: str | None = None
 
 
-def kernel() -> ModuleType | None:
-    """The kernel's module; C++ sources are compiled here, unless their build is in the cache. None where that failed:
-    `failure` says why, and it is not tried again in this process.
-    """
-    return _kernel if _kernel is not None or _failure is not None else _load()
+class Kernel:
+    """One kernel. The facts are those of `_spec.KERNELS`."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.name: str = facts["name"]
+        self.id: str = facts["id"]
+        self.device: str = facts["device"]
+        self.arch: str = facts["arch"]
+        self.language: str = facts["language"]
+        self.versions: dict[str, str] = facts["versions"]
+        self.dtypes: list[Any] = facts["dtypes"]
+        self.outputs: list[Any] = facts["outputs"]
+        self.ranges: dict[str, tuple[int, int]] = facts["ranges"]
+        self.numbers: list[tuple[Any, ...]] = facts["numbers"]
+        self.verified: list[dict[str, int]] = facts["verified"]
+        self.timed: list[tuple[dict[str, int], float, float]] = facts["timed"]
+        self._import = facts["load"]
+        self.module: Any = None
+        self.failure: str | None = None
+
+    def ready(self) -> bool:
+        """Whether the module is there; it is loaded here, and C++ sources are compiled unless their build is in the
+        cache. Where that failed, `failure` says why, and it is not tried again in this process.
+        """
+        return self.module is not None or (self.failure is None and self._load())
+
+    def described(self) -> str:
+        """What is loaded, in a word or a sentence."""
+        return "loaded" if self.module is not None else self.failure or "the kernel is not loaded yet"
+
+    def _load(self) -> bool:
+        with _lock:
+            if self.module is None and self.failure is None:
+                try:
+                    loaded = self._imported()
+                    _freeze(loaded)
+                    self.module = loaded
+                except Exception as error:  # noqa: BLE001 - whatever it is, PyTorch serves
+                    self.failure = f"the kernel did not load: {type(error).__name__}: {error}"
+        return self.module is not None
+
+    def _imported(self) -> ModuleType:
+        if self.language == "triton" and self.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+            raise RuntimeError("on a CPU a Triton kernel runs in Triton's interpreter alone: set TRITON_INTERPRET=1")
+        try:
+            return self._import()
+        except CacheError as error:
+            build_elsewhere(error)
+            return self._import()
 
 
-def failure() -> str:
-    """Why there is no kernel."""
-    return _failure or "the kernel is not loaded yet"
-
-
-def described() -> str:
-    """What is loaded, in a word or a sentence."""
-    return "loaded" if _kernel is not None else failure()
-
-
-def _load() -> ModuleType | None:
-    global _kernel, _failure
-    with _lock:
-        if _kernel is None and _failure is None:
-            try:
-                loaded = _import()
-                _freeze(loaded)
-                _kernel = loaded
-            except Exception as error:  # noqa: BLE001 - whatever it is, PyTorch serves
-                _failure = f"the kernel did not load: {type(error).__name__}: {error}"
-    return _kernel
-
-
-def _import() -> ModuleType:
-    if _spec.LANGUAGE == "triton" and _spec.DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        raise RuntimeError("on a CPU a Triton kernel runs in Triton's interpreter alone: set TRITON_INTERPRET=1")
-    try:
-        from . import _kernel as module
-    except CacheError as error:
-        build_elsewhere(error)
-        from . import _kernel as module
-    return module
+KERNELS = [Kernel(facts) for facts in _spec.KERNELS]
+BY_NAME = {kernel.name: kernel for kernel in KERNELS}
 
 
 def build_elsewhere(error: CacheError) -> None:

@@ -1,4 +1,4 @@
-"""The PyTorch op: the kernel inside its envelope, PyTorch everywhere else.
+"""The PyTorch op: a kernel inside its envelope, PyTorch everywhere else.
 
 Dispatch happens inside the op, so `torch.compile` sees one op whatever the shapes are. Nothing here patches PyTorch:
 removing the package removes the op.
@@ -6,7 +6,6 @@ removing the package removes the op.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,34 +19,50 @@ _ONE_CALL = (TypeError, OverflowError, ValueError)
 
 
 def admitted_call(arguments: tuple[Any, ...]) -> _guard.Admitted | str:
-    """What the kernel is to do, otherwise why it cannot."""
-    reason = _control.refusal()
-    if reason is not None:
-        return reason
+    """Which kernel is to serve and what it is to do, otherwise why none can."""
+    out = _control.out()
+    if out and len(out) == len(_control.NAMES):
+        return _unavailable(_load.KERNELS)
     found = _guard.admit(arguments)
-    if isinstance(found, _guard.Admitted) and _load.kernel() is None:
-        return _load.failure()
-    return found
+    if isinstance(found, str):
+        return found
+    for admitted in found:
+        if admitted.kernel.name not in out and admitted.kernel.ready():
+            return admitted
+    return _unavailable([admitted.kernel for admitted in found])
+
+
+def _unavailable(kernels: list[_load.Kernel]) -> str:
+    """Why none of these kernels, which are out or did not load, serves."""
+    reasons = {kernel.name: _unable(kernel) or kernel.described() for kernel in kernels}
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+
+
+def _unable(kernel: _load.Kernel) -> str | None:
+    """Why this kernel serves no call at all, as far as that is known."""
+    return _control.refusal(kernel.name) if kernel.name in _control.out() else kernel.failure
 
 
 def _run(*arguments: Any) -> Any:
     admitted = admitted_call(arguments)
     if isinstance(admitted, str):
         return _fallback(arguments, admitted)
-    kernel = _load.kernel()
-    assert kernel is not None
+    kernel = admitted.kernel
     outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
     shadow = _shadow.begin(arguments, outputs, admitted) if _control.due() else None
     try:
         _launch(kernel, arguments, outputs, admitted.device)
     except Exception as error:
-        reason = f"the kernel raised {type(error).__name__}: {error}"
+        which = "the kernel" if len(_load.KERNELS) == 1 else f"the kernel {kernel.name}"
+        reason = f"{which} raised {type(error).__name__}: {error}"
         if not isinstance(error, _ONE_CALL):
-            _control.trip(reason)
+            _control.trip(kernel.name, reason)
         if _spec.MUTATED:
             raise  # it may have written part of what it changes in place
         return _fallback(arguments, reason)
-    _control.hit()
+    _control.hit(kernel.name)
     if shadow is not None:
         outputs = shadow.settle(outputs)
     if not outputs:
@@ -55,17 +70,19 @@ def _run(*arguments: Any) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _launch(kernel: ModuleType, arguments: tuple[Any, ...], outputs: list[torch.Tensor], device: torch.device) -> None:
-    """Run the kernel on the device of its tensors, which need not be the current one."""
+def _launch(
+    kernel: _load.Kernel, arguments: tuple[Any, ...], outputs: list[torch.Tensor], device: torch.device
+) -> None:
+    """Run the kernel, which is loaded, on the device of its tensors, which need not be the current one."""
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
             _launch(kernel, arguments, outputs, device)
         return
     try:
-        kernel.run(*arguments, *outputs)
+        kernel.module.run(*arguments, *outputs)
     except CacheError as error:  # CUDA is compiled at the first launch
         _load.build_elsewhere(error)
-        kernel.run(*arguments, *outputs)
+        kernel.module.run(*arguments, *outputs)
 
 
 def _fallback(arguments: tuple[Any, ...], reason: str) -> Any:
@@ -217,12 +234,33 @@ def explain(*arguments: Any) -> str:
     admitted = admitted_call(arguments)
     if isinstance(admitted, str):
         return f"PyTorch: {admitted}"
-    where = "a verified shape" if admitted.axes in _spec.VERIFIED else "between verified shapes"
-    return f"kernel: inside the envelope ({where})"
+    where = "a verified shape" if admitted.axes in admitted.kernel.verified else "between verified shapes"
+    if len(_load.KERNELS) == 1:
+        return f"kernel: inside the envelope ({where})"
+    return f"kernel {admitted.kernel.name}: inside the envelope ({where}); {_preferred(admitted, arguments)}"
+
+
+def _preferred(chosen: _guard.Admitted, arguments: tuple[Any, ...]) -> str:
+    """Why this kernel and not another of the package."""
+    found = _guard.admit(arguments)
+    assert not isinstance(found, str)
+    others = [each for each in found if each.kernel is not chosen.kernel]
+    if not others:
+        return "no other kernel here admits the call"
+    said = [_figure(chosen)]
+    for other in others:
+        unable = _unable(other.kernel)
+        said.append(f"{other.kernel.name} {_figure(other)}{f', but {unable}' if unable else ''}")
+    return f"where it was timed nearest to this call: {'; '.join(said)}"
+
+
+def _figure(admitted: _guard.Admitted) -> str:
+    nearest = _guard.nearest_timed(admitted)
+    return "no time" if nearest is None else f"{nearest[1]:.1f} us at {nearest[0]}"
 
 
 def status() -> dict[str, Any]:
-    """What is loaded, the mode and who set it, calls served by the kernel and by PyTorch (by reason), what shadow mode
-    found, and with which versions the kernel was verified.
+    """What is loaded, the mode and who set it, calls served by the kernels and by PyTorch (by reason), what shadow mode
+    found, with which versions the kernels were verified, and the same of each kernel by its name.
     """
-    return _control.status(_load.described())
+    return _control.status({kernel.name: kernel.described() for kernel in _load.KERNELS})

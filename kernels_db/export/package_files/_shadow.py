@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import _compare, _control, _guard, _spec
+from . import _compare, _control, _guard, _math, _spec
 
 DIRECTORY_VARIABLE = "WARPSMITH_SHADOW_DIR"
 
@@ -25,9 +25,10 @@ DIRECTORY_VARIABLE = "WARPSMITH_SHADOW_DIR"
 class Shadow:
     """One call under examination. Made before the kernel runs, because it may write into its inputs."""
 
-    def __init__(self, arguments: tuple[Any, ...], axes: dict[str, int]) -> None:
+    def __init__(self, arguments: tuple[Any, ...], admitted: _guard.Admitted) -> None:
         self._arguments = arguments
-        self._axes = axes
+        self._kernel = admitted.kernel.name
+        self._axes = admitted.axes
         self._before = _compare.clones(arguments)
 
     def settle(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -36,8 +37,9 @@ class Shadow:
         """
         try:
             own = _compare.clones(self._before)
-            eager = _compare.reference(own)
-            exact = _compare.reference(_compare.widened(self._before))
+            with _math.setting():
+                eager = _compare.reference(own)
+                exact = _compare.exact(self._before)
             found = outputs + [self._arguments[position] for position in _spec.MUTATED]
             compared = _compare.compare(found, eager, exact)
         except Exception as error:  # noqa: BLE001 - the user's own call came off, and what did not is told
@@ -51,14 +53,15 @@ class Shadow:
         for position in _spec.MUTATED:
             self._arguments[position].copy_(own[position])
         _control.trip(
+            self._kernel,
             f"shadow mode found a wrong result at {self._axes} (error {compared.error:.2e}, limit "
-            f"{compared.limit:.2e}); {self._saved(compared)}"
+            f"{compared.limit:.2e}); {self._saved(compared)}",
         )
         return right
 
     def _saved(self, compared: _compare.Comparison) -> str:
         try:
-            return f"its inputs are in {save(self._before, self._axes, compared)}"
+            return f"its inputs are in {save(self._before, self._axes, compared, self._kernel)}"
         except (OSError, RuntimeError) as error:
             return f"its inputs could not be saved: {error}"
 
@@ -68,7 +71,7 @@ def begin(arguments: tuple[Any, ...], outputs: list[torch.Tensor], admitted: _gu
     if not wanted((*arguments, *outputs), admitted.device):
         return None
     try:
-        return Shadow(arguments, admitted.axes)
+        return Shadow(arguments, admitted)
     except Exception as error:  # noqa: BLE001 - out of memory, say: no reason for the user's own call to fail
         _unchecked(error)
         return None
@@ -76,7 +79,7 @@ def begin(arguments: tuple[Any, ...], outputs: list[torch.Tensor], admitted: _gu
 
 def wanted(values: tuple[Any, ...], device: torch.device) -> bool:
     """Whether a call with these arguments and outputs can be checked: not while a CUDA graph is captured, nor where
-    copies would fill the memory.
+    copies would fill the memory, nor where the check would change the arithmetic of other threads.
     """
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return False
@@ -84,7 +87,11 @@ def wanted(values: tuple[Any, ...], device: torch.device) -> bool:
     if size > _compare.LARGEST_BYTES:
         _control.shadowed("unchecked")
         return False
-    return True
+    reason = _math.refusal()
+    if reason is not None:
+        _control.shadowed("unchecked")
+        _control.note(f"shadow mode could not check a call: {reason}")
+    return reason is None
 
 
 def _unchecked(error: Exception) -> None:
@@ -92,7 +99,7 @@ def _unchecked(error: Exception) -> None:
     _control.note(f"shadow mode could not check a call: {type(error).__name__}: {error}")
 
 
-def save(arguments: list[Any], axes: dict[str, int], compared: _compare.Comparison) -> Path:
+def save(arguments: list[Any], axes: dict[str, int], compared: _compare.Comparison, kernel: str) -> Path:
     """Write the inputs and their workload into a new directory, which is returned."""
     named = {p["name"]: a for p, a in zip(_spec.PARAMETERS, arguments, strict=True)}
     parent = os.environ.get(DIRECTORY_VARIABLE)
@@ -105,6 +112,7 @@ def save(arguments: list[Any], axes: dict[str, int], compared: _compare.Comparis
     document = {
         "op": _spec.NAME,
         "package": _spec.NAMESPACE,
+        "kernel": kernel,
         "workload": workload(named, axes, f"shadow_{digest[:8]}"),
         "inputs": "inputs.pt",
         "inputs_sha256": digest,

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from . import _load, _op, _spec, selfcheck
+from . import _op, _spec, selfcheck
 
 ROUNDS = 9
 ROUND_S = 0.02
@@ -28,15 +28,15 @@ MOST_QUEUED = 200
 def measure() -> dict[str, float]:
     """Microseconds of `raw`, `op` and, where there are gradients, `op_with_gradients`; `overhead` is op less raw.
 
-    Raises RuntimeError where the kernel does not serve the smallest verified workload here.
+    Raises RuntimeError where no kernel serves the smallest verified workload here.
     """
-    smallest = min(selfcheck.workloads(), key=lambda workload: workload["min_bytes"])
-    arguments = selfcheck.draw(smallest["inputs"], 1)
+    smallest = min(selfcheck.checked_here(), key=lambda workload: workload["min_bytes"])
+    arguments = selfcheck.draw(smallest, 1)
     admitted = _op.admitted_call(tuple(arguments))
     if isinstance(admitted, str):
         raise RuntimeError(admitted)
-    kernel = _load.kernel()
-    assert kernel is not None
+    kernel = admitted.kernel.module
+    gpu = admitted.device.type == "cuda"
     outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
     cases: dict[str, Callable[[], Any]] = {
         "raw": lambda: kernel.run(*arguments, *outputs),
@@ -47,29 +47,29 @@ def measure() -> dict[str, float]:
         learned = [a.detach().requires_grad_() if a is needing[0] else a for a in arguments]
         cases["op_with_gradients"] = lambda: _op.call(*learned)
     rounds: dict[str, list[float]] = {name: [] for name in cases}
-    counts = {name: _calls(case) for name, case in cases.items()}
+    counts = {name: _calls(case, gpu) for name, case in cases.items()}
     for _ in range(ROUNDS):
         for name, case in cases.items():
-            rounds[name].append(_seconds(case, counts[name]) / counts[name] * 1e6)
+            rounds[name].append(_seconds(case, counts[name], gpu) / counts[name] * 1e6)
     found = {name: round(statistics.median(times), 2) for name, times in rounds.items()}
     return found | {"overhead": round(found["op"] - found["raw"], 2)}
 
 
-def _calls(case: Callable[[], Any]) -> int:
+def _calls(case: Callable[[], Any], gpu: bool) -> int:
     """How many calls make a round."""
-    _seconds(case, 10)
-    most = MOST_QUEUED if _spec.DEVICE == "cuda" else 1_000_000
-    return min(most, max(10, int(ROUND_S / (_seconds(case, 10) / 10))))
+    _seconds(case, 10, gpu)
+    most = MOST_QUEUED if gpu else 1_000_000
+    return min(most, max(10, int(ROUND_S / (_seconds(case, 10, gpu) / 10))))
 
 
-def _seconds(case: Callable[[], Any], calls: int) -> float:
-    if _spec.DEVICE == "cuda":
+def _seconds(case: Callable[[], Any], calls: int, gpu: bool) -> float:
+    if gpu:
         torch.cuda.synchronize()
     begun = time.perf_counter()
     for _ in range(calls):
         case()
     spent = time.perf_counter() - begun
-    if _spec.DEVICE == "cuda":
+    if gpu:
         torch.cuda.synchronize()
     return spent
 

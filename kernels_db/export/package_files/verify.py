@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from . import _compare, _control, _guard, _load, _op, _reference, _spec, overhead, selfcheck
+from . import _compare, _control, _guard, _load, _math, _op, _reference, _spec, overhead, selfcheck
 
 package = importlib.import_module(__package__ or _spec.NAMESPACE)
 function: Callable[..., Any] = getattr(package, _spec.NAME)
@@ -42,31 +42,44 @@ def expect(holds: bool, what: str) -> None:
 
 
 def elsewhere() -> str | None:
-    """Why this machine is none that the kernel is for; None where it is."""
-    if _spec.DEVICE == "cuda" and not torch.cuda.is_available():
-        return "there is no GPU here"
-    return _guard.machine(torch.device(_spec.DEVICE, 0) if _spec.DEVICE == "cuda" else torch.device("cpu"))
+    """Why this machine is none that any kernel is for; None where it is."""
+    reasons = [_guard.elsewhere(kernel) for kernel in _load.KERNELS]
+    return None if None in reasons else "; ".join(dict.fromkeys(map(str, reasons)))
 
 
 def needs_kernel() -> None:
-    """Raise Skipped on a machine that the kernel is not for, and Failed where it is for it and does not load."""
+    """Raise Skipped on a machine that no kernel is for, and Failed where one that is for it does not load."""
     reason = elsewhere()
     if reason is not None:
         raise Skipped(reason)
-    expect(_load.kernel() is not None, _load.failure())
+    for kernel in _load.KERNELS:
+        expect(_guard.elsewhere(kernel) is not None or kernel.ready(), kernel.described())
 
 
-def device() -> str:
-    """Where the checks run: PyTorch serves on the CPU where the kernel's device is not there."""
-    return "cpu" if _spec.DEVICE == "cuda" and not torch.cuda.is_available() else _spec.DEVICE
+def device(workload: dict[str, Any]) -> str:
+    """Where a workload is checked: PyTorch serves on the CPU where the kernel's device is not there."""
+    wanted = _load.BY_NAME[workload["kernel"]].device
+    return "cpu" if wanted == "cuda" and not torch.cuda.is_available() else wanted
 
 
 def samples() -> list[tuple[dict[str, Any], list[Any]]]:
-    """The verified workloads from the smallest, with arguments."""
-    ordered = sorted(selfcheck.workloads(), key=lambda workload: workload["min_bytes"])
+    """The verified workloads of the kernels for this machine from the smallest, with arguments."""
+    ordered = sorted(selfcheck.checked_here(), key=lambda workload: workload["min_bytes"])
     if not ordered:
         raise Skipped(f"every verified workload is above {_compare.LARGEST_BYTES >> 30} GiB")
-    return [(workload, selfcheck.draw(workload["inputs"], 1, device())) for workload in ordered[:MOST_SHAPES]]
+    taken = _apart(ordered)[:MOST_SHAPES]
+    return [(workload, selfcheck.draw(workload, 1, device(workload))) for workload in taken]
+
+
+def _apart(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of one device and one set of dtypes alone, each shape once: one compiled function has to take them all."""
+    first = _load.BY_NAME[workloads[0]["kernel"]]
+    alike = [each for each in workloads if _alike(_load.BY_NAME[each["kernel"]], first)]
+    return list({json.dumps(each["inputs"]): each for each in alike}.values())
+
+
+def _alike(kernel: _load.Kernel, other: _load.Kernel) -> bool:
+    return (kernel.device, kernel.dtypes) == (other.device, other.dtypes)
 
 
 def agrees(
@@ -75,7 +88,7 @@ def agrees(
     """Hold a call on copies of the arguments, where `placed` puts them, against PyTorch. Raises Failed where it is
     wrong.
     """
-    exact = _compare.reference(_compare.widened(arguments))
+    exact = _compare.exact(arguments)
     eager = _compare.reference(_compare.clones(arguments))
     mine = placed(arguments)
     compared = _compare.compare(_compare.written(run(*mine), mine), eager, exact)
@@ -89,7 +102,8 @@ def kernel_serves() -> Iterator[None]:
     before = _op.status()["served"]["kernel"]
     yield
     if elsewhere() is None:
-        expect(_op.status()["served"]["kernel"] > before, f"PyTorch served, expected the kernel ({_load.described()})")
+        after = _op.status()
+        expect(after["served"]["kernel"] > before, f"PyTorch served, expected the kernel ({after['kernel']})")
 
 
 def served_by() -> str:
@@ -141,7 +155,7 @@ def check_opcheck() -> str:
 def check_eager() -> str:
     """The kernel's results are PyTorch's, on every verified workload."""
     needs_kernel()
-    rows = [selfcheck.check(workload, 1) for workload in selfcheck.workloads()]
+    rows = [selfcheck.check(workload, 1) for workload in selfcheck.checked_here()]
     if not rows:
         raise Skipped(f"every verified workload is above {_compare.LARGEST_BYTES >> 30} GiB")
     for row in rows:
@@ -149,7 +163,10 @@ def check_eager() -> str:
             row["agrees"], f"{row['workload']}: error {row['error']:.2e}, limit {row['limit']:.2e}; {row['served_by']}"
         )
     worst = max(rows, key=lambda row: row["error"])
-    return f"{len(rows)} workloads, worst error {worst['error']:.1e} (limit {worst['limit']:.1e}, {worst['workload']})"
+    absent = sorted({kernel.name for kernel in _load.KERNELS} - {row["kernel"] for row in rows})
+    beside = f"; not for this machine: {', '.join(absent)}" if absent else ""
+    found = f"worst error {worst['error']:.1e} (limit {worst['limit']:.1e}, {worst['workload']})"
+    return f"{len(rows)} workloads, {found}{beside}"
 
 
 def check_compile() -> str:
@@ -194,16 +211,22 @@ def _sizes(arguments: list[Any]) -> tuple[int, ...]:
 
 def check_cuda_graph() -> str:
     """A call can be captured in a CUDA graph and replayed on new values; shadow mode stays out of it."""
-    if device() != "cuda":
-        raise Skipped("there is no GPU here" if _spec.DEVICE == "cuda" else "the kernel is for the CPU")
+    if "cuda" not in _spec.DEVICES:
+        raise Skipped("the kernel is for the CPU")
+    if not torch.cuda.is_available():
+        raise Skipped("there is no GPU here")
     needs_kernel()
-    workload, arguments = samples()[0]
+    on_gpu = [workload for workload in selfcheck.checked_here() if device(workload) == "cuda"]
+    if not on_gpu:
+        raise Skipped("no kernel is for this GPU")
+    workload = min(on_gpu, key=lambda each: each["min_bytes"])
+    arguments = selfcheck.draw(workload, 1)
     held = _compare.clones(arguments)
     function(*_compare.clones(arguments))
     graph = torch.cuda.CUDAGraph()
     with kernel_serves(), shadowed(), torch.cuda.graph(graph):
         result = function(*held)
-    fresh = selfcheck.draw(workload["inputs"], 2, device())
+    fresh = selfcheck.draw(workload, 2)
 
     def replay(*values: Any) -> Any:
         for place, value in zip(held, values, strict=True):
@@ -221,7 +244,7 @@ def check_cuda_graph() -> str:
 def check_fallback() -> str:
     """A call outside the envelope gets PyTorch's result."""
     done = []
-    for what, arguments in (*other_dtypes(), *other_sizes()):
+    for what, arguments in (*other_dtypes(), *other_sizes(), *other_numbers()):
         served = _op.explain(*arguments)
         expect(served.startswith("PyTorch"), f"{what}: {served}, expected PyTorch")
         expected = _compare.clones(arguments)
@@ -241,9 +264,9 @@ def check_fallback() -> str:
 def other_dtypes() -> Iterator[tuple[str, list[Any]]]:
     """A call in a floating dtype that was not verified, and which."""
     _, arguments = samples()[-1]
-    if any(isinstance(a, torch.Tensor) and a.is_floating_point() for a in arguments):
-        wide = all(a.dtype is not torch.float64 for a in arguments if isinstance(a, torch.Tensor))
-        other = torch.float64 if wide else torch.float32
+    verified = {dtype for kernel in _load.KERNELS for dtype in kernel.dtypes}
+    other = next((dtype for dtype in (torch.float64, torch.float32, torch.float16) if dtype not in verified), None)
+    if other is not None and any(isinstance(a, torch.Tensor) and a.is_floating_point() for a in arguments):
         changed = [a.to(other) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in arguments]
         yield str(other), changed
 
@@ -254,8 +277,23 @@ def other_sizes() -> Iterator[tuple[str, list[Any]]]:
     for axis in _spec.VARIABLE_AXES:
         grown = [_grown(p, a, axis) for p, a in zip(_spec.PARAMETERS, arguments, strict=True)]
         axes = _spec.bind_axes(*grown)
-        if isinstance(axes, dict) and axes[axis] > _spec.AXIS_RANGES[axis][1]:
+        if isinstance(axes, dict) and axes[axis] > _longest(axis):
             yield f"{axis} = {axes[axis]}", grown
+
+
+def other_numbers() -> Iterator[tuple[str, list[Any]]]:
+    """Calls with one number that was not verified, and which."""
+    _, arguments = samples()[-1]
+    for position in _spec.NUMBERS:
+        value = arguments[position]
+        if isinstance(value, float) and value * 1.5 != value:  # an integer may be an axis to sum along, or a size
+            changed = [*arguments[:position], value * 1.5, *arguments[position + 1 :]]
+            if tuple(changed[each] for each in _spec.NUMBERS) not in [n for k in _load.KERNELS for n in k.numbers]:
+                yield f"{_spec.PARAMETERS[position]['name']} = {value * 1.5}", changed
+
+
+def _longest(axis: str) -> int:
+    return max(kernel.ranges[axis][1] for kernel in _load.KERNELS)
 
 
 def _grown(parameter: dict[str, Any], value: Any, axis: str) -> Any:
@@ -264,7 +302,7 @@ def _grown(parameter: dict[str, Any], value: Any, axis: str) -> Any:
         return value
     for position, name in enumerate(parameter["shape"]):
         if name == axis:
-            times = _spec.AXIS_RANGES[axis][1] // value.shape[position] + 1
+            times = _longest(axis) // value.shape[position] + 1
             value = torch.cat([value] * times, position)
     return value
 
@@ -336,6 +374,8 @@ def check_control() -> str:
         served = _op.explain(*arguments)
         expect(served.startswith("PyTorch"), f"inside disabled(): {served}")
         agrees(function, arguments)
+    if len(_load.KERNELS) > 1:
+        check_single(arguments)
     before = _op.status()["shadow"]
     with shadowed():
         agrees(function, arguments)
@@ -344,6 +384,15 @@ def check_control() -> str:
     if elsewhere() is None:
         expect(after["checked"] == before["checked"] + 1, f"shadow mode checked nothing: {_op.status()['notes']}")
     return "off, on, shadow"
+
+
+def check_single(arguments: list[Any]) -> None:
+    """Each kernel serves alone, or PyTorch does, where the others are off."""
+    for name in _control.NAMES:
+        with package.disabled(), package.enabled(name):
+            served = _op.explain(*arguments)
+            expect(served.startswith((f"kernel {name}:", "PyTorch: ")), f"with {name} alone: {served}")
+            agrees(function, arguments)
 
 
 def check_overhead() -> str:
@@ -385,7 +434,8 @@ def run(name: str) -> dict[str, Any]:
     """One check's outcome: passed, failed or skipped, with a sentence."""
     begun = time.perf_counter()
     try:
-        outcome, detail = "passed", CHECKS[name]()
+        with _math.setting():
+            outcome, detail = "passed", CHECKS[name]()
     except Skipped as reason:
         outcome, detail = "skipped", str(reason)
     except Exception as error:  # noqa: BLE001 - whatever a check runs into is its outcome

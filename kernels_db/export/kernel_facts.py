@@ -1,0 +1,111 @@
+"""Writes what an export's `_spec.py` says of each kernel: what it is for, what it was verified on, how fast it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import geometric_mean
+from typing import Any
+
+from kernels_db.export.kernel import ExportedKernel, kernel_name, verified_workloads
+from kernels_db.op import Op, Target, parse_op
+from kernels_db.resolve import arguments
+from kernels_db.spec_tensors import VarAxis
+
+Timed = tuple[dict[str, int], float, float]
+"""The var axes of a shape, microseconds, and the figure that kernels are compared by: the smaller, the faster."""
+
+
+def file_of(name: str, kernels: Sequence[object], stem: str, ending: str = ".json") -> str:
+    """The file of a package that holds `stem` of the kernel `name`, which it bears where there are several kernels."""
+    return f"{stem}{ending}" if len(kernels) == 1 else f"{stem}_{name}{ending}"
+
+
+def render_kernels(kernels: Sequence[ExportedKernel]) -> list[str]:
+    """The lines of `_spec.py` that define KERNELS."""
+    by_limit = all(row.get("limit_us") for kernel in kernels for row in _timed_rows(kernel).values())
+    lines: list[str] = []
+    for number, kernel in enumerate(kernels):
+        module = file_of(kernel_name(kernel), kernels, "_kernel", "")
+        lines += ["", "", f"def _load_{number}() -> ModuleType:", f"    from . import {module} as module"]
+        lines += ["", "    return module"]
+    lines += ["", "", "KERNELS: list[dict[str, Any]] = ["]
+    for number, kernel in enumerate(kernels):
+        facts = {**_facts(kernel), "timed": timed(kernel, by_limit)}
+        op = parse_op(kernel.spec)
+        dtypes = ", ".join("None" if i.shape is None else f"torch.{i.dtype}" for i in arguments(op))
+        lines += [
+            "    {",
+            *(f"        {name!r}: {source(value)}," for name, value in facts.items()),
+            f"        'dtypes': [{dtypes}],",
+            f"        'outputs': [{', '.join(f'torch.{o.dtype}' for o in op.outputs)}],",
+            f"        'load': _load_{number},",
+            "    },",
+        ]
+    return [*lines, "]"]
+
+
+def _facts(kernel: ExportedKernel) -> dict[str, Any]:
+    envelope, target = kernel.envelope, Target.parse(kernel.target)
+    versions = {name: envelope["versions"][name] for name in ("torch", "triton") if name in envelope["versions"]}
+    return {
+        "name": kernel_name(kernel),
+        "id": kernel.id,
+        "device": target.device,
+        "arch": target.arch,
+        "language": kernel.language,
+        "versions": versions,
+        "ranges": {name: (a["min"], a["max"]) for name, a in envelope["axes"].items()},
+        "numbers": verified_numbers(kernel),
+        "verified": [dict(axes) for axes in {tuple(shape["axes"].items()): None for shape in envelope["shapes"]}],
+    }
+
+
+def numbers(op: Op) -> list[int]:
+    """The positions of the op's arguments that are numbers."""
+    return [position for position, item in enumerate(arguments(op)) if item.shape is None]
+
+
+def verified_numbers(kernel: ExportedKernel) -> list[tuple[Any, ...]]:
+    """The values of the op's numbers in each verified workload, each combination once."""
+    positions = numbers(parse_op(kernel.spec))
+    found = (tuple(w["inputs"][position].get("value") for position in positions) for w in verified_workloads(kernel))
+    return list(dict.fromkeys(found)) if positions else []
+
+
+def timed(kernel: ExportedKernel, by_limit: bool) -> list[Timed]:
+    """The verified shapes at which the kernel was timed.
+
+    The figure is how many times the physical limit a call took, or, not `by_limit`, picoseconds for each byte that it
+    has to move at least.
+    """
+    op, rows = parse_op(kernel.spec), _timed_rows(kernel)
+    shapes: dict[tuple[tuple[str, int], ...], list[tuple[float, float]]] = {}
+    for workload in verified_workloads(kernel):
+        if workload["id"] in rows:
+            row = rows[workload["id"]]
+            time_us = row["time_us"]["candidate"]
+            figure = time_us / row["limit_us"] if by_limit else time_us * 1e6 / max(workload["min_bytes"], 1)
+            axes = tuple((n, size) for n, size in workload["axes"].items() if isinstance(op.axes[n], VarAxis))
+            shapes.setdefault(axes, []).append((time_us, figure))
+    return [
+        (dict(axes), geometric_mean(us for us, _ in found), geometric_mean(figure for _, figure in found))
+        for axes, found in shapes.items()
+    ]
+
+
+def _timed_rows(kernel: ExportedKernel) -> dict[str, Any]:
+    return {row["id"]: row for row in kernel.evidence["workloads"] if (row.get("time_us") or {}).get("candidate")}
+
+
+def source(value: Any) -> str:
+    """A value of plain Python types as source; floats that are not finite as well."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{source(k)}: {source(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(source, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(source, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    return repr(value)
