@@ -12,8 +12,8 @@ from kernels_db.models import OpRow
 from kernels_db.op import Op, SpecErrors, load_op
 from kernels_db.resolve import resolve_workload
 from service.examples import devices_of
+from service.field_error import FieldError
 from service.handlers import spec_problem
-from service.problems import FieldError
 
 
 class CheckedWorkload(BaseModel):

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import httpx
 from pydantic import BaseModel
 
+from service.client_errors import ProblemError, ServiceUnreachableError
 from service.schemas import (
     TERMINAL_STATES,
     AskDocument,
@@ -54,25 +55,6 @@ WORTH_WAITING = frozenset({429, 503})
 _ID = re.compile(r"\w+", re.ASCII)
 
 Document = TypeVar("Document", bound=BaseModel)
-
-
-class ServiceUnreachableError(RuntimeError):
-    """Nothing answers at the URL."""
-
-    def __init__(self, url: str, error: Exception) -> None:
-        super().__init__(
-            f"url: found {url}, where nothing answers ({error}); expected a running service: "
-            "start one with `warpsmith up`, or name another with --url or WARPSMITH_URL"
-        )
-
-
-class ProblemError(RuntimeError):
-    """The service refused a request; `document` is its problem+json."""
-
-    def __init__(self, status: int, document: dict[str, Any]) -> None:
-        self.status = status
-        self.document = document
-        super().__init__(describe_problem(status, document))
 
 
 class Client:
@@ -364,19 +346,6 @@ class Client:
         if response.is_error:
             raise _problem(response)
         return response
-
-
-def describe_problem(status: int, document: dict[str, Any]) -> str:
-    """A problem+json document as text: one line for each bad field."""
-    lines = [
-        f"{item.get('field')}: found {json.dumps(item.get('found'))}, expected {item.get('expected')}"
-        for item in document.get("errors") or []
-    ]
-    if lines:
-        return "\n".join(lines)
-    title = document.get("title") or f"HTTP {status}"
-    detail = document.get("detail")
-    return f"{title}: {detail}" if detail else str(title)
 
 
 def _id(text: str) -> str:

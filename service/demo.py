@@ -26,7 +26,8 @@ from service.cli.connection import connected_or_embedded
 from service.cli.following import watch
 from service.cli.output import DONE, FAILED, CommandError, print_wide, say, tell
 from service.cli.search import model_document
-from service.client import Client, ProblemError, ServiceUnreachableError
+from service.client import Client
+from service.client_errors import ProblemError, ServiceUnreachableError
 from service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
 from service.schemas import KernelDocument, WorkloadTimes
 

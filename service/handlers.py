@@ -15,9 +15,9 @@ from starlette.routing import compile_path
 
 from kernels_db.db import StorageFull as DatabaseFull
 from kernels_db.spec_errors import SpecError, SpecErrors
+from service.field_error import FieldError
 from service.problems import (
     DatabaseUnavailable,
-    FieldError,
     InvalidInput,
     InvalidSpec,
     MethodNotAllowed,

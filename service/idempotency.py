@@ -24,7 +24,8 @@ from sqlalchemy.orm import Session
 from kernels_db.db import Database
 from kernels_db.models import IdempotencyRow
 from service.bodies import Body
-from service.problems import FieldError, IdempotencyReuse
+from service.field_error import FieldError
+from service.problems import IdempotencyReuse
 
 KEPT_S = 7 * 86400.0
 """Keys older than this are forgotten."""

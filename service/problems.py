@@ -40,6 +40,8 @@ from fastapi import HTTPException
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.field_error import FieldError
+
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"
 LONGEST_FOUND = 200
@@ -50,16 +52,6 @@ SUBJECTS = {
     "String should have ": "text with ",
     "String should match ": "text that matches ",
 }
-
-
-class FieldError(BaseModel):
-    """One bad field."""
-
-    field: str = Field(
-        description="Path of the field, as in `op.inputs[1].dtype`, `query.limit` or `header.Idempotency-Key`"
-    )
-    found: Any = Field(None, description="What was found there; long values are shortened")
-    expected: str = Field(description="What would be accepted")
 
 
 class ProblemDocument(BaseModel):

@@ -13,8 +13,9 @@ from kernels_db.job import tier_of
 from kernels_db.models import OpRow, PoolRow
 from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
 from service.context import Service
+from service.field_error import FieldError
 from service.handlers import spec_problem
-from service.problems import FieldError, InvalidInput, InvalidPool, MissingSetting
+from service.problems import InvalidInput, InvalidPool, MissingSetting
 from service.settings import ServiceSettings
 from workers.model.cost import PriceError, Prices
 from workers.model.endpoints import OPENAI_BASE_URL, address, has_key

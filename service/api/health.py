@@ -11,7 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service import metrics
 from service.context import Service, ServiceDependency
-from service.problems import DatabaseUnavailable, FieldError, NotReady, documented
+from service.field_error import FieldError
+from service.problems import DatabaseUnavailable, NotReady, documented
 from service.schemas import Health, Ready
 
 router = APIRouter(tags=["health"])

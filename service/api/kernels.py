@@ -26,8 +26,9 @@ from kernels_db.models import KernelRow, OpRow
 from kernels_db.spec_errors import SpecErrors
 from service.api.paging import After, Limit, Word, page
 from service.context import ServiceDependency
+from service.field_error import FieldError
 from service.kernel_views import FORMATS, kernel_document, kernel_summaries
-from service.problems import FieldError, InvalidInput, NotExpressible, NotFound, brief, documented
+from service.problems import InvalidInput, NotExpressible, NotFound, brief, documented
 from service.schemas import KernelDocument, KernelSummary, Page
 from service.submit import parse_target
 from workers.candidate.normalise import normalised_digest

@@ -15,10 +15,10 @@ from kernels_db.models import PoolRow
 from service.api.paging import After, Limit, Word, page
 from service.bodies import Body
 from service.context import ServiceDependency
+from service.field_error import FieldError
 from service.idempotency import Answer, OnceDependency
 from service.problems import (
     BodyTooLarge,
-    FieldError,
     IdempotencyReuse,
     InvalidInput,
     InvalidPool,

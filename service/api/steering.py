@@ -17,10 +17,10 @@ from kernels_db.op import SpecError
 from service import views
 from service.bodies import StrictRoute
 from service.context import Asker, ServiceDependency
+from service.field_error import FieldError
 from service.idempotency import Answer, OnceDependency
 from service.problems import (
     BodyTooLarge,
-    FieldError,
     IdempotencyReuse,
     InvalidInput,
     MalformedBody,

@@ -10,8 +10,8 @@ from service import system
 from service.api.health import broker, revision
 from service.context import ServiceDependency
 from service.examples import ExampleDocument, examples
+from service.field_error import FieldError
 from service.options import OptionsDocument, options
-from service.problems import FieldError
 from service.schemas import Page
 
 router = APIRouter(tags=["system"])

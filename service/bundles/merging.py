@@ -11,7 +11,8 @@ from kernels_db.bundle import SignedUnjudged, ticket_of
 from kernels_db.db import Database
 from service.bundles.signing import is_genuine
 from service.bundles.verdicts import read_line
-from service.problems import FieldError, brief
+from service.field_error import FieldError
+from service.problems import brief
 from service.schemas import MergedLine
 from workers import steps
 from workers.judge.contract import BrokenDocument

@@ -3,77 +3,53 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any, NoReturn
 
 import typer
 from pydantic import ValidationError
 
-from kernels_db.op import SpecError, SpecErrors
-from service.cli import (
-    admin,
-    asks,
-    bundles,
-    doctor,
-    exports,
-    imports,
-    judge,
-    kernels,
-    mcp,
-    ops,
-    pools,
-    profiles,
-    reverify,
-    search,
-    steer,
-    up,
-)
+from kernels_db.spec_errors import SpecError, SpecErrors
 from service.cli.output import FAILED, MISUSE, CommandError, print_json, say
-from service.client import ProblemError, ServiceUnreachableError
+from service.client_errors import ProblemError, ServiceUnreachableError
 
-app = typer.Typer(
-    name="warpsmith",
-    help="LLM-driven kernel search: ideas in prose, kernels in code, verdicts from a judge that cannot be fooled.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-for command in (
-    up.up,
-    search.search,
-    search.searches,
-    search.tree,
-    search.pause,
-    search.resume,
-    search.cancel,
-    steer.idea,
-    steer.pin,
-    steer.unpin,
-    steer.ban,
-    steer.unban,
-    steer.budget,
-    steer.branch,
-    profiles.profile,
-    judge.judge,
-    kernels.kernels,
-    kernels.export,
-    reverify.reverify,
-    exports.verify_export,
-    asks.ask,
-    bundles.bundle,
-    bundles.merge,
-    mcp.mcp,
-    doctor.doctor,
-):
-    app.command()(command)
-app.command("tell")(asks.tell_reply)
-app.command("import")(imports.import_file)
-ops.app.command("origin")(imports.give_back)
-app.add_typer(ops.app, name="ops")
-app.add_typer(pools.app, name="pools")
-app.add_typer(admin.keys_app, name="keys")
-app.add_typer(admin.db_app, name="db")
+COMMANDS = {
+    "up": "up.up",
+    "search": "search.search",
+    "searches": "search.searches",
+    "tree": "search.tree",
+    "pause": "search.pause",
+    "resume": "search.resume",
+    "cancel": "search.cancel",
+    "idea": "steer.idea",
+    "pin": "steer.pin",
+    "unpin": "steer.unpin",
+    "ban": "steer.ban",
+    "unban": "steer.unban",
+    "budget": "steer.budget",
+    "branch": "steer.branch",
+    "profile": "profiles.profile",
+    "apply": "models.apply",
+    "ablate": "models.ablate",
+    "judge": "judge.judge",
+    "kernels": "kernels.kernels",
+    "export": "kernels.export",
+    "reverify": "reverify.reverify",
+    "verify-export": "exports.verify_export",
+    "ask": "asks.ask",
+    "bundle": "bundles.bundle",
+    "merge": "bundles.merge",
+    "mcp": "mcp.mcp",
+    "doctor": "doctor.doctor",
+    "tell": "asks.tell_reply",
+    "import": "imports.import_file",
+    "ops": "ops.app",
+    "pools": "pools.app",
+    "keys": "admin.keys_app",
+    "db": "admin.db_app",
+}
+"""Every command: its module here, and the function, or the group of commands, in it."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,13 +58,37 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """LLM-driven kernel search: ideas in prose, kernels in code, verdicts from a judge that cannot be fooled."""
+
+
+def application(arguments: list[str] | None = None) -> typer.Typer:
+    """The command with all that it can do. Of `arguments`, which name one command, that one alone: each loads what it
+    needs, which for some is a second's worth.
+    """
+    app = typer.Typer(
+        name="warpsmith",
+        help="LLM-driven kernel search: ideas in prose, kernels in code, verdicts from a judge that cannot be fooled.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_root)
+    named = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    for name, place in COMMANDS.items():
+        if named in (None, name):
+            module, _, attribute = place.partition(".")
+            found = getattr(import_module(f"service.cli.{module}"), attribute)
+            if isinstance(found, typer.Typer):
+                app.add_typer(found, name=name)
+            else:
+                app.command(name)(found)
+    return app
 
 
 def main() -> NoReturn:
@@ -99,7 +99,7 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind of error
     """Run one command and return its exit code. What a user can mend is said in a sentence; a traceback is our bug."""
     try:
-        app(arguments, prog_name="warpsmith")
+        application(arguments)(arguments, prog_name="warpsmith")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     except CommandError as error:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from service.cli.output import CommandError, say
-from service.client import Client, ProblemError, ServiceUnreachableError
+from service.client import Client
+from service.client_errors import ProblemError, ServiceUnreachableError
 from service.home import running_service
 from service.settings import ServiceSettings
 from service.supervisor import dies_with

@@ -12,6 +12,7 @@ from kernels_db.job import Verdict
 from kernels_db.op import Target, load_op
 from kernels_db.resolve import build_job, limits_with
 from service import machine
+from service.cli import imports
 from service.cli.connection import connected
 from service.cli.judge import describe_failure, run_job
 from service.cli.options import Json, Key, OpFile, Url
@@ -20,6 +21,7 @@ from service.settings import ServiceSettings
 from workers.judge.refusals import grouped, refusal
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
+app.command("origin")(imports.give_back)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

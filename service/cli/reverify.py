@@ -12,7 +12,8 @@ from rich.text import Text
 from service.cli.connection import connected
 from service.cli.options import Json, Key, Url
 from service.cli.output import DONE, FAILED, CommandError, misuse, print_json, print_wide, say
-from service.client import Client, ProblemError
+from service.client import Client
+from service.client_errors import ProblemError
 from service.foreign import seen
 from service.progress import ratio
 from service.schemas import ReverificationDocument, ReverificationSummary

@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.auth import bearer_key
 from service.cli.output import CommandError, misuse
-from service.client import Client, ProblemError, ServiceUnreachableError
+from service.client import Client
+from service.client_errors import ProblemError, ServiceUnreachableError
 from service.problems import KeyRequired, NotReady, Problem
 
 PATH = "/mcp"

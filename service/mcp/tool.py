@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError
 from kernels_db.op import SpecError, SpecErrors
 from service.archive import ArchiveError
 from service.cli.output import CommandError
-from service.client import ProblemError, ServiceUnreachableError
+from service.client_errors import ProblemError, ServiceUnreachableError
 from service.problems import field_errors, sentence
 
 TOLD = (ArchiveError, CommandError, OSError, ProblemError, ServiceUnreachableError, SpecError, SpecErrors)

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service import client as client_module
-from service.client import Client, ProblemError, ServiceUnreachableError, describe_problem
+from service.client import Client
+from service.client_errors import ProblemError, ServiceUnreachableError, describe_problem
 from service.sse import SseParser
 
 EVENTS = 7

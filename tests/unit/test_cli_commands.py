@@ -11,7 +11,7 @@ import typer.main
 
 from kernels_db.db import Database
 from service import machine
-from service.cli import app, doctor, run
+from service.cli import application, doctor, run
 from service.cli.judge import describe_failure, language_of
 from service.cli.output import CommandError
 from service.settings import ServiceSettings
@@ -35,7 +35,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 def commands() -> list[str]:
     """Every command and subcommand."""
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(application())
     names = []
     for name, command in root.commands.items():
         subcommands = getattr(command, "commands", None)

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from kernels_db.op import load_op
-from service.cli import app
+from service.cli import application
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = (
@@ -49,7 +49,7 @@ def warpsmith_lines(inline: bool) -> list[str]:
 
 def parse(words: list[str]) -> str:
     """Parse a command line as the command would, without running it; returns the command's name."""
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(application())
     context = command.make_context("warpsmith", list(words))
     names = []
     while hasattr(command, "resolve_command"):

@@ -16,8 +16,9 @@ from kernels_db.db import StorageFull as DatabaseFull
 from kernels_db.spec_errors import SpecError, SpecErrors
 from service import problems
 from service.bodies import check_storable, parse_json
+from service.field_error import FieldError
 from service.handlers import as_problem
-from service.problems import FieldError, InvalidInput, MalformedBody, Problem, brief, field_path
+from service.problems import InvalidInput, MalformedBody, Problem, brief, field_path
 
 
 def kinds() -> list[type[Problem]]:

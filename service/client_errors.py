@@ -1,0 +1,38 @@
+"""What a client of the API raises; apart from the client, so that whoever words them need not load it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class ServiceUnreachableError(RuntimeError):
+    """Nothing answers at the URL."""
+
+    def __init__(self, url: str, error: Exception) -> None:
+        super().__init__(
+            f"url: found {url}, where nothing answers ({error}); expected a running service: "
+            "start one with `warpsmith up`, or name another with --url or WARPSMITH_URL"
+        )
+
+
+class ProblemError(RuntimeError):
+    """The service refused a request; `document` is its problem+json."""
+
+    def __init__(self, status: int, document: dict[str, Any]) -> None:
+        self.status = status
+        self.document = document
+        super().__init__(describe_problem(status, document))
+
+
+def describe_problem(status: int, document: dict[str, Any]) -> str:
+    """A problem+json document as text: one line for each bad field."""
+    lines = [
+        f"{item.get('field')}: found {json.dumps(item.get('found'))}, expected {item.get('expected')}"
+        for item in document.get("errors") or []
+    ]
+    if lines:
+        return "\n".join(lines)
+    title = document.get("title") or f"HTTP {status}"
+    detail = document.get("detail")
+    return f"{title}: {detail}" if detail else str(title)
