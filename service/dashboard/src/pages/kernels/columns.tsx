@@ -4,7 +4,7 @@ import { baselineName, SpeedUp, SpeedUps } from "../../app/SpeedUp";
 import { Badge, Checkbox, type Column, format, Time, Untrusted, visible } from "../../design";
 import { axesInWords } from "./evidence";
 import styles from "./Kernels.module.css";
-import { verificationInWords } from "./verification";
+import { standingInWords } from "./verification";
 
 type Columns = readonly Column<KernelSummary>[];
 
@@ -68,8 +68,8 @@ const STATE: Column<KernelSummary> = {
   key: "state",
   header: "Evidence",
   lead: true,
-  cell: ({ verification }) => {
-    const { tone, word, says } = verificationInWords(verification);
+  cell: ({ verification, reverification }) => {
+    const { tone, word, says } = standingInWords(verification, reverification);
     return (
       <span title={says}>
         <Badge tone={tone}>{word}</Badge>

@@ -19,7 +19,7 @@ import {
 import { DiffTable, difference } from "../../design/diff";
 import { axesInWords, evidenceOf, type Workload } from "./evidence";
 import styles from "./Kernels.module.css";
-import { verificationInWords } from "./verification";
+import { standingInWords } from "./verification";
 
 const MOST = 200;
 
@@ -112,8 +112,8 @@ const FACTS: readonly Fact[] = [
   { name: "Device", value: ({ verification }) => <Untrusted text={verification?.device ?? format.NONE} /> },
   {
     name: "Verified",
-    value: ({ verification, created_at }) => {
-      const { tone, word } = verificationInWords(verification);
+    value: ({ verification, reverification, created_at }) => {
+      const { tone, word } = standingInWords(verification, reverification);
       return (
         <>
           <Time at={verification?.verified_at ?? created_at} /> <Badge tone={tone}>{word}</Badge>

@@ -6,7 +6,8 @@ import { Loading, Page } from "../../app/Page";
 import { inOrder } from "../../app/SpeedUp";
 import { Button, ButtonLink, EmptyState, Table } from "../../design";
 import { columns } from "./columns";
-import { isFiltered, kernelQuery, picked, SORTS } from "./query";
+import { isFiltered, kernelQuery, NO_FILTERS, picked, SORTS } from "./query";
+import { DRIFT_NAMES } from "./verification";
 
 const LANGUAGES = ["triton", "cuda", "cpp"];
 
@@ -74,6 +75,14 @@ function KernelFilters({ listing }: { listing: Listing }) {
         value={params.get("language")}
         onChange={(language) => set({ language })}
       />
+      <Choice
+        label="Re-verification"
+        all="Drifted or not"
+        options={[...DRIFT_NAMES.keys()]}
+        names={DRIFT_NAMES}
+        value={params.get("reverification")}
+        onChange={(reverification) => set({ reverification })}
+      />
       <TextFilter label="Part of the op's name" value={params.get("text") ?? ""} onChange={onText} />
     </Filters>
   );
@@ -84,11 +93,7 @@ function Nothing({ listing }: { listing: Listing }) {
     return (
       <EmptyState
         title="No kernel matches"
-        action={
-          <Button onClick={() => listing.set({ op: null, target: null, language: null, text: null })}>
-            Show all kernels
-          </Button>
-        }
+        action={<Button onClick={() => listing.set(NO_FILTERS)}>Show all kernels</Button>}
       />
     );
   }

@@ -17,7 +17,8 @@ import {
 } from "../../design";
 import { envelopeOf, evidenceOf, lineageOf, type Step } from "./evidence";
 import styles from "./Kernels.module.css";
-import { verificationInWords } from "./verification";
+import { Reverifications } from "./Reverifications";
+import { standingInWords } from "./verification";
 import { WorkloadTable } from "./WorkloadTable";
 
 export default function KernelPage() {
@@ -67,6 +68,7 @@ function Kernel({ kernel }: { kernel: KernelDocument }) {
         <Standing kernel={kernel} layers={evidence.layers} />
         <TakeHome kernel={kernel} />
       </div>
+      <Reverifications kernel={kernel} />
       <Card title="Evidence">
         <WorkloadTable workloads={evidence.workloads} />
       </Card>
@@ -121,7 +123,7 @@ function range(ci95: readonly number[] | undefined): string {
 
 function Standing({ kernel, layers }: { kernel: KernelDocument; layers: readonly string[] }) {
   const { verification } = kernel;
-  const { tone, word, says } = verificationInWords(verification);
+  const { tone, word, says } = standingInWords(verification, kernel.reverification);
   return (
     <Card title="Verification" actions={<Badge tone={tone}>{word}</Badge>}>
       <p>

@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import { envelopeOf, evidenceOf, lineageOf } from "./evidence";
 import { kernelQuery, picked } from "./query";
-import { verificationInWords } from "./verification";
+import { changes } from "./Reverifications";
+import { standingInWords, verificationInWords } from "./verification";
 
 it("asks for what the address names and leaves the rest out", () =>
   expect(kernelQuery(new URLSearchParams("op=gelu&language=&sort=limit&order=asc&after=k&sort=x"))).toEqual({
@@ -103,4 +104,51 @@ it.each([
   });
   expect(state).toMatchObject({ tone, word });
   expect(state.says).not.toBe("");
+});
+
+it.each([
+  ["verified", false, "warn", "outdated"],
+  ["holds", false, "ok", "holds"],
+  ["holds", true, "warn", "due"],
+  ["wrong", true, "bad", "wrong"],
+  ["slower", false, "bad", "slower"],
+  ["uncompilable", false, "bad", "no longer compiles"],
+] as const)(
+  "puts the latest re-verification before the first one (%s, due: %s)",
+  (state, due, tone, word) => {
+    const verification = {
+      verdict: "accepted",
+      verified_at: 0,
+      device: "H200",
+      sandbox: null,
+      fingerprint: null,
+      versions: {},
+      current: false,
+    };
+    const drifted = tone === "bad";
+    const found = standingInWords(verification, { state, drifted, at: 1, due, under_way: null });
+    expect(found).toMatchObject({ tone, word });
+    expect(found.says).not.toBe("");
+  },
+);
+
+it("names what has changed since a kernel was kept", () => {
+  const measured = {
+    device: "H200",
+    versions: { torch: "2.13", driver: "580" },
+    fingerprint: "f",
+    score: 2,
+    ci95: [1.9, 2.1],
+    speedup: {},
+    speedup_ci95: {},
+  };
+  expect(changes(measured, measured)).toEqual([]);
+  expect(changes(measured, null)).toEqual([]);
+  expect(
+    changes(measured, {
+      ...measured,
+      device: "B200",
+      versions: { torch: "2.14", driver: "580", triton: "3.9" },
+    }),
+  ).toEqual(["device H200 to B200", "torch 2.13 to 2.14", "triton none to 3.9"]);
 });

@@ -2,7 +2,10 @@ import type { KernelQuery } from "../../api/queries";
 import { sortOf } from "../../app/listing";
 
 export const SORTS = ["created", "score", "limit"] as const;
-const FILTERS = ["op", "target", "language", "text"] as const;
+const FILTERS = ["op", "target", "language", "text", "reverification"] as const;
+
+/** What takes every filter away. */
+export const NO_FILTERS = Object.fromEntries(FILTERS.map((name) => [name, null]));
 
 /** What the address asks of the service. */
 export function kernelQuery(params: URLSearchParams): KernelQuery {
