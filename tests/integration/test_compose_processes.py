@@ -140,7 +140,9 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
     spec, pool = write_scenario(tmp_path)
     with Client(url, key) as client:
         wait_until(
-            lambda: {worker.role for worker in client.workers() if worker.alive} == {"model", "judge", "reconciler", "beat"},
+            lambda: (
+                {worker.role for worker in client.workers() if worker.alive} == {"model", "judge", "reconciler", "beat"}
+            ),
             PATIENCE_S,
             "the workers",
         )

@@ -36,6 +36,8 @@ MEANING_IS_CHECKED_TOO = (
     "GET /v1/pools",
     "GET /v1/asks",
     "GET /v1/kernels",
+    "POST /v1/kernels/reverify",
+    "GET /v1/kernels/{kernel_id}/reverifications",
     "GET /v1/bundles",
     "GET /v1/searches/{search_id}/attempts",
 )
