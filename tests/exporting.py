@@ -68,16 +68,30 @@ def run(x, y, m):
 '''
 
 
-def exported(spec: dict[str, Any], source: str, language: str = "cpp") -> ExportedKernel:
-    """A kernel as the store hands it to an exporter."""
-    op, target = parse_op(spec), Target.parse("cpu")
+def exported(
+    spec: dict[str, Any],
+    source: str,
+    language: str = "cpp",
+    *,
+    target: str = "cpu",
+    name: str = "kn_test",
+    times_us: Mapping[str, float] | None = None,
+) -> ExportedKernel:
+    """A kernel as the store hands it to an exporter; `times_us` are its own, by workload, 2 where it has none."""
+    return _exported(spec, source, language, Target.parse(target), name, times_us or {})
+
+
+def _exported(
+    spec: dict[str, Any], source: str, language: str, target: Target, name: str, times_us: Mapping[str, float]
+) -> ExportedKernel:
+    op = parse_op(spec)
     workloads = [resolve_workload(op, w) for w in op.workloads_for(target)]
     rows = [
         {
             "id": workload["id"],
             "role": workload["role"],
             "error": {"candidate": 1e-8, "eager": 1e-8, "limit": 6e-8},
-            "time_us": {"candidate": 2.0, "eager": 4.0},
+            "time_us": {"candidate": times_us.get(workload["id"], 2.0), "eager": 4.0},
             "speedup": {"eager": 2.0},
             "ci95": {"eager": [1.9, 2.1]},
             "limit_us": 1.0,
@@ -88,7 +102,7 @@ def exported(spec: dict[str, Any], source: str, language: str = "cpp") -> Export
         for workload in workloads
     ]
     return ExportedKernel(
-        id="kn_test",
+        id=name,
         spec=spec,
         target=str(target),
         language=language,

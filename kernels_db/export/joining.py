@@ -23,7 +23,7 @@ def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:
         mine = _meaning(kernel)
         other = sorted(field for field in {*mine, *meaning} if mine.get(field) != meaning.get(field))
         if other:
-            found = f"{kernel.id} of the op {kernel.spec['name']}, which has another {', another '.join(other)}"
+            found = f"{kernel.id} of the op {kernel.spec['name']}, which differs in {', '.join(other)}"
             expected = f"a kernel of the op of {first.id}, {first.spec['name']}"
             errors.append(SpecError(f"kernels[{position}]", found, expected))
         name = kernel_name(kernel)

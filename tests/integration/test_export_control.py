@@ -126,7 +126,7 @@ def test_the_environment_sets_the_mode(imported: Importer, own: bool, monkeypatc
         monkeypatch.setenv("WARPSMITH_KERNELS", "on")
         monkeypatch.setenv(probe.__name__.upper(), "off")
         package = importlib.reload(importlib.import_module(f"{probe.__name__}._control"))
-        assert (package.mode(), package.status({name: "" for name in package.NAMES})["mode_set_by"]) == (
+        assert (package.mode(), package.status(dict.fromkeys(package.NAMES, ""))["mode_set_by"]) == (
             "off",
             probe.__name__.upper(),
         )

@@ -1,0 +1,192 @@
+"""What a package compares with: the numbers that were verified, the spec's arithmetic, and float64 throughout."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kernels_db.export.package import build
+from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+
+torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
+
+Importer = Callable[..., ModuleType]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def imported(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Importer:
+    """Export a kernel and import the package. A spec is used once here, so a package's name is its test's own."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(cache))
+    monkeypatch.setenv("WARPSMITH_SHADOW_DIR", str(tmp_path / "shadow"))
+
+    def use(spec: dict[str, Any], source: str = SCALED_ADD_CPP, **options: Any) -> ModuleType:
+        project = build(exported(spec, source, **options), tmp_path / "exports")
+        monkeypatch.syspath_prepend(project)
+        return importlib.import_module(project.name)
+
+    return use
+
+
+def part(package: ModuleType, name: str) -> ModuleType:
+    return importlib.import_module(f"{package.__name__}.{name}")
+
+
+def tensors(rows: int = 40) -> tuple[Any, Any]:
+    return torch.randn(rows, 8), torch.randn(rows, 8)
+
+
+OVERRIDE = [SCALED_ADD["workloads"][0], SCALED_ADD["workloads"][1] | {"inputs": {"m": {"value": 2.0}}}]  # type: ignore[index]
+
+
+def test_a_number_that_was_not_verified_goes_to_pytorch(imported: Importer) -> None:
+    package = imported(SCALED_ADD | {"description": "numbers", "workloads": OVERRIDE})
+    x, y = tensors()
+    for value in (0.5, 2.0, 2):
+        assert package.explain(x, y, value).startswith("kernel")
+    for value in (1.0, -0.5, float("nan"), True):
+        reason = "PyTorch: m: found another value than was verified (0.5 or 2.0)"
+        assert package.explain(x, y, value) == reason
+    guard = part(package, "_guard")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = len(guard._remembered)
+        for step in range(50):
+            torch.testing.assert_close(package.scaled_add(x, y, step / 7), x + step / 7 * y)
+    assert len(guard._remembered) == before, "a number that varies fills no memory"
+    status = package.status()
+    assert status["served"] == {"kernel": 0, "pytorch": 50}
+    assert len(status["fallbacks"]) == 1
+
+
+WITH_TWO_NUMBERS = (
+    SCALED_ADD_CPP.replace("float m,", "float m, float k,").replace("= x[i]", "= k * x[i]").replace("y, m", "y, m, k")
+)
+
+
+def test_numbers_are_verified_together(imported: Importer) -> None:
+    second = {"name": "k", "shape": None, "dtype": "float32", "value": 1.0}
+    both = {"m": {"value": 2.0}, "k": {"value": 3.0}}
+    package = imported(
+        SCALED_ADD
+        | {
+            "inputs": [*SCALED_ADD["inputs"], second],  # type: ignore[misc]
+            "reference": "def run(x, y, m, k):\n    return k * x + m * y\n",
+            "workloads": [OVERRIDE[0], OVERRIDE[1] | {"inputs": both}],
+        },
+        SCALED_ADD_CPP.replace("float m,", "float m, float k,")
+        .replace("= x[i]", "= k * x[i]")
+        .replace("y, m", "y, m, k"),
+    )
+    x, y = tensors()
+    torch.testing.assert_close(package.scaled_add(x, y, 2.0, 3.0), 3 * x + 2 * y)
+    assert package.status()["served"] == {"kernel": 1, "pytorch": 0}
+    assert package.explain(x, y, 0.5, 3.0) == (
+        "PyTorch: m, k: found another value than was verified (0.5, 1.0 or 2.0, 3.0)"
+    )
+
+
+def test_the_packages_own_checks_try_another_number(imported: Importer) -> None:
+    package = imported(SCALED_ADD | {"description": "another number"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        row = part(package, "verify").run("fallback")
+    assert (row["outcome"], row["detail"]) == ("passed", "torch.float64, rows = 80, m = 0.75")
+
+
+NARROW = SCALED_ADD | {
+    "reference": "import torch\n\n\ndef run(x, y, m):\n"
+    "    scale = torch.ones(8) * m\n"
+    "    return (x.to(torch.bfloat16) + scale.to(torch.bfloat16) * y.bfloat16()).float()\n"
+}
+
+
+def test_a_narrow_reference_does_not_make_an_exact_kernel_wrong(imported: Importer) -> None:
+    package = imported(NARROW)
+    package.shadow(every=1)
+    package.scaled_add(*tensors(), 0.5)
+    assert package.status()["shadow"] == {"every": 1, "checked": 1, "mismatches": 0, "unchecked": 0}
+    selfcheck = part(package, "selfcheck")
+    row = selfcheck.check(selfcheck.workloads()[1], 1)
+    assert row["agrees"]
+    assert row["error"] < 1e-6 < 1e-4 < row["pytorch_error"]
+
+
+def test_float64_holds_where_the_reference_makes_constants(imported: Importer) -> None:
+    reference = (
+        "import torch\n\n\ndef run(x, y, m):\n    return x + torch.full((8,), 0.1) * m * y.float().to(x.dtype)\n"
+    )
+    package = imported(SCALED_ADD | {"reference": reference})
+    x, y = tensors()
+    [exact] = part(package, "_compare").exact((x, y, 0.5))
+    torch.testing.assert_close(exact, x.double() + 0.1 * 0.5 * y.double(), rtol=1e-15, atol=1e-15)
+
+
+ON_A_GPU = {"source": "def run(x, y, m, out):\n    pass\n", "language": "cuda", "target": "cuda:sm_90"}
+
+
+@pytest.fixture
+def arithmetic() -> Iterator[Callable[[], tuple[str, bool]]]:
+    """PyTorch's setting, as this process was found, and put back."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    yield lambda: (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+@pytest.mark.parametrize(("math", "inside"), [("ieee", ("highest", False)), ("tf32", ("high", True))])
+def test_the_specs_arithmetic_is_set_and_put_back(
+    imported: Importer, math: str, inside: tuple[str, bool], arithmetic: Callable[[], tuple[str, bool]]
+) -> None:
+    package = imported(SCALED_ADD | {"math": math}, **ON_A_GPU)
+    setting = part(package, "_math").setting
+    for outside in (("highest", True), ("high", False), inside):
+        torch.set_float32_matmul_precision(outside[0])
+        torch.backends.cudnn.allow_tf32 = outside[1]
+        with setting():
+            assert arithmetic() == inside
+        assert arithmetic() == outside
+        with pytest.raises(KeyError), setting():
+            raise KeyError
+        assert arithmetic() == outside
+
+
+def test_shadow_mode_leaves_the_arithmetic_of_other_threads(
+    imported: Importer, arithmetic: Callable[[], tuple[str, bool]]
+) -> None:
+    spec = SCALED_ADD | {"math": "tf32", "description": "of threads"}
+    package = imported(spec, **ON_A_GPU)
+    shadow, math = part(package, "_shadow"), part(package, "_math")
+    torch.set_float32_matmul_precision("highest")
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    try:
+        assert not shadow.wanted(tensors(), torch.device("cpu"))
+    finally:
+        done.set()
+        other.join()
+    status = package.status()
+    assert status["shadow"]["unchecked"] == 1
+    assert "its other threads would notice a change" in status["notes"][0]
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.allow_tf32 = True
+    assert math.refusal() is None
+
+
+def test_on_a_cpu_the_setting_changes_nothing(imported: Importer, arithmetic: Callable[[], tuple[str, bool]]) -> None:
+    package = imported(SCALED_ADD | {"math": "tf32", "description": "of a CPU"})
+    before = arithmetic()
+    with part(package, "_math").setting():
+        assert arithmetic() == before
