@@ -82,10 +82,9 @@ def test_what_may_differ() -> None:
 @pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
 def test_a_format_holds_several_or_says_that_it_does_not(form: registry.Format, tmp_path: Path) -> None:
     if not form.several:
-        with pytest.raises(
-            SpecErrors, match="kernels: found '2 kernels', expected one.*package, module, hf-kernels hold"
-        ):
+        with pytest.raises(SpecErrors, match="kernels: found '2 kernels', expected one") as caught:
             form.write([FIRST, SECOND], tmp_path)
+        assert "package, module, hf-kernels hold several" in str(caught.value)
         assert list(tmp_path.iterdir()) == []
         return
     project = form.write([FIRST, SECOND], tmp_path)
