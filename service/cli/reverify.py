@@ -36,7 +36,7 @@ WORDS = {
 
 def reverify(
     kernels: Annotated[
-        list[str] | None, typer.Argument(metavar="[KERNEL]...", help="Kernels' ids; without any, all that match.")
+        list[str] | None, typer.Argument(metavar="KERNEL", help="Kernels' ids; without any, all that match.")
     ] = None,
     op: Annotated[str | None, typer.Option(help="Only kernels of this op, by name or id.")] = None,
     target: Annotated[str | None, typer.Option(help="Only kernels for this target.")] = None,
