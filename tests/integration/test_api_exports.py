@@ -7,10 +7,12 @@ import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from kernels_db.db import Database
 from kernels_db.export import registry
 from kernels_db.models import KernelRow, ModelCallRow, OpRow
 from tests.integration.api_support import (
@@ -24,6 +26,7 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
+from workers.candidate.normalise import normalised_digest
 
 FORMATS = [each.name for each in registry.FORMATS]
 
@@ -106,3 +109,70 @@ def test_the_command_line_lists_the_formats_to_whoever_names_another(command: Sa
     code, _, err = command("export", "kn_0", "--format", "wheel", "-o", str(tmp_path / "out"))
     assert code == 2
     assert all(name in err for name in FORMATS)
+
+
+def add_kernel(db: Database, name: str, op: str = "op_seed") -> None:
+    """Another kernel of the seeded search, with a source of its own."""
+    with db.writing() as session:
+        seeded = session.get_one(KernelRow, "kn_0")
+        values = {column.name: getattr(seeded, column.name) for column in KernelRow.__table__.columns}
+        source = f"{seeded.source}\nNAME = {name!r}\n"
+        session.add(
+            KernelRow(
+                **values | {"id": name, "op_id": op, "source": source, "source_digest": normalised_digest(source)}
+            )
+        )
+
+
+def test_several_kernels_of_one_op_come_in_one_package(client: TestClient) -> None:
+    add_kernel(database(client), "kn_1")
+    response = client.get("/v1/kernels/kn_0/export", params={"with": ["kn_1"]})
+    assert response.status_code == 200, response.text
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        [provenance] = [json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("provenance.json")]
+    assert {kernel["kernel"] for kernel in provenance["kernels"]} == {"kn_0", "kn_1"}
+    again = client.get("/v1/kernels/kn_1/export", params={"with": ["kn_0"]})
+    assert again.content == response.content, "whichever is named first"
+
+
+def test_kernels_that_cannot_stand_in_one_package_are_named(client: TestClient) -> None:
+    add_kernel(database(client), "kn_1")
+    with database(client).writing() as session:
+        op = session.get_one(OpRow, "op_seed")
+        reference = "def run(x, y):\n    return (x + y).clamp(min=0.0)\n"
+        session.add(
+            OpRow(id="op_else", name=op.name, digest="d" * 64, spec=op.spec | {"reference": reference}, created_at=0.0)
+        )
+    add_kernel(database(client), "kn_2", "op_else")
+
+    def refused(form: str, *others: str) -> dict[str, Any]:
+        response = client.get("/v1/kernels/kn_0/export", params={"format": form, "with": list(others)})
+        return problem(response, 422, "invalid-input" if form == "package" else "not-expressible")
+
+    other_op = refused("package", "kn_1", "kn_2")
+    assert fields(other_op) == ["query.with[1]"]
+    assert "which differs in reference" in other_op["detail"]
+    assert fields(refused("package", "kn_0")) == ["query.with[0]"]
+    several = refused("kernelbench", "kn_1")
+    assert "of the formats package, module, hf-kernels hold several" in several["detail"]
+    problem(client.get("/v1/kernels/kn_0/export", params={"with": ["kn_absent"]}), 404, "not-found")
+
+
+def test_the_command_line_writes_several_kernels_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = application(settings_for(tmp_path))
+    with command_line(app, capsys, monkeypatch) as run_it:
+        seed(app.state.service.db)
+        add_kernel(app.state.service.db, "kn_1")
+        code, out, err = run_it("export", "kn_0", "kn_1", "-o", str(tmp_path / "out"), "--no-verify", "--json")
+        assert code == 0, err
+        document = json.loads(out)
+        assert (document["kernel"], document["kernels"]) == ("kn_0", ["kn_0", "kn_1"])
+        assert len([path for path in document["files"] if "/_kernel_cpp_" in path]) == 2
+        code, _, err = run_it("export", "kn_0", "kn_0", "-o", str(tmp_path / "out"))
+        assert code != 0
+        assert "query.with[0]" in err
+        code, _, err = run_it("export", "sr_1", "sr_2", "--format", "pool")
+        assert code == 2
+        assert "one search with --format pool" in err
