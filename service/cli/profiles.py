@@ -13,9 +13,10 @@ from rich.text import Text
 
 from kernels_db.job import NsightKernel
 from service.cli.connection import connected
+from service.cli.models import profile_model
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, print_json, print_wide, say
-from service.cli.steer import Node, node_id
+from service.cli.steer import node_id
 from service.client import Client
 from service.foreign import seen
 from service.schemas import ProfileDocument
@@ -26,16 +27,34 @@ LONGEST_NAME = 300
 
 
 def profile(
-    node: Node,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE|MODEL.py",
+            help="A node's id, or SEARCH#7 for number 7 of its tree; or a file with model() and example_inputs().",
+        ),
+    ],
     trace: Annotated[Path | None, typer.Option(help="File that receives a Chrome trace.")] = None,
     wait: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a judge worker to make it.")] = 600.0,
+    device: Annotated[str, typer.Option(help="Of a model: where it runs, cpu or cuda.")] = "cpu",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Of a model: directory that receives the op specs.")
+    ] = Path("specs"),
+    top: Annotated[int, typer.Option(min=0, help="Of a model: how many op specs to write, the best first.")] = 8,
+    force: Annotated[
+        bool, typer.Option("--force", help="Of a model: replace specs that exist with another content.")
+    ] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Profile a node's candidate: its kernels or functions, how often they run and for how long."""
+    """Profile a node's candidate: its kernels or functions, how often they run and for how long. Or profile a model of
+    yours: which of its parts cost most, what a kernel at the physical limit would save, and their op specs."""
+    if what.endswith(".py"):
+        profile_model(Path(what), device, output, top, force, as_json)
+        return
     with connected(url, key) as client:
-        chosen = node_id(client, node)
+        chosen = node_id(client, what)
         found = _waited(client, chosen, wait, trace=trace is not None)
     if found.state == "failed":
         raise CommandError(f"no profile of {chosen}: {found.reason}")

@@ -1,0 +1,3 @@
+"""Putting exported kernels into a model and taking them out again. PyTorch alone is needed: `warpsmith apply` writes a
+copy of these modules for the user's own process.
+"""

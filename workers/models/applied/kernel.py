@@ -1,0 +1,95 @@
+"""An exported package as what can stand in a model's place: its op, its guards and the pattern of its reference."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .graph import Inputs, NotExportable, capture
+from .match import Pattern
+
+
+class NotUsable(ValueError):  # noqa: N818 - named for what was found
+    """A package whose op cannot stand in a model; the message says why."""
+
+
+class Kernel:
+    """One package. `name` is the package's, `op` its op's."""
+
+    def __init__(self, package: ModuleType) -> None:
+        """Raises NotUsable where it is no package of this kind, or its reference has no graph."""
+        self.package = package
+        self.name = package.__name__.rpartition(".")[2]
+        try:
+            spec = importlib.import_module(f"{package.__name__}._spec")
+            self._compare = importlib.import_module(f"{package.__name__}._compare")
+            reference = importlib.import_module(f"{package.__name__}._reference")
+        except ImportError as error:
+            raise NotUsable(f"{self.name}: {error}") from None
+        self.op: str = spec.NAME
+        self.function = getattr(package, self.op)
+        if spec.MUTATED:
+            raise NotUsable(f"{self.name}: {self.op} works in place, which a model's graph has no room for")
+        workloads = json.loads((Path(inspect.getfile(package)).parent / "workloads.json").read_text(encoding="utf-8"))
+        self._parameters: list[dict[str, Any]] = workloads[0]["inputs"]
+        self.pattern = self._pattern(reference.run)
+
+    def _pattern(self, run: Any) -> Pattern:
+        """The reference's graph, traced on tensors without storage."""
+        tensors = [
+            torch.empty(item["shape"], dtype=getattr(torch, item["dtype"]), device="meta")
+            for item in self._parameters
+            if item["shape"] is not None
+        ]
+        try:
+            return Pattern.of(capture(_Reference(run, self), Inputs(tuple(tensors)), dynamic=False).graph)
+        except (NotExportable, ValueError) as error:
+            raise NotUsable(f"{self.name}: the reference of {self.op} has no graph to look for: {error}") from None
+
+    def arguments(self, tensors: Sequence[Any]) -> list[Any]:
+        """The op's arguments: tensors (or graph nodes) in order, and between them the numbers that it was verified
+        with.
+        """
+        rest = iter(tensors)
+        return [item["value"] if item["shape"] is None else next(rest) for item in self._parameters]
+
+    def refusal(self, tensors: Sequence[torch.Tensor]) -> str | None:
+        """Why the kernel itself would not serve this call; None where it would."""
+        said = str(self.package.explain(*self.arguments(tensors)))
+        return said.removeprefix("PyTorch: ") if said.startswith("PyTorch") else None
+
+    def wrong(self, tensors: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str | None:
+        """What is wrong with the op in this place: its reference is no stand-in for what the model computes here
+        (`expected`), or the kernel is none for its reference. None where both are right, by the package's own rule.
+        """
+        compare, arguments = self._compare, self.arguments(tensors)
+        with torch.no_grad():
+            eager = compare.reference(compare.clones(arguments))
+            exact = compare.reference(compare.widened(arguments))
+            if [(t.shape, t.dtype) for t in eager] != [(t.shape, t.dtype) for t in expected]:
+                return "the op's results have other shapes or dtypes than the model's"
+            model = compare.compare(list(expected), eager, exact)
+            if not model.agrees:
+                return f"the model computes something else here: its error by the op is {model.error:.1e}"
+            found = compare.compare(compare.outputs_of(self.function(*compare.clones(arguments))), eager, exact)
+        if found.agrees:
+            return None
+        return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"
+
+
+class _Reference(torch.nn.Module):
+    """A reference as a module, for the exporter."""
+
+    def __init__(self, run: Any, kernel: Kernel) -> None:
+        super().__init__()
+        self._run, self._arguments = run, kernel.arguments
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self._run(*self._arguments(tensors))

@@ -1,0 +1,200 @@
+"""Where an op's computation occurs in a model's graph: the same operators, joined in the same way.
+
+Sizes may differ, since an op's reference is traced on sizes of its own; every other constant must be the same. Whether
+a place computes the same numbers is for whoever calls this to check. Pure functions of graphs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+_SAME = {
+    "aten.view.default": "aten.reshape.default",
+    "aten._unsafe_view.default": "aten.reshape.default",
+}
+"""Operators that are another one but for what they do with memory."""
+_COMMUTATIVE = ("aten.add.Tensor", "aten.mul.Tensor")
+_PLACE = ("device", "layout", "pin_memory", "cudnn_enable", "cudnn_enabled")
+"""Arguments that say where a tensor lies or by which library it is computed, and not what is in it."""
+_SIZES = ("size", "shape", "normalized_shape")
+"""Arguments that are sizes."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """An op's reference as a graph: its tensor arguments in order, and the results."""
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> Pattern:
+        """Of an exported graph. A result that is an argument itself is no computation: raises ValueError."""
+        inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
+        result = next(node for node in graph.nodes if node.op == "output").args[0]
+        outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+        if not outputs or any(not isinstance(node, Node) or node.op != "call_function" for node in outputs):
+            raise ValueError("its reference returns what it was given, or nothing that it computes")
+        return cls(inputs, outputs)
+
+
+@dataclass(frozen=True)
+class Match:
+    """One occurrence. `inputs` are bound to the pattern's, `outputs` give its results, `nodes` are all that compute
+    them, in the graph's order.
+    """
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+
+
+def find(pattern: Pattern, graph: Graph, taken: Sequence[Node] = ()) -> list[Match]:
+    """Every occurrence that shares no node but views with another or with `taken`, in the graph's order. What it
+    computes on the way is used by nobody else, and nothing outside of it stands between its nodes.
+    """
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    used = set(taken)
+    found = []
+    for anchor in graph.nodes:
+        for bound in _bindings(pattern, anchor, graph):
+            nodes = {
+                theirs for ours, theirs in bound.items() if ours.op == "call_function" and theirs.op == "call_function"
+            }
+            if {node for node in nodes if not is_view(node)} & used or any(
+                ours not in bound for ours in pattern.inputs
+            ):
+                continue
+            outputs = tuple(bound[ours] for ours in pattern.outputs)
+            inside = [node for node in nodes if node not in outputs and not is_view(node)]
+            if any(user not in nodes for node in inside for user in node.users) or not convex(nodes):
+                continue
+            inputs = tuple(bound[ours] for ours in pattern.inputs)
+            found.append(Match(inputs, outputs, tuple(sorted(nodes, key=order.__getitem__))))
+            used |= nodes
+            break
+    return found
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node only looks at memory of another, and so may be computed twice."""
+    if node.target is operator.getitem:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.is_mutable and any(item.alias_info for item in schema.returns)
+
+
+def convex(nodes: set[Node]) -> bool:
+    """Whether no path leaves the nodes and comes back."""
+    seen: set[Node] = set()
+    waiting = [user for node in nodes for user in node.users if user not in nodes]
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for user in node.users:
+            if user in nodes:
+                return False
+            waiting.append(user)
+    return True
+
+
+def _bindings(pattern: Pattern, anchor: Node, graph: Graph) -> Iterator[dict[Node, Node]]:
+    """Ways in which the pattern's results can be nodes of the graph, the first one being `anchor`."""
+    yield from _outputs(pattern.outputs[1:], graph, _node(pattern.outputs[0], anchor, {}))
+
+
+def _outputs(rest: Sequence[Node], graph: Graph, so_far: Iterator[dict[Node, Node]]) -> Iterator[dict[Node, Node]]:
+    for bound in so_far:
+        if not rest:
+            yield bound
+            continue
+        candidates = [bound[rest[0]]] if rest[0] in bound else list(graph.nodes)
+        for candidate in candidates:
+            yield from _outputs(rest[1:], graph, _node(rest[0], candidate, bound))
+
+
+def _node(ours: Node, theirs: Node, bound: dict[Node, Node]) -> Iterator[dict[Node, Node]]:
+    """Extensions of `bound` under which the pattern's node is the graph's."""
+    if ours in bound:
+        if bound[ours] is theirs:
+            yield bound
+        return
+    if ours.op == "placeholder":
+        if isinstance(theirs.meta.get("val"), torch.Tensor):
+            yield bound | {ours: theirs}
+        return
+    if ours.op != "call_function" or theirs.op != "call_function" or _name(ours) != _name(theirs):
+        return
+    if any(mine is not ours and other is theirs for mine, other in bound.items() if mine.op == "call_function"):
+        return
+    names, mine = _arguments(ours)
+    names_there, other = _arguments(theirs)
+    if names != names_there:
+        return
+    orders = [list(zip(mine, other, strict=True))]
+    if _name(ours) in _COMMUTATIVE and isinstance(ours.args[0], Node) and isinstance(ours.args[1], Node):
+        orders.append(list(zip(mine, [other[1], other[0], *other[2:]], strict=True)))
+    for pairs in orders:
+        yield from _values(pairs, bound | {ours: theirs})
+
+
+def _values(pairs: Sequence[tuple[Any, Any]], bound: dict[Node, Node]) -> Iterator[dict[Node, Node]]:
+    if not pairs:
+        yield bound
+        return
+    (ours, theirs), rest = pairs[0], pairs[1:]
+    if isinstance(ours, Node) and isinstance(theirs, Node):
+        for extended in _node(ours, theirs, bound):
+            yield from _values(rest, extended)
+    elif isinstance(ours, tuple | list) and isinstance(theirs, tuple | list):
+        if len(ours) == len(theirs):
+            yield from _values([*zip(ours, theirs, strict=True), *rest], bound)
+    elif _same(ours, theirs):
+        yield from _values(rest, bound)
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, _Size):
+        return isinstance(theirs, _Size)
+    if isinstance(theirs, Node):  # a symbolic number of the model, where the reference had one of its own size
+        return isinstance(ours, int) and isinstance(theirs.meta.get("val"), torch.SymInt)
+    return type(ours) is type(theirs) and bool(ours == theirs)
+
+
+class _Size:
+    """A size in a list of sizes."""
+
+
+def _arguments(node: Node) -> tuple[list[str], list[Any]]:
+    """Names and values of a call's arguments with their defaults, without those that say where a tensor lies; the
+    members of lists of sizes as _Size.
+    """
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return [str(n) for n in range(len(node.args))] + list(node.kwargs), [*node.args, *node.kwargs.values()]
+    names, values = [], []
+    for position, argument in enumerate(node.target._schema.arguments):
+        if argument.name in _PLACE:
+            continue
+        value: Any = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        if value is None and argument.has_default_value() and argument.name not in node.kwargs:
+            value = argument.default_value
+        if argument.name in _SIZES and isinstance(value, tuple | list):
+            value = [_Size() for _ in value]
+        names.append(argument.name)
+        values.append(list(value) if isinstance(value, tuple | list) else value)
+    return names, values
+
+
+def _name(node: Node) -> str:
+    if node.target is operator.getitem:
+        return "getitem"
+    name = str(node.target)
+    return _SAME.get(name, name)
