@@ -150,7 +150,7 @@ SPIES: list[tuple[str, tuple[int, ...], str, bool]] = [
     ("finds a key in its own environment", (44,), "'planted' in os.environ.values()", True),
     ("reads its parent's memory", (35,), "open(f'/proc/{os.getppid()}/mem', 'rb').fileno() >= 0", False),
     ("reads its parent's environment", (44,), "open(f'/proc/{os.getppid()}/environ').read() != ''", True),
-    ("reads every process's environment", (44,), "any(open(f'/proc/{p}/environ').read() for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid())", True),
+    ("reads every process's environment", (44,), "any(open(f'/proc/{p}/environ').read() for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid())", False),
     ("reads a file of the host", (44,), "open('/etc/passwd').read() != ''", True),
     ("lists the host's temporary files", (44,), "os.listdir('/tmp') is not None", True),
     ("reads other runners' directories", (44,), "os.listdir('..') is not None", True),

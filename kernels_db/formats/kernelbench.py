@@ -42,6 +42,21 @@ class Model(_Constructed):
     def forward(self, {parameters}):
         return super().forward({parameters})
 '''
+_KEEPING = '''
+
+_Changing = Model
+
+
+class Model(_Changing):
+    """Changes copies of its own buffers in a call: a spec's state is only read."""
+
+    def forward(self, {parameters}):
+        for path in {owners}:
+            part = self.get_submodule(path)
+            for name, buffer in list(part.named_buffers(recurse=False)):
+                setattr(part, name, buffer.clone())
+        return super().forward({parameters})
+'''
 _INPUT = """
 
 def make(shape, dtype, generator):
@@ -115,9 +130,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
             {"name": name, "shape": leaf.shape, "dtype": leaf.dtype}
             for name, leaf in zip(_output_names(names, facts), facts.outputs, strict=True)
         ],
-        "reference": text
-        if facts.init is not None
-        else text.rstrip("\n") + "\n" + _CONSTRUCTED.format(parameters=", ".join(names)),
+        "reference": _reference(text, names, facts),
         "init": facts.init or [],
         "state": [_state(code, name, leaf) for name, leaf in zip(_state_names(names, facts), facts.state, strict=True)],
         "workloads": [{"id": "problem", "role": "bench"}],
@@ -130,6 +143,18 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         changed = ", ".join(facts.written.state)
         notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
     return Imported(document, notes, sandbox)
+
+
+def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
+    """The file, and below it what the spec's way to call a module asks for."""
+    parameters, added = ", ".join(names), ""
+    if facts.init is None:
+        added += _CONSTRUCTED.format(parameters=parameters)
+    if facts.written.state:
+        # Without values not every write is seen: one buffer of a module stands for all of it.
+        owners = tuple(dict.fromkeys(name.rpartition(".")[0] for name in facts.written.state))
+        added += _KEEPING.format(parameters=parameters, owners=owners)
+    return text.rstrip("\n") + "\n" + added if added else text
 
 
 def _forward(file: RawFile, tree: ast.Module) -> ast.FunctionDef:

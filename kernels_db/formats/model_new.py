@@ -3,8 +3,8 @@
 It is constructed once, as its file is loaded, with the arguments of the problem's `get_init_inputs`. KernelBench has
 weights match by seeding before both constructors; here every call brings the weights. A tensor of the op's state goes
 to the parameter or buffer of the same name, shape and dtype, and what is left to parameters of the same shape and
-dtype, in order. A parameter is pointed at its tensor; a buffer, which a call may change, gets a copy within the call.
-What a constructor makes of its own weights is not made again.
+dtype, in order: a state has its parameters first. A parameter is pointed at its tensor; a buffer, which a call may
+change, gets a copy within the call. What a constructor makes of its own weights is not made again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _places(model):
         wanted = [state for state, *kind in _STATE if state not in places and tuple(kind) == kinds[name]]
         if name in places.values():
             continue
-        if len(alike) != len(wanted):
+        if len(alike) > len(wanted):
             known = ", ".join(f"{state} {kind}" for state, *kind in _STATE) or "none"
             raise ValueError(
                 f"ModelNew.{name}: found a parameter of shape and dtype {kinds[name]}, expected the parameters of the "

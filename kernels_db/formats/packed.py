@@ -57,7 +57,8 @@ def packed(title: str, files: Mapping[str, str], entry: str) -> str:
     """
     imports = "".join(f"import {name}  # as {where} does\n" for name, where in _outside(files, entry).items())
     lines = "".join(f"    {path!r}: {literal(text)},\n" for path, text in sorted(files.items()))
-    head = f"# {' '.join(title.split())}\n{_HEAD}" + (f"{_IMPORTED}{imports}\n" if imports else "")
+    said = "".join(character if character.isprintable() else " " for character in title)
+    head = f"# {said}\n{_HEAD}" + (f"{_IMPORTED}{imports}\n" if imports else "")
     return f"{head}_FILES = {{\n{lines}}}\n{_LOADER}"
 
 
