@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database
-from kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, WorkerRow
+from kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, ReverificationRow, SearchRow, WorkerRow
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -76,6 +76,13 @@ class _DatabaseCollector(Collector):
                 "Kernels by target and by what their latest re-verification found",
                 ["target", "standing"],
                 [KernelRow.target, KernelRow.standing],
+            )
+            yield _counted(
+                session,
+                "warpsmith_reverifications",
+                "Re-verifications of kernels by state and outcome",
+                ["state", "outcome"],
+                [ReverificationRow.state, ReverificationRow.outcome],
             )
             yield _oldest_pending(session, now)
             yield _workers(session, now - self._alive_after_s)

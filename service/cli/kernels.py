@@ -92,6 +92,8 @@ def export(
     output = output or Path("exports")
     with connected(url, key) as client:
         chosen = [each if each.startswith("kn_") else best_kernel(client, each, target).id for each in what]
+        for each in chosen:
+            warn_if_drifted(client, each)
         content = client.export(chosen[0], format_name, chosen[1:])
     try:
         written = unpack(content, output, replace=force)
@@ -133,6 +135,13 @@ def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNE
             field, op, f"a kernel's id (kn_...) or an op with a kernel: {', '.join(there) or 'there is none yet'}{hint}"
         )
     return max(found, key=lambda item: (not has_drifted(item), item.score))
+
+
+def warn_if_drifted(client: Client, kernel_id: str) -> None:
+    """Say on standard error that what is taken away is no longer what its evidence says."""
+    again = client.kernel(kernel_id).reverification
+    if again is not None and again.drifted:
+        say(f"warning: {kernel_id} has drifted ({again.state}); warpsmith reverify {kernel_id} asks again")
 
 
 def has_drifted(item: KernelSummary) -> bool:

@@ -15,7 +15,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 
+from kernels_db.db import Database
+from kernels_db.models import KernelRow
 from kernels_db.op import load_op
 from service.client import Client
 from tests import compose
@@ -28,6 +31,7 @@ VARIABLES = {
     "WARPSMITH_REDIS_PASSWORD": "redis-secret",
     "WARPSMITH_OPENAI_API_KEY": "model-secret",
     "WARPSMITH_CPU_ARCH": os.uname().machine,
+    "WARPSMITH_REVERIFY_INTERVAL_S": "1",
 }
 STARTED = ("api", "worker-model", "worker-judge-cpu", "reconciler", "beat")
 PATIENCE_S = 90.0
@@ -155,6 +159,11 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
         assert found.state == "finished", f"{found}\n{deployment.logs()}"
         assert found.kernels
         assert client.export(found.kernels[0])[:2] == b"PK"
+        # Kept long ago, it is due: beat says when to look, the model worker looks, the judge judges.
+        make_older(deployment.database_url)
+        wait_until(lambda: standing(client, found.kernels[0]) != "verified", PATIENCE_S, "the beat")
+        assert standing(client, found.kernels[0]) == "holds", deployment.logs()
+        assert [each.cause for each in client.reverifications(found.kernels[0])] == ["schedule"]
 
     logs = deployment.logs()
     assert "model-secret" not in logs
@@ -163,6 +172,21 @@ def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: 
         if search.id in line:
             json.loads(line)  # ... and are JSON in production
     assert deployment.stop() == dict.fromkeys(STARTED, 0)
+
+
+def make_older(database_url: str) -> None:
+    """Every kernel was kept in 1970."""
+    db = Database(database_url)
+    with db.writing() as session:
+        session.execute(update(KernelRow).values(verified_at=0.0))
+    db.dispose()
+
+
+def standing(client: Client, kernel_id: str) -> str:
+    """What the API says of whether a kernel still holds."""
+    again = client.kernel(kernel_id).reverification
+    assert again is not None
+    return again.state
 
 
 def answers(url: str) -> bool:

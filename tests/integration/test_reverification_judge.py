@@ -19,6 +19,7 @@ from service.cli.reverify import WORDS
 from tests.integration import api_support, scenario
 from tests.integration.api_support import Said, problem
 from tests.integration.reverifying import history, keep, kernel
+from workers.candidate.normalise import normalised_digest
 from workers.process import WorkerProcess
 from workers.reverification import OPEN, perform_reverification
 from workers.settings import Settings
@@ -137,7 +138,9 @@ def test_readers_see_what_drifted(library: Library, said: Said) -> None:
         document = client.get(f"/v1/kernels/{library.kernels['wrong']}").json()
         again = document["reverification"]
         assert (again["state"], again["drifted"], again["under_way"]) == ("wrong", True, None)
-        assert client.get("/metrics").text.count('warpsmith_kernels{standing="') == len(STORED)
+        metrics = client.get("/metrics").text
+        assert metrics.count('warpsmith_kernels{standing="') == len(STORED)
+        assert 'warpsmith_reverifications{outcome="holds",state="done"} ' in metrics
     code, out, _ = said("kernels")
     assert code == 0
     assert "drifted: slower" in out
@@ -173,6 +176,26 @@ def test_the_api_asks_once_and_keeps_the_history(tmp_path: Path) -> None:
         problem(client.get("/v1/kernels/kn_0/reverifications"), 404, "not-found")
         refused = problem(client.post("/v1/kernels/reverify", json={"target": "tpu:v5"}), 422, "invalid-input")
         assert api_support.fields(refused) == ["target"]
+
+
+def test_what_drifted_leaves_with_a_warning_and_an_op_stands_for_what_holds(
+    library: Library, said: Said, tmp_path: Path
+) -> None:
+    workloads = [api_support.workload(*each, api_support.TIMES) for each in (("even", "bench"), ("odd", "test"))]
+    with library.db.writing() as session:
+        for name, kernel_id in library.kernels.items():
+            row = session.get_one(KernelRow, kernel_id)
+            row.standing, row.score = name, 1.0 if name == "holds" else 9.0
+            row.evidence = {"workloads": workloads, "device": {"name": "a test"}}
+            row.envelope = api_support.envelope_of(scenario.op())
+            row.source_digest = normalised_digest(row.source)
+    where = ("--output", str(tmp_path), "--no-verify", "--json")
+    code, out, err = said("export", "scale_shift", *where)
+    assert (code, json.loads(out)["kernel"]) == (0, library.kernels["holds"]), err
+    assert "drifted" not in err
+    code, _, err = said("export", library.kernels["wrong"], *where)
+    assert code == 0, err
+    assert f"warning: {library.kernels['wrong']} has drifted (wrong)" in err
 
 
 def test_misuse_of_the_command(library: Library, said: Said) -> None:
