@@ -4,7 +4,8 @@ for. The judge of these tests says what it is told to; test_reverification_judge
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,25 @@ from kernels_db.due import DAY_S, Present, due, present
 from kernels_db.job import Verdict
 from kernels_db.models import KernelRow, OpRow, ReverificationRow, VerdictRow
 from kernels_db.op import Target
+from kernels_db.resolve import build_job
+from kernels_db.runtime import cpp
+from tests.integration import scenario
 from tests.integration.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
 from tests.integration.steps_support import OP, Driver, create, verdict
+from workers.judge import candidates
 from workers.judge.client import JobRefused, JudgeDied
-from workers.reverification import Finding, ask, claim, finish, perform_reverification, reconcile, renew, sweep
+from workers.judge.verdict import Report, Stopped
+from workers.reverification import (
+    Finding,
+    ask,
+    claim,
+    finding,
+    finish,
+    perform_reverification,
+    reconcile,
+    renew,
+    sweep,
+)
 from workers.settings import Settings
 
 HOLDS = Finding("holds", "right, and fast")
@@ -347,3 +363,26 @@ def test_a_kernel_that_is_not_there(db: Database) -> None:
         ask(session, "kn_0", 1.0, cause="asked")
     assert claim(db, "rv_0", "me", 30.0, 1.0) is None
     assert not finish(db, "rv_0", "me", HOLDS, None, 1.0)
+
+
+def test_a_judge_without_a_compiler_marks_nothing_as_drifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = scenario.candidate(scenario.LOOP)
+    job = build_job(scenario.op(), Target.parse("cpu"), level="verify", candidate={"language": "cpp", "source": source})
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with forgotten(), pytest.raises(Stopped, match="no C\\+\\+ compiler") as stopped:
+        candidates.prepare(job, Report(job), tmp_path)
+    assert (stopped.value.verdict, stopped.value.gate) == ("ambiguous", "compile")
+    told = verdict("verify", stopped.value.verdict, gate=stopped.value.gate)
+    assert finding(evidence(), told).outcome == "unknown"
+
+
+@contextmanager
+def forgotten() -> Iterator[None]:
+    """What the runtime knows of the compiler is asked again, inside and afterwards."""
+    for known in (cpp._compiler, cpp.toolchain):
+        known.cache_clear()
+    try:
+        yield
+    finally:
+        for known in (cpp._compiler, cpp.toolchain):
+            known.cache_clear()
