@@ -127,6 +127,9 @@ def export_kernel(
     with service.db.reading() as session:
         kernels = [exported(session, service.row(session, KernelRow, each, "kernel")) for each in asked.values()]
     for field, kernel in zip(asked, kernels, strict=True):
+        if tier_of(kernel.language) == "sandbox":  # no search keeps one
+            expected = "a kernel whose host code a gate has read: an export promises as much"
+            raise InvalidInput.one(field, f"{kernel.id} in {kernel.language}", expected)
         if normalised_digest(kernel.source) != kernel.source_digest:
             raise InvalidInput.one(field, kernel.id, "a kernel whose evidence is of the source that it has")
     _one_op(asked, kernels)
@@ -153,10 +156,7 @@ def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
 
 
 def exported(session: Session, row: KernelRow) -> ExportedKernel:
-    """What an exporter needs of a stored kernel. Raises InvalidInput for free Python, which no search keeps."""
-    if tier_of(row.language) == "sandbox":
-        expected = "a kernel whose host code a gate has read: an export promises as much"
-        raise InvalidInput.one("path.kernel_id", f"{row.id} in {row.language}", expected)
+    """What an exporter needs of a stored kernel."""
     return ExportedKernel(
         id=row.id,
         spec=session.get_one(OpRow, row.op_id).spec,
