@@ -33,6 +33,7 @@ from kernels_db.op import Input, Op, Target, parse_op
 from kernels_db.resolve import arguments, reference_source
 
 STATIC_FILES = (
+    "_calls.py",
     "_compare.py",
     "_control.py",
     "_guard.py",

@@ -14,6 +14,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
 
 from benchmarks import dispatch
+from benchmarks.op import CANDIDATE
 from kernels_db.envelope import build_envelope
 from kernels_db.export.package import build
 from kernels_db.op import Target, parse_op
@@ -50,6 +51,58 @@ def test_a_package_passes_every_check(language: str, tmp_path: Path) -> None:
     report = verify_export(exported(language, tmp_path))
     assert report.passed, report.text()
     assert {row.check for row in report.rows if row.outcome == "passed"} >= EVERYWHERE, report.text()
+
+
+@pytest.mark.timeout(600)
+def test_a_package_of_several_kernels_passes_every_check(tmp_path: Path) -> None:
+    target = machine.gpus()[0].target
+    on_cpu = dispatch.kernel("cpp", machine.cpu_target(), CANDIDATE)
+    kernels = [dispatch.kernel(language, target, source) for language, source in SOURCES.items()]
+    project = build(on_cpu, tmp_path, *kernels)
+    report = verify_export(project)
+    assert report.passed, report.text()
+    rows = {row.check: row for row in report.rows}
+    assert "3 workloads" in rows["eager"].detail, "each kernel by itself"
+    assert rows["CUDA graph"].outcome == "passed", report.text()
+
+
+def test_a_package_serves_the_cpu_and_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_cpu = dispatch.kernel("cpp", machine.cpu_target(), CANDIDATE)
+    on_gpu = dispatch.kernel("cuda", machine.gpus()[0].target, dispatch.CUDA)
+    project = build(on_cpu, tmp_path, on_gpu)
+    monkeypatch.syspath_prepend(project)
+    package = importlib.import_module(project.name)
+    for device in ("cpu", "cuda"):
+        x = torch.randn(4096, device=device)
+        torch.testing.assert_close(package.scale_shift(x), x * 2 + 1)
+    assert [each["served"] for each in package.status()["kernels"].values()] == [1, 1]
+
+
+@pytest.mark.parametrize("math", ["ieee", "tf32"])
+def test_comparisons_follow_the_specs_arithmetic(math: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"a": ["n", "n"], "b": ["n", "n"]}
+    spec = {
+        "schema_version": 1,
+        "name": "product",
+        "axes": {"n": {"kind": "var"}},
+        "inputs": [{"name": name, "shape": shape, "dtype": "float32"} for name, shape in sizes.items()],
+        "outputs": [{"name": "c", "shape": ["n", "n"], "dtype": "float32"}],
+        "reference": "def run(a, b):\n    return a @ b\n",
+        "workloads": [{"id": "even", "role": "bench", "axes": {"n": 256}}],
+        "math": math,
+    }
+    kernel = replace(dispatch.kernel("cuda", machine.gpus()[0].target, dispatch.CUDA), spec=spec)
+    op = parse_op(spec)
+    workloads = [resolve_workload(op, each) for each in op.workloads_for(Target.parse(kernel.target))]
+    project = build(replace(kernel, envelope=build_envelope(op.digest, kernel.target, workloads, {})), tmp_path)
+    monkeypatch.syspath_prepend(project)
+    package = importlib.import_module(project.name)
+    compare, setting = (importlib.import_module(f"{package.__name__}.{name}") for name in ("_compare", "_math"))
+    arguments = [torch.randn(256, 256, device="cuda") for _ in range(2)]
+    with setting.setting():
+        eager = compare.reference(arguments)
+    compared = compare.compare(eager, eager, compare.exact(arguments))
+    assert (compared.pytorch_error > 1e-5) == (math == "tf32"), compared
 
 
 def test_shadow_mode_stays_out_of_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,27 +162,34 @@ def test_the_specs_arithmetic_is_set_and_put_back(
         assert arithmetic() == outside
 
 
-def test_shadow_mode_leaves_the_arithmetic_of_other_threads(
-    imported: Importer, arithmetic: Callable[[], tuple[str, bool]]
-) -> None:
-    spec = SCALED_ADD | {"math": "tf32", "description": "of threads"}
-    package = imported(spec, **ON_A_GPU)
-    shadow, math = part(package, "_shadow"), part(package, "_math")
-    torch.set_float32_matmul_precision("highest")
+@pytest.fixture
+def another_thread() -> Iterator[None]:
     done = threading.Event()
     other = threading.Thread(target=done.wait)
     other.start()
-    try:
-        assert not shadow.wanted(tensors(), torch.device("cpu"))
-    finally:
-        done.set()
-        other.join()
+    yield
+    done.set()
+    other.join()
+
+
+@pytest.mark.usefixtures("another_thread")
+@pytest.mark.parametrize(("math", "outside"), [("ieee", ("high", True)), ("tf32", ("highest", False))])
+def test_shadow_mode_leaves_the_arithmetic_of_other_threads(
+    imported: Importer, math: str, outside: tuple[str, bool], arithmetic: Callable[[], tuple[str, bool]]
+) -> None:
+    package = imported(SCALED_ADD | {"math": math, "description": "of threads"}, **ON_A_GPU)
+    torch.set_float32_matmul_precision(outside[0])
+    torch.backends.cudnn.allow_tf32 = outside[1]
+    with part(package, "_math").setting(cautious=True):
+        assert arithmetic() == outside
+    wanted = part(package, "_shadow").wanted
+    assert wanted(tensors(), torch.device("cpu")) == (math == "ieee"), "a wider limit calls no kernel wrong"
     status = package.status()
-    assert status["shadow"]["unchecked"] == 1
-    assert "its other threads would notice a change" in status["notes"][0]
+    assert status["shadow"]["unchecked"] == (math == "tf32")
+    assert [note for note in status["notes"] if "its other threads would notice a change" in note] == status["notes"]
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
-    assert math.refusal() is None
+    assert wanted(tensors(), torch.device("cpu"))
 
 
 def test_on_a_cpu_the_setting_changes_nothing(imported: Importer, arithmetic: Callable[[], tuple[str, bool]]) -> None:

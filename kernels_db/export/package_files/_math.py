@@ -1,8 +1,8 @@
 """The arithmetic of float32 products that the op's spec asks for, set while PyTorch is compared with.
 
 `ieee` keeps TF32 out of PyTorch's own matrix products and convolutions, `tf32` lets it in, as in the judge. PyTorch has
-one such setting a process and for GPUs alone, so it is put back afterwards, and a process in which other threads could
-compute meanwhile is left as it is. Ordinary calls that PyTorch serves follow the process's own setting.
+one such setting a process and for GPUs alone, so it is put back afterwards, and shadow mode leaves a process alone in
+which other threads could compute meanwhile. Ordinary calls that PyTorch serves follow the process's own setting.
 """
 
 from __future__ import annotations
@@ -33,23 +33,28 @@ def _differs() -> bool:
 
 
 def refusal() -> str | None:
-    """Why the setting cannot be changed for a while, where it would have to be."""
-    if not _differs():
-        return None
-    if threading.active_count() > 1:
+    """Why a call of this process cannot be compared. That TF32 is allowed where it need not be only widens the limit;
+    where the spec has it and the process has not, the kernel would be called wrong for it.
+    """
+    if _WANTED and _shared() and _differs():
         return (
-            f"the kernel was verified under math: {_spec.MATH}, this process computes float32 products otherwise, and "
+            "the kernel was verified under math: tf32, this process keeps PyTorch's float32 products out of TF32, and "
             "its other threads would notice a change"
         )
     return None
 
 
+def _shared() -> bool:
+    """Whether other threads could compute meanwhile."""
+    return threading.active_count() > 1
+
+
 @contextmanager
-def setting() -> Iterator[None]:
-    """The spec's arithmetic inside the block. Raises RuntimeError where the process mixed PyTorch's two ways to set it,
-    and so cannot tell what to put back.
+def setting(*, cautious: bool = False) -> Iterator[None]:
+    """The spec's arithmetic inside the block; `cautious`: not where other threads run. Raises RuntimeError where the
+    process mixed PyTorch's two ways to set it, and so cannot tell what to put back.
     """
-    if not _differs():
+    if (cautious and _shared()) or not _differs():
         yield
         return
     products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

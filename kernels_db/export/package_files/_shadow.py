@@ -37,7 +37,7 @@ class Shadow:
         """
         try:
             own = _compare.clones(self._before)
-            with _math.setting():
+            with _math.setting(cautious=True):
                 eager = _compare.reference(own)
                 exact = _compare.exact(self._before)
             found = outputs + [self._arguments[position] for position in _spec.MUTATED]
