@@ -111,16 +111,17 @@ def test_a_repository_has_a_variant_for_each_type_of_device(tmp_path: Path) -> N
 
 
 def test_numbers_are_those_of_the_verified_workloads() -> None:
-    small, large = SCALED_ADD["workloads"]  # type: ignore[misc]
-    more = [small, {**large, "inputs": {"m": {"value": 2.0}}}, {"id": "more", "role": "test", "axes": {"rows": 9}}]
-    assert verified_numbers(exported(changed(workloads=more), SCALED_ADD_CPP)) == [(0.5,), (2.0,)]
+    declared: list[dict[str, Any]] = SCALED_ADD["workloads"]  # type: ignore[assignment]
+    more = [{"id": "more", "role": "test", "axes": {"rows": 9}}, declared[1] | {"inputs": {"m": {"value": 2.0}}}]
+    assert verified_numbers(exported(changed(workloads=[declared[0], *more]), SCALED_ADD_CPP)) == [(0.5,), (2.0,)]
 
 
 def test_times_are_told_by_the_limit_or_by_bytes() -> None:
     kernel = exported(SCALED_ADD, SCALED_ADD_CPP, times_us={"small": 6.0})
     assert timed(kernel, by_limit=True) == [({"rows": 3}, 6.0, 6.0), ({"rows": 40}, 2.0, 2.0)]
     [small, _] = timed(kernel, by_limit=False)
-    assert small == ({"rows": 3}, 6.0, pytest.approx(6.0 * 1e6 / (3 * 3 * 8 * 4)))
+    assert small[:2] == ({"rows": 3}, 6.0)
+    assert small[2] == pytest.approx(6.0 * 1e6 / (3 * 3 * 8 * 4))
     assert timed(replace(kernel, evidence={"workloads": []}), by_limit=True) == []
 
 
