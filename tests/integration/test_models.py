@@ -1,8 +1,9 @@
-"""`warpsmith profile`, `apply` and `ablate` on both example models, with real kernels of the specs that profile wrote."""
+"""`warpsmith profile`, `apply` and `ablate` on both example models, with real kernels for specs that profile wrote."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,8 @@ ADD_RMS_NORM = '''from kernels_db.runtime import cpp
 
 kernels = cpp.compile(r"""
 #include <cmath>
-extern "C" void add_rms_norm(const float* x, const float* r, const float* w, float* z, float* y, int64_t rows, int64_t n) {
+extern "C" void add_rms_norm(const float* x, const float* r, const float* w, float* z, float* y, int64_t rows,
+                             int64_t n) {
   for (int64_t row = 0; row < rows; ++row) {
     double squares = 0;
     for (int64_t i = row * n; i < (row + 1) * n; ++i) { z[i] = x[i] + r[i]; squares += double(z[i]) * z[i]; }
@@ -102,13 +104,14 @@ extern "C" void interaction(const float* dense, const float* sparse, const int64
 """)
 
 
-def run(dense, sparse, pairs, y):
-    kernels.interaction(dense, sparse, pairs, y, dense.shape[0], sparse.shape[1], dense.shape[1], pairs.numel())
+def run(x, x_2, pairs, y):
+    kernels.interaction(x, x_2, pairs, y, x.shape[0], x_2.shape[1], x.shape[1], pairs.numel())
 '''
 LINEAR_RELU = '''from kernels_db.runtime import cpp
 
 kernels = cpp.compile(r"""
-extern "C" void linear_relu(const float* x, const float* w, const float* b, float* y, int64_t rows, int64_t k, int64_t n) {
+extern "C" void linear_relu(const float* x, const float* w, const float* b, float* y, int64_t rows, int64_t k,
+                            int64_t n) {
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t j = 0; j < n; ++j) {
       double sum = b[j];
@@ -137,13 +140,29 @@ class Profiled:
         return [part for package in self.packages for part in ("--package", str(package))]
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all tests of this module keep builds and peaks: nothing is built twice."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def _kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables(home).items():
+        monkeypatch.setenv(name, value)
+
+
+def variables(home: Path) -> dict[str, str]:
+    return {"WARPSMITH_HOME": str(home), "WARPSMITH_KERNEL_CACHE": str(home / "kernels")}
+
+
 def asked(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
     assert run([*words, "--json"]) == code
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 
 
-def profiled(model: Path, directory: Path) -> tuple[dict[str, Any], Path]:
+def profiled(model: Path, directory: Path, home: Path) -> tuple[dict[str, Any], Path]:
     """A profile in a process of its own, as a module's fixture has no output to capture."""
     specs = directory / "specs"
     words = ["profile", str(model), "--output", str(specs), "--top", "20", "--json"]
@@ -153,6 +172,7 @@ def profiled(model: Path, directory: Path) -> tuple[dict[str, Any], Path]:
         text=True,
         check=True,
         cwd=MODELS.parents[1],
+        env=os.environ | variables(home),
     )
     return json.loads(done.stdout), specs
 
@@ -163,20 +183,18 @@ def packaged(specs: Path, name: str, source: str, directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def transformer(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+def transformer(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
     directory = tmp_path_factory.mktemp("transformer")
-    document, specs = profiled(TRANSFORMER, directory)
+    document, specs = profiled(TRANSFORMER, directory, home)
     whole = build(exported(RMS_NORM, RMS_NORM_CPP), directory)
     return Profiled(document, specs, [packaged(specs, "add_rms_norm", ADD_RMS_NORM, directory), whole])
 
 
 @pytest.fixture(scope="module")
-def recommender(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+def recommender(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
     directory = tmp_path_factory.mktemp("recommender")
-    document, specs = profiled(RECOMMENDER, directory)
-    top = next(
-        Path(one["file"]).stem for one in document["opportunities"] if one["places"] == ["top.0 + top.1"]
-    )
+    document, specs = profiled(RECOMMENDER, directory, home)
+    top = next(Path(one["file"]).stem for one in document["opportunities"] if one["places"] == ["top.0 + top.1"])
     interaction = packaged(specs, "cat_bmm_index_select_cat", INTERACTION, directory)
     return Profiled(document, specs, [interaction, packaged(specs, top, LINEAR_RELU, directory)])
 
@@ -210,7 +228,7 @@ def test_a_transformers_costs_are_ranked_and_written_as_specs(transformer: Profi
         assert op.workload(Target.parse("cpu"), "sample").axes == {"batch": 4, "length": 64}
     attention = load_op(transformer.specs / "attention.yaml")
     assert "is_causal=True" in attention.reference
-    assert attention.inputs[0].shape == ("batch", "length", 3, 4, 32), "contiguous, and split inside"
+    assert attention.inputs[0].shape == ("batch", "length", 3, 4, 32), "contiguous; split inside"
 
 
 def test_a_recommenders_costs(recommender: Profiled) -> None:
@@ -218,7 +236,8 @@ def test_a_recommenders_costs(recommender: Profiled) -> None:
     assert rows[("interaction",)]["operators"] == "cat + bmm + index_select + cat"
     op = load_op(Path(rows[("interaction",)]["file"]))
     assert str(op.limits.flops) == "2 * batch * 9 * 9 * 32"
-    assert op.inputs[2].dist is not None and op.inputs[2].dist.model_dump() == {"kind": "randint", "low": 0, "high": 81}
+    assert op.inputs[2].dist is not None
+    assert op.inputs[2].dist.model_dump() == {"kind": "randint", "low": 0, "high": 81}
     table = load_op(Path(rows[("the model + table",)]["file"]))
     assert "min(4 * 8000 * 32" in str(table.limits.bytes), "a table is not read as a whole"
 
@@ -228,23 +247,13 @@ def test_a_spec_that_profile_wrote_is_judged_as_it_is(
 ) -> None:
     candidate = tmp_path / "candidate.py"
     candidate.write_text(INTERACTION)
-    spec = recommender.specs / "cat_bmm_index_select_cat.yaml"
+    spec = tmp_path / "spec.yaml"
+    text = (recommender.specs / "cat_bmm_index_select_cat.yaml").read_text()
+    spec.write_text(text + "objective: {baselines: [eager]}\n")  # nothing is compiled for a minute
     run(["judge", str(spec), str(candidate), "--level", "screen", "--json"])
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["gate"] in ("time", "physics"), verdict["reason"]
     assert verdict["workloads"][0]["error"]["candidate"] <= verdict["workloads"][0]["error"]["limit"]
-
-
-def test_specs_are_not_written_over_others(
-    recommender: Profiled, tmp_path: Path
-) -> None:
-    from workers.models.profiling import write_specs
-
-    (tmp_path / "one.yaml").write_text("mine")
-    with pytest.raises(FileExistsError, match="--force"):
-        write_specs({"two": {"name": "two"}, "one": {"name": "one"}}, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["one.yaml"]
-    assert set(write_specs({"one": {"name": "one"}}, tmp_path, force=True)) == {"one"}
 
 
 def test_kernels_are_put_into_a_transformer_and_taken_out(
@@ -258,9 +267,11 @@ def test_kernels_are_put_into_a_transformer_and_taken_out(
     reasons = {place["reason"] for place in found["places"] if not place["replaced"]}
     assert any("2 dimensions" in str(reason) for reason in reasons), "positions are added by broadcasting"
     assert "a kernel that was given before stands there" in reasons
-    assert found["agrees"] and 0 < found["largest_difference"] < 1e-4
+    assert found["agrees"]
+    assert 0 < found["largest_difference"] < 1e-4
     assert found["argmax_agreement"] == 1.0
-    assert found["weights_untouched"] and found["undone"]
+    assert found["weights_untouched"]
+    assert found["undone"]
     assert all(served["kernel"] > 0 for served in found["served"].values())
     used_without_warpsmith(TRANSFORMER, tmp_path / "transformer_kernels", tmp_path)
 
@@ -284,7 +295,8 @@ with torch.no_grad():
     served = applied.status()["kernels"]
     smaller = model(*half)
     assert applied.status()["calls"] == {{"graph": 2, "model": 0}}, applied.status()
-    assert all(now["served"]["pytorch"] == served[name]["served"]["pytorch"] for name, now in applied.status()["kernels"].items())
+    for name, now in applied.status()["kernels"].items():
+        assert now["served"]["pytorch"] == served[name]["served"]["pytorch"], name
     one = model(*(value[:1] for value in inputs))
     assert applied.status()["calls"]["model"] == 1, "a batch of one is no size of the graph: the model's own code"
     applied.undo()
@@ -326,7 +338,9 @@ def test_kernels_are_put_into_a_recommender(
     found = asked(capsys, "apply", str(RECOMMENDER), *recommender.options, "--output", str(tmp_path))
     replaced = [(place["kind"], place["where"]) for place in found["places"] if place["replaced"]]
     assert replaced == [("region", "interaction"), ("region", "top.0 + top.1")]
-    assert found["agrees"] and found["weights_untouched"] and found["undone"]
+    assert found["agrees"]
+    assert found["weights_untouched"]
+    assert found["undone"]
     assert found["argmax_agreement"] is None, "one number a row has no largest"
     used_without_warpsmith(RECOMMENDER, tmp_path / "recommender_kernels", tmp_path)
 
@@ -343,8 +357,10 @@ def test_each_kernel_is_measured_on_and_off_and_left_out(
     assert [row["variant"] for row in found["variants"]] == wanted
     rows = {row["variant"]: row for row in found["variants"]}
     for row in rows.values():
-        assert row["agrees"] and row["ms_ci95"][0] <= row["ms"] <= row["ms_ci95"][1]
-    assert rows["model"]["speedup"] == 1.0 and rows["model"]["largest_difference"] == 0.0
+        assert row["agrees"]
+        assert row["ms_ci95"][0] <= row["ms"] <= row["ms_ci95"][1]
+    assert rows["model"]["speedup"] == 1.0
+    assert rows["model"]["largest_difference"] == 0.0
     assert rows["graph"]["largest_difference"] == 0.0
     assert rows["all"]["largest_difference"] > 0
     assert rows[f"without {names[0]}"]["largest_difference"] == rows[f"only {names[1]}"]["largest_difference"]
@@ -365,10 +381,11 @@ def test_a_kernel_that_fits_nowhere_says_why(tmp_path: Path, capsys: pytest.Capt
     for place in found["places"]:
         reasons.setdefault(place["kernel"], set()).add(place["reason"])
     outside, incorrect, foreign = reasons.values()
-    assert outside == {"batch is 4, verified 2"} or all("batch is 4" in reason for reason in outside)
+    assert all("batch is 4" in reason for reason in outside)
     assert all(reason.startswith("the kernel's result is wrong: relative error") for reason in incorrect)
     assert foreign == {"the model does not compute this op"}
-    assert found["largest_difference"] == 0.0 and found["undone"]
+    assert found["largest_difference"] == 0.0
+    assert found["undone"]
 
 
 BRANCHES = """
@@ -396,49 +413,23 @@ def example_inputs():
 """
 
 
-@pytest.mark.parametrize("command", ["profile", "apply"])
-def test_a_model_that_cannot_be_exported_names_the_part(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], transformer: Profiled
-) -> None:
+def test_a_model_that_cannot_be_exported_names_the_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "branches.py"
     file.write_text(BRANCHES)
-    more = transformer.options if command == "apply" else ["--output", str(tmp_path / "specs")]
-    error = asked(capsys, command, str(file), *more, code=2)["error"]
+    error = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"), code=2)["error"]
     assert error["errors"][0]["part"] == "'inner.1' of the model"
     assert "branches.py, line 7: if x.sum() > 0:" in error["errors"][0]["where"]
     assert "torch.where" in error["message"], "what to do"
-    assert not list((tmp_path / "specs").glob("*")) if command == "profile" else True
+    assert not list((tmp_path / "specs").glob("*"))
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "said"),
-    [
-        ("def model():\n    return 3\ndef example_inputs():\n    return 1\n", "model()", "a int"),
-        ("x = 1 / 0\n", "MODEL.py", "ZeroDivisionError: division by zero (line 1)"),
-        ("import torch\ndef model():\n    return torch.nn.Linear(2, 2)\n", "bad.py: example_inputs", "nothing"),
-        (
-            "import torch\ndef model():\n    return torch.nn.Linear(2, 2)\ndef example_inputs():\n    return torch.ones(3)\n",
-            "example_inputs()",
-            "RuntimeError",
-        ),
-    ],
-    ids=["no module", "raises", "no inputs", "wrong inputs"],
-)
-def test_a_file_without_the_contract_is_refused(
-    text: str, field: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_the_contract_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bad.py"
-    file.write_text(text)
+    file.write_text("def model():\n    return 3\n")
     error = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"), code=2)["error"]["errors"][0]
-    assert error["field"] == field
-    assert said in error["found"]
+    assert error == {"field": "model()", "found": "a int", "expected": "a torch.nn.Module"}
 
 
-def test_what_is_no_package_is_refused(transformer: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_package_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error = asked(capsys, "apply", str(TRANSFORMER), "--package", str(tmp_path), code=2)["error"]
     assert error["message"].startswith(f"--package: {tmp_path} holds 0 packages")
-    changed = tmp_path / "changed"
-    shutil.copytree(transformer.packages[1], changed)
-    (changed / transformer.packages[1].name / "_reference.py").write_text("def run(x, weight):\n    return x\n")
-    error = asked(capsys, "ablate", str(TRANSFORMER), "--package", str(changed), code=2)["error"]
-    assert "contents: _reference.py was changed" in error["message"]

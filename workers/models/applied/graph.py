@@ -5,6 +5,7 @@ Sizes of the inputs stay symbolic where the model allows it, so that one graph s
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 import warnings
@@ -194,10 +195,8 @@ def _export(model: torch.nn.Module, inputs: Inputs, dynamic: bool) -> torch.expo
         auto = torch.export.Dim.AUTO
         shapes = pytree.tree_map(
             lambda leaf: dict.fromkeys(range(leaf.dim()), auto) if isinstance(leaf, torch.Tensor) else None,
-            (*inputs.args, *inputs.kwargs.values()),
+            inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs).arguments,
         )
-        if inputs.kwargs:
-            shapes = dict(zip(inputs.kwargs, shapes, strict=True))
     with _watched(model) as running:
         try:
             with torch.no_grad(), _quiet():

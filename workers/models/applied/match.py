@@ -188,7 +188,7 @@ def _arguments(node: Node) -> tuple[list[str], list[Any]]:
             value = argument.default_value
         if argument.name in _SIZES and isinstance(value, tuple | list):
             value = [_Size() for _ in value]
-        names.append(argument.name)
+        names.append(_SIZES[0] if argument.name in _SIZES else argument.name)
         values.append(list(value) if isinstance(value, tuple | list) else value)
     return names, values
 
