@@ -1,15 +1,29 @@
-"""Free Python is judged alone: no search takes or keeps it, and it is not exported."""
+"""Free Python is judged alone: no search takes or keeps it, and it is not exported. And what `import --op` refuses."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from kernels_db.db import Database
+from kernels_db.formats.importing import import_op
 from kernels_db.models import KernelRow, NodeRow
-from tests.integration.api_support import client_of, database, fields, problem, seed, settings_for
+from kernels_db.store import add_op
+from tests.integration.api_support import (
+    application,
+    client_of,
+    command_line,
+    database,
+    fields,
+    problem,
+    seed,
+    settings_for,
+)
 from tests.integration.steps_support import Driver, create, small_policy, verdict
+from tests.unit.formats_support import EXAMPLES, files_of
 from workers import steps
 
 
@@ -44,3 +58,36 @@ def test_a_search_keeps_none(tmp_path: Path) -> None:
         with db.reading() as session:
             assert len(session.scalars(select(KernelRow)).all()) == (language == "cpp")
         db.dispose()
+
+
+def test_a_solution_for_a_stored_op_is_written_as_a_candidate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = EXAMPLES / "flashinfer-bench"
+    problem_path = bench / "definitions" / "rmsnorm" / "rmsnorm_h1024.json"
+    solution = bench / "solutions" / "rmsnorm" / "rmsnorm_h1024_in_place.json"
+    op = import_op(files_of(problem_path), None, None).op
+    app = application(settings_for(tmp_path))
+    with command_line(app, capsys, monkeypatch) as run_it:
+        with app.state.service.db.writing() as session:
+            row, _ = add_op(session, op)
+            stored = row.id
+        written = tmp_path / "candidate.py"
+        asked = ("import", str(solution), "--op", stored, "--output", str(written))
+        code, out, err = run_it(*asked, "--json")
+        assert code == 0, err
+        assert json.loads(out)["output"] == str(written)
+        assert "def run(hidden_states, weight, output):" in written.read_text()
+        written.write_text("something else")
+        code, _, err = run_it(*asked)
+        assert (code, "expected a new file; --force replaces it" in err) == (1, True)
+        assert written.read_text() == "something else"
+        for more, words in {
+            ("--store",): "a candidate is not stored, but judged",
+            ("--format", "pool"): "one of kernelbench, flashinfer-bench, gpu-mode for a candidate",
+            (str(problem_path),): "one file: a ModelNew, a Solution or a submission",
+        }.items():
+            code, _, err = run_it(*asked, *more)
+            assert (code, words in err) == (2, True), err
+        code, _, err = run_it("import", str(solution), "--op", "nowhere.yaml")
+        assert (code, "a spec file that exists, or the id of a stored op" in err) == (2, True)
