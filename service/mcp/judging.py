@@ -7,14 +7,17 @@ another host's target it would compile at most; an agent that takes that for a v
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from kernels_db.formats import adapting
 from kernels_db.job import JobCandidate, tier_of
 from kernels_db.op import parse_op
 from kernels_db.resolve import build_job, limits_with, resolve_workload
 from service import machine
+from service.cli.candidates import adapted
 from service.cli.judge import language_of, run_job
 from service.cli.output import MISUSE, CommandError, misuse
 from service.cli.place import own_targets, shortfall, target_for
@@ -44,7 +47,15 @@ class Judging:
     def judge_candidate(
         self,
         op: OpArgument,
-        source: Annotated[str, Field(min_length=1, max_length=1_000_000, description="The candidate: one Python file")],
+        source: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=1_000_000,
+                description="The candidate: one Python file; or, for an op of the same format, a KernelBench "
+                "ModelNew, a FlashInfer-Bench Solution (JSON) or a GPU MODE submission",
+            ),
+        ],
         language: Annotated[
             Language | None,
             Field(description="Read from the imports where not given; python is free, held by the sandbox alone"),
@@ -66,6 +77,9 @@ class Judging:
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
+        if language in (None, adapting.LANGUAGE):
+            rewritten = adapted(Path("source.json" if source.lstrip().startswith("{") else "source.py"), source, spec)
+            language, source = (language, source) if rewritten is None else (adapting.LANGUAGE, rewritten)
         language = language or language_of(source, "source")  # type: ignore[assignment] # one of them
         assert language is not None
         where = target_for(target, language)

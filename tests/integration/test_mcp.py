@@ -279,6 +279,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("export_kernel", {"kernel": "gelu", "directory": "d"}, "kernel: found 'gelu', expected a kernel's id"),
     ("judge_candidate", {"op": "add_relu", "source": "import torch"}, "source: imports: found 'no kernel language'"),
     ("judge_candidate", {"op": "add_relu", "source": "def ("}, "expected a Python file"),
+    ("judge_candidate", {"op": "add_relu", "source": "class ModelNew:\n    pass"}, "was imported from kernelbench"),
+    ("judge_candidate", {"op": "add_relu", "source": "{}"}, "a Solution: a JSON object with"),
     ("judge_candidate", {"op": "add_relu", "source": "x", "level": "glance"}, "level: found 'glance'"),
     (
         "judge_candidate",
