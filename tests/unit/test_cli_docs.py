@@ -21,6 +21,7 @@ DOCUMENTS = (
     "docs/exports.md",
     "docs/formats.md",
     "docs/judge.md",
+    "docs/models.md",
     "docs/threat-model.md",
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
