@@ -19,7 +19,7 @@ from kernels_db.target import Target
 from service.cli import run
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 
-torch = pytest.importorskip("torch", reason="models are run with torch, which is not installed")
+pytest.importorskip("torch", reason="models are run with torch, which is not installed")
 
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 TRANSFORMER, RECOMMENDER = MODELS / "transformer.py", MODELS / "recommender.py"

@@ -10,23 +10,24 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="graphs are torch's, which is not installed")
+pytest.importorskip("torch", reason="graphs are torch's, which is not installed")
 
-from torch import nn  # noqa: E402 - after the check that it is there
-from torch.nn import functional  # noqa: E402
+import torch
+from torch import nn
+from torch.nn import functional
 
-from kernels_db.export.package import build  # noqa: E402
-from kernels_db.op import load_op  # noqa: E402
-from kernels_db.resolve import resolve_workload  # noqa: E402
-from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported  # noqa: E402
-from workers.models import checking, comparing, contract, packages, regions  # noqa: E402
-from workers.models.applied import match  # noqa: E402
-from workers.models.applied.applying import Recorder, apply  # noqa: E402
-from workers.models.applied.graph import Captured, Inputs, NotExportable, capture  # noqa: E402
-from workers.models.profiling import write_specs  # noqa: E402
-from workers.models.ranking import Opportunity, ranked, scaled  # noqa: E402
-from workers.models.reference import Unspeakable, write  # noqa: E402
-from workers.models.spec import describe  # noqa: E402
+from kernels_db.export.package import build
+from kernels_db.op import load_op
+from kernels_db.resolve import resolve_workload
+from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from workers.models import checking, comparing, contract, packages, regions
+from workers.models.applied import match
+from workers.models.applied.applying import Recorder, apply
+from workers.models.applied.graph import Captured, Inputs, NotExportable, capture
+from workers.models.profiling import write_specs
+from workers.models.ranking import Opportunity, ranked, scaled
+from workers.models.reference import Unspeakable, write
+from workers.models.spec import describe
 
 Function = Callable[..., Any]
 
@@ -350,7 +351,7 @@ class Sums(nn.Module):
         self.register_buffer("offset", torch.randn(3, 8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.weight + 0.5 * x) + self.offset
+        return torch.tanh(self.weight + 0.5 * x).add(self.offset)  # type: ignore[arg-type]
 
 
 def test_a_graph_sees_new_values_of_weights_and_buffers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
