@@ -19,6 +19,7 @@ from service.cli.kernels import VERIFIED
 from service.cli.options import Json, Key, Url
 from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
 from service.foreign import seen
+from service.schemas import KernelSummary
 from service.settings import ServiceSettings
 from workers.models.client import Died, Refused, ask
 
@@ -167,11 +168,12 @@ def _projects(
         yield given
 
 
-def _best(stored: list[Any]) -> list[str]:
-    """The kernel of each op with the highest score, the highest first."""
-    best: dict[str, Any] = {}
+def _best(stored: list[KernelSummary]) -> list[str]:
+    """The kernel of each op with the highest score, the highest first; none that was found to have drifted."""
+    best: dict[str, KernelSummary] = {}
     for each in sorted(stored, key=lambda each: -each.score):
-        best.setdefault(each.op_name, each)
+        if not each.reverification.drifted:
+            best.setdefault(each.op_name, each)
     return [each.id for each in best.values()]
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from kernels_db.export.package import build
+from kernels_db.models import KernelRow
 from kernels_db.op import load_op
 from kernels_db.target import Target
 from service.cli import run
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.integration.api_support import SPEC, application, command_line, seed, settings_for
 
 pytest.importorskip("torch", reason="models are run with torch, which is not installed")
 
@@ -366,6 +368,57 @@ def test_each_kernel_is_measured_on_and_off_and_left_out(
     assert rows[f"without {names[0]}"]["largest_difference"] == rows[f"only {names[1]}"]["largest_difference"]
     assert [one["kernel"] for one in found["brings"]] == names
     assert found["rounds"] >= 3
+
+
+ADD_RELU = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void add_relu(const float* x, const float* y, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i] > 0 ? x[i] + y[i] : 0.0f;
+}
+""")
+
+
+def run(x, y, out):
+    kernels.add_relu(x, y, out, out.numel())
+'''
+ADD_RELU_MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x + y) * 2
+
+def model():
+    return Net().eval()
+
+def example_inputs():
+    return {"x": torch.linspace(-1, 1, 4096), "y": torch.linspace(3, -2, 4096)}
+"""
+
+
+def test_stored_kernels_are_exported_and_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(ADD_RELU_MODEL)
+    kept = exported(SPEC, ADD_RELU)
+    app = application(settings_for(tmp_path))
+    db = app.state.service.db
+    seed(db)
+    with db.writing() as session:
+        kernel = session.get_one(KernelRow, "kn_0")
+        kernel.source, kernel.source_digest = kept.source, kept.source_digest
+        kernel.envelope, kernel.evidence = kept.envelope, kept.evidence
+    with command_line(app, capsys, monkeypatch) as said:
+        code, out, err = said("apply", str(file), "--json")
+        assert code == 0, err
+        (place,) = json.loads(out)["places"]
+        assert (place["op"], place["kind"], place["replaced"]) == ("add_relu", "region", True)
+        code, _, err = said("apply", str(file), "--kernel", "kn_none")
+        assert code == 1
+        assert "kn_none" in err
 
 
 def test_a_kernel_that_fits_nowhere_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
