@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from kernels_db import store
 from kernels_db.db import Database
@@ -363,6 +363,25 @@ def test_a_kernel_that_is_not_there(db: Database) -> None:
         ask(session, "kn_0", 1.0, cause="asked")
     assert claim(db, "rv_0", "me", 30.0, 1.0) is None
     assert not finish(db, "rv_0", "me", HOLDS, None, 1.0)
+
+
+def test_kernels_of_an_older_database_stand_as_kept(tmp_path: Path) -> None:
+    old = Database(f"sqlite:///{tmp_path / 'old.db'}")
+    old.upgrade("0003")
+    with old.writing() as session:
+        session.execute(text("INSERT INTO ops VALUES ('op_1', 'add_relu', 'd', '{}', 5.0)"))
+        session.execute(
+            text(
+                "INSERT INTO kernels (id, op_id, target, language, source, source_digest, score, ci_low, ci_high,"
+                " envelope, evidence, lineage, created_at)"
+                " VALUES ('kn_1', 'op_1', 'cpu:x86_64', 'cpp', '', 'd', 2.0, 1.9, 2.1, '{}', '{}', '[]', 7.0)"
+            )
+        )
+    old.upgrade()
+    found = kernel(old, "kn_1")
+    assert (found.verified_at, found.standing, found.reverified_at) == (7.0, "verified", None)
+    assert due_now(old, 20 * DAY_S) == {"kn_1"}
+    old.dispose()
 
 
 def test_a_judge_without_a_compiler_marks_nothing_as_drifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
