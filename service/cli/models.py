@@ -172,7 +172,7 @@ def _best(stored: list[KernelSummary]) -> list[str]:
     """The kernel of each op with the highest score, the highest first; none that was found to have drifted."""
     best: dict[str, KernelSummary] = {}
     for each in sorted(stored, key=lambda each: -each.score):
-        if not each.reverification.drifted:
+        if each.reverification is None or not each.reverification.drifted:
             best.setdefault(each.op_name, each)
     return [each.id for each in best.values()]
 
