@@ -48,6 +48,20 @@ extern "C" void scaled_add(const float* x, const float* y, float m, float* out, 
 def run(x, y, m, out):
     kernels.scaled_add(x, y, m, out, out.numel())
 '''
+SCALED_ADD_TRITON = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def scaled_add(x, y, m, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n) + m * tl.load(y + i, i < n), i < n)
+
+
+def run(x, y, m, out):
+    n = out.numel()
+    scaled_add[(triton.cdiv(n, 64),)](x, y, m, out, n, BLOCK=64)
+"""
 IN_PLACE = SCALED_ADD | {
     "name": "scaled_add_",
     "inputs": [SCALED_ADD["inputs"][0] | {"mutated": True}, *SCALED_ADD["inputs"][1:]],  # type: ignore[index]

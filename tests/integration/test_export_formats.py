@@ -10,26 +10,20 @@ import pytest
 
 from kernels_db.export import registry
 from kernels_db.export.kernel import ExportedKernel
-from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
+from tests.exporting import (
+    IN_PLACE,
+    IN_PLACE_CPP,
+    SCALED_ADD,
+    SCALED_ADD_CPP,
+    SCALED_ADD_TRITON,
+    exported,
+    in_fresh_process,
+)
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 pytest.importorskip("triton", reason="one of the kernels is written in Triton, which is not installed")
 
 SAID: dict[str, Any] = SCALED_ADD | {"axes": {"rows": {"kind": "var"}, "columns": {"kind": "const", "value": 8}}}
-TRITON = """import triton
-import triton.language as tl
-
-
-@triton.jit
-def scaled_add(x, y, m, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, i < n) + m * tl.load(y + i, i < n), i < n)
-
-
-def run(x, y, m, out):
-    n = out.numel()
-    scaled_add[(triton.cdiv(n, 64),)](x, y, m, out, n, BLOCK=64)
-"""
 STATEFUL: dict[str, Any] = {
     "schema_version": 1,
     "name": "scaled_rows",
@@ -105,7 +99,7 @@ with pasted.disabled():
 """
 
 
-@pytest.mark.parametrize(("language", "source"), [("cpp", SCALED_ADD_CPP), ("triton", TRITON)])
+@pytest.mark.parametrize(("language", "source"), [("cpp", SCALED_ADD_CPP), ("triton", SCALED_ADD_TRITON)])
 def test_module_is_used_from_one_file(language: str, source: str, tmp_path: Path) -> None:
     kernel = exported(SCALED_ADD, source, language)
     lines = used("module", kernel, MODULE, tmp_path, TRITON_INTERPRET="1")

@@ -15,7 +15,15 @@ import pytest
 from kernels_db.export import registry
 from kernels_db.export.kernel import ExportedKernel, kernel_name
 from kernels_db.export.package import build
-from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
+from tests.exporting import (
+    IN_PLACE,
+    IN_PLACE_CPP,
+    SCALED_ADD,
+    SCALED_ADD_CPP,
+    SCALED_ADD_TRITON,
+    exported,
+    in_fresh_process,
+)
 from workers.exports import Report, verify_export
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -29,20 +37,6 @@ def of_dtype(dtype: str) -> dict[str, Any]:
     }
 
 
-TRITON = """import triton
-import triton.language as tl
-
-
-@triton.jit
-def scaled(x, y, m, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, i < n) + m * tl.load(y + i, i < n), i < n)
-
-
-def run(x, y, m, out):
-    n = out.numel()
-    scaled[(triton.cdiv(n, 64),)](x, y, m, out, n, BLOCK=64)
-"""
 LARGER = [{"id": "huge", "role": "bench", "axes": {"rows": 100}}, {"id": "small", "role": "test", "axes": {"rows": 30}}]
 SHORT = exported(SCALED_ADD, SCALED_ADD_CPP, name="kn_short", times_us={"small": 1.0, "large": 9.0})
 LONG = exported(
@@ -52,7 +46,7 @@ BEYOND = exported(
     SCALED_ADD | {"workloads": LARGER}, SCALED_ADD_CPP.replace("i < n", "i != n"), name="kn_beyond", times_us={}
 )
 DOUBLE = exported(of_dtype("float64"), SCALED_ADD_CPP.replace("float*", "double*"), name="kn_double")
-GPU = exported(SCALED_ADD, TRITON, "triton", target="cuda:sm_90", name="kn_gpu")
+GPU = exported(SCALED_ADD, SCALED_ADD_TRITON, "triton", target="cuda:sm_90", name="kn_gpu")
 KERNELS = {kernel.id: kernel for kernel in (SHORT, LONG, BEYOND, DOUBLE, GPU)}
 NAMES = {kernel.id: kernel_name(kernel) for kernel in KERNELS.values()}
 
