@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -28,16 +27,21 @@ class KernelModule(nn.Module):
         self._non_persistent_buffers_set = original._non_persistent_buffers_set
         self.training = self._mode = original.training
         self._kernel = kernel
-        self._readers: list[Callable[[Any], Any] | None] = [
-            None if name is None else operator.attrgetter(name) for name in sources
-        ]
+        self._paths = [None if name is None else tuple(name.split(".")) for name in sources]
 
     def forward(self, x: torch.Tensor) -> Any:
         """What the original returns."""
         if self.training is not self._mode:
             return self.__dict__["_original"](x)
-        tensors = [x if read is None else read(self) for read in self._readers]
+        tensors = [x if path is None else self._own(path) for path in self._paths]
         return self._kernel.function(*self._kernel.arguments(tensors))
+
+    def _own(self, path: tuple[str, ...]) -> Any:
+        """The parameter or buffer of this name, as it is now. Plain attribute access, which torch.compile traces."""
+        value: Any = self
+        for part in path:
+            value = getattr(value, part)
+        return value
 
     def train(self, mode: bool = True) -> KernelModule:
         """Set the mode, the original's as well."""
@@ -60,7 +64,9 @@ class KernelModule(nn.Module):
 
 
 class Forward:
-    """A model's `forward` that runs a graph with kernels for the calls for which the graph holds."""
+    """A model's `forward` that runs a graph with kernels for the calls for which the graph holds. Under torch.compile,
+    which makes a graph of its own, the model's own code is what is compiled.
+    """
 
     def __init__(self, original: Callable[..., Any], captured: Captured, module: GraphModule) -> None:
         self.original = original
@@ -71,6 +77,8 @@ class Forward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns."""
+        if torch.compiler.is_compiling():
+            return self.original(*args, **kwargs)
         training = getattr(self._owner, "training", self._model.training)
         if training is self._model.training and self._model.holds(args, kwargs):
             self.served += 1
