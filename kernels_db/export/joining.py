@@ -13,14 +13,17 @@ def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:
     """The kernels in the order in which an export holds them, whatever order they are given in.
 
     They are of one op: what it computes is the same, apart from the dtypes of its tensors. Raises SpecErrors otherwise,
-    whose fields are `kernels[1]` and so on, and where two are the same source with the same envelope.
+    whose fields are `kernels[1]` and so on, also where two are the same source with the same envelope and where this
+    version refuses the spec of one. A kernel alone is joined with nothing, and not looked at.
     """
+    if len(kernels) == 1:
+        return tuple(kernels)
     errors: list[SpecError] = []
     first = kernels[0]
-    meaning = _meaning(first)
+    meanings = _meanings(kernels)
+    meaning = meanings[0]
     names: dict[str, str] = {}
-    for position, kernel in enumerate(kernels):
-        mine = _meaning(kernel)
+    for position, (kernel, mine) in enumerate(zip(kernels, meanings, strict=True)):
         other = sorted(field for field in {*mine, *meaning} if mine.get(field) != meaning.get(field))
         if other:
             found = f"{kernel.id} of the op {kernel.spec['name']}, which differs in {', '.join(other)}"
@@ -35,6 +38,21 @@ def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:
     if errors:
         raise SpecErrors(errors)
     return tuple(sorted(kernels, key=lambda kernel: (kernel.target, kernel_name(kernel))))
+
+
+def _meanings(kernels: Sequence[ExportedKernel]) -> list[dict[str, Any]]:
+    """`_meaning` of each. Raises SpecErrors that name each kernel whose spec, stored by another version, is refused."""
+    meanings: list[dict[str, Any]] = []
+    errors: list[SpecError] = []
+    for position, kernel in enumerate(kernels):
+        try:
+            meanings.append(_meaning(kernel))
+        except SpecErrors as refused:
+            expected = f"a kernel of an op whose spec this version takes; {refused.errors[0]}"
+            errors.append(SpecError(f"kernels[{position}]", kernel.id, expected))
+    if errors:
+        raise SpecErrors(errors)
+    return meanings
 
 
 def _meaning(kernel: ExportedKernel) -> dict[str, Any]:

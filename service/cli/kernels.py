@@ -138,10 +138,18 @@ def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNE
 
 
 def warn_if_drifted(client: Client, kernel_id: str) -> None:
-    """Say on standard error that what is taken away is no longer what its evidence says."""
+    """Say `drift` on standard error."""
+    found = drift(client, kernel_id)
+    if found is not None:
+        say(f"warning: {found}")
+
+
+def drift(client: Client, kernel_id: str) -> str | None:
+    """That what is taken away is no longer what its evidence says; None where that was not found."""
     again = client.kernel(kernel_id).reverification
-    if again is not None and again.drifted:
-        say(f"warning: {kernel_id} has drifted ({again.state}); warpsmith reverify {kernel_id} asks again")
+    if again is None or not again.drifted:
+        return None
+    return f"{kernel_id} has drifted ({again.state}); warpsmith reverify {kernel_id} asks again"
 
 
 def has_drifted(item: KernelSummary) -> bool:

@@ -191,4 +191,5 @@ class Exported(BaseModel):
     project: str = Field(description="Directory of the package's project: put it on sys.path, or pip install it")
     package: str = Field(description="Name to import")
     files: list[str]
+    note: str | None = Field(None, description="That the kernel has drifted: it is no longer what its evidence says")
     next: str

@@ -9,7 +9,7 @@ from pydantic import Field
 
 import prompts
 from service.archive import unpack
-from service.cli.kernels import best_kernel
+from service.cli.kernels import best_kernel, drift
 from service.cli.output import misuse
 from service.mcp.desk import Desk
 from service.mcp.documents import Exported, PromptFile, PromptFiles
@@ -40,6 +40,7 @@ class Packing:
         into = self._desk.export_directory(directory)
         with self._desk.client() as client:
             chosen = kernel if kernel.startswith("kn_") else best_kernel(client, kernel, target, "kernel").id
+            drifted = drift(client, chosen)
             content = client.export(chosen)
         written = unpack(content, into)
         project = into / written[0].relative_to(into).parts[0]
@@ -48,6 +49,7 @@ class Packing:
             project=str(project),
             package=project.name,
             files=[str(path) for path in written],
+            note=drifted,
             next=f"pip install {project}, or put it on sys.path; then `import {project.name}`. Its README says how to "
             "call it, and explain() says whether a call takes the kernel or the fallback. On that machine "
             f"`warpsmith verify-export {project}` checks it in fresh processes.",

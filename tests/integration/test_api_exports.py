@@ -158,6 +158,18 @@ def test_kernels_that_cannot_stand_in_one_package_are_named(client: TestClient) 
     problem(client.get("/v1/kernels/kn_0/export", params={"with": ["kn_absent"]}), 404, "not-found")
 
 
+def test_a_stored_spec_that_this_version_refuses_is_told(client: TestClient) -> None:
+    add_kernel(database(client), "kn_1")
+    with database(client).writing() as session:
+        row = session.get_one(OpRow, "op_seed")
+        row.spec = row.spec | {"workloads": [row.spec["workloads"][0] | {"role": "warm-up"}]}
+    alone = problem(client.get("/v1/kernels/kn_0/export"), 422, "not-expressible")
+    assert fields(alone) == ["op.workloads[0].role"]
+    both = problem(client.get("/v1/kernels/kn_0/export", params={"with": ["kn_1"]}), 422, "invalid-input")
+    assert fields(both) == ["path.kernel_id", "query.with[0]"]
+    assert "workloads[0].role: found 'warm-up'" in both["detail"]
+
+
 def test_the_command_line_writes_several_kernels_as_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

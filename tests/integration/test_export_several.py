@@ -47,6 +47,8 @@ BEYOND = exported(
 )
 DOUBLE = exported(of_dtype("float64"), SCALED_ADD_CPP.replace("float*", "double*"), name="kn_double")
 GPU = exported(SCALED_ADD, SCALED_ADD_TRITON, "triton", target="cuda:sm_90", name="kn_gpu")
+UNTIMED = 0.0
+FASTEST = {"small": 0.1, "large": 0.1}
 KERNELS = {kernel.id: kernel for kernel in (SHORT, LONG, BEYOND, DOUBLE, GPU)}
 NAMES = {kernel.id: kernel_name(kernel) for kernel in KERNELS.values()}
 
@@ -108,14 +110,47 @@ def test_dtype_envelope_and_the_nearest_time_choose(package: ModuleType, rows: i
 def test_explain_says_why_one_was_preferred(package: ModuleType) -> None:
     said = package.explain(*tensors(7), 0.5)
     assert said == (
-        f"kernel {NAMES['kn_short']}: inside the envelope (between verified shapes); where it was timed nearest to "
-        f"this call: 1.0 us at {{'rows': 3}}; {NAMES['kn_long']} 3.0 us at {{'rows': 3}}"
+        f"kernel {NAMES['kn_short']}: inside the envelope (between verified shapes); fewest octaves from this call to "
+        "a timed shape, then fastest there for its size: 1.0 us at {'rows': 3}, within 2 octaves; "
+        f"{NAMES['kn_long']} 3.0 us at {{'rows': 3}}, within 2 octaves"
     )
     alone = package.explain(*tensors(3, "float64"), 0.5)
     assert alone.endswith("(a verified shape); no other kernel here admits the call")
     outside = package.explain(*tensors(101), 0.5)
     assert f"{NAMES['kn_beyond']}: rows is 101, verified from 30 to 100" in outside
     assert f"{NAMES['kn_gpu']}: x is on cpu, verified on cuda" in outside
+
+
+@pytest.fixture(scope="module")
+def octaves_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The guard of a package of two kernels: one timed at 3 and 640 rows, the other at 40 alone and half as well."""
+    sizes = {"small": ("bench", 3), "huge": ("test", 640)}
+    wide = [{"id": name, "role": role, "axes": {"rows": rows}} for name, (role, rows) in sizes.items()]
+    kernels = [
+        exported(SCALED_ADD | {"workloads": wide}, SCALED_ADD_CPP, name="kn_wide"),
+        exported(SCALED_ADD, LONG.source, name="kn_here", times_us={"small": UNTIMED, "large": 4.0}),
+    ]
+    project = build(kernels[0], tmp_path_factory.mktemp("octaves"), kernels[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(project)
+        yield importlib.import_module(f"{project.name}._guard")
+
+
+@pytest.mark.parametrize(
+    ("rows", "order"),
+    [
+        (3, "kn_wide kn_here"),
+        (6, "kn_wide kn_here"),  # twice the size is one octave, and kn_here is timed three away
+        (12, "kn_wide kn_here"),  # two octaves each: the figures decide
+        (40, "kn_here kn_wide"),  # the call's own shape goes before a better figure four octaves away
+        (20, "kn_here kn_wide"),
+    ],
+)
+def test_a_time_near_the_call_goes_before_a_better_one_far_away(
+    octaves_apart: ModuleType, rows: int, order: str
+) -> None:
+    found = octaves_apart.admit((*tensors(rows), 0.5))
+    assert " ".join(each.kernel.id for each in found) == order
 
 
 def test_one_kernel_serves_alone(package: ModuleType) -> None:
@@ -162,6 +197,59 @@ def test_a_kernel_that_is_given_up_leaves_its_calls_to_the_next(package: ModuleT
     package.enable(NAMES["kn_long"])
     assert serving(package, 3) == "kn_long"
     package.enable(NAMES["kn_short"])
+    assert serving(package, 3) == "kn_short"
+
+
+def test_a_kernel_that_does_not_load_is_told_once_and_the_next_serves(imported: ModuleType, tmp_path: Path) -> None:
+    broken = exported(SCALED_ADD, SCALED_ADD_CPP.replace("m * y[i]", "m * z[i]"), name="kn_broken", times_us=FASTEST)
+    project = build(SHORT, tmp_path, broken, GPU)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(project)
+        package = importlib.import_module(project.name)
+    x, y = tensors(3)
+    said = f"the kernel {kernel_name(broken)} serves no call, because the kernel did not load: "
+    with pytest.warns(RuntimeWarning, match=said) as caught:
+        package.scaled_add(x, y, 0.5)
+    package.scaled_add(x, y, 0.5)
+    assert len(caught) == 1, "the kernel for a GPU is for another machine, and nothing to warn of"
+    status = package.status()
+    assert {each["id"]: each["served"] for each in status["kernels"].values()} == {
+        "kn_broken": 0,
+        "kn_gpu": 0,
+        "kn_short": 2,
+    }
+    assert status["fallbacks"] == {}
+
+
+def test_one_kernel_that_is_off_mutes_no_warning_of_other_calls(
+    package: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = importlib.import_module(f"{package.__name__}._control")
+    monkeypatch.setattr(control, "_warned", False)
+    package.disable(NAMES["kn_double"])
+    x, y = tensors(3, "float64")
+    package.scaled_add(x, y, 0.5)  # asked for, and no warning
+    x, y = tensors(101)
+    with pytest.warns(RuntimeWarning, match="PyTorch serves this call, because .*rows is 101"):
+        package.scaled_add(x, y, 0.5)
+
+
+def test_shadow_mode_counts_the_calls_of_each_kernel(package: ModuleType) -> None:
+    package.shadow(every=2)
+    checked = package.status()["shadow"]["checked"]
+    found = []
+    for _ in range(3):
+        assert [serving(package, rows) for rows in (3, 20)] == ["kn_short", "kn_long"]
+        found.append(package.status()["shadow"]["checked"] - checked)
+    assert found == [2, 2, 4], "the first call of each, and its third"
+
+
+def test_shadow_mode_leaves_off_what_is_off_by_name_unless_all_are(package: ModuleType) -> None:
+    package.disable(NAMES["kn_short"])
+    package.shadow()
+    assert serving(package, 3) == "kn_long"
+    package.disable(*NAMES.values())
+    package.shadow()
     assert serving(package, 3) == "kn_short"
 
 

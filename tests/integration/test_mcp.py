@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from kernels_db.db import Database
-from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
+from kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
 from service.auth import create_key, revoke_key
 from service.cli.output import CommandError
 from service.mcp.desk import Desk
@@ -241,7 +241,14 @@ def test_a_kernel_is_exported_and_never_over_something_else(place: Place) -> Non
     root = place.home / "exports" / "mine"
     assert Path(exported["project"]).parent == root
     assert all(Path(path).is_file() for path in exported["files"])
-    assert place.agent.call("export_kernel", kernel="add_relu", directory="mine")["files"] == exported["files"]
+    assert exported["note"] is None
+    with place.db.writing() as session:
+        session.get_one(KernelRow, kernel["id"]).standing = "slower"
+    again = place.agent.call("export_kernel", kernel="add_relu", directory="mine")
+    with place.db.writing() as session:
+        session.get_one(KernelRow, kernel["id"]).standing = "verified"
+    assert again["files"] == exported["files"]
+    assert f"{kernel['id']} has drifted (slower)" in again["note"]
     changed = Path(exported["files"][0])
     changed.write_text("# mine")
     assert "with another content" in place.agent.refused("export_kernel", kernel="add_relu", directory="mine")

@@ -95,6 +95,17 @@ def test_a_format_holds_several_or_says_that_it_does_not(form: registry.Format, 
     assert form.write([FIRST], tmp_path) != project
 
 
+def test_a_spec_that_this_version_refuses_is_told_of_its_kernel() -> None:
+    spec = SCALED_ADD | {"workloads": [{"id": "small", "role": "bench", "axes": {"rows": 0.5}}]}
+    refused = replace(SECOND, spec=spec)
+    with pytest.raises(SpecErrors) as caught:
+        joined([FIRST, refused])
+    [error] = caught.value.errors
+    assert (error.field, error.found) == ("kernels[1]", "kn_second")
+    assert "whose spec this version takes; workloads[0].axes.rows: found 0.5" in error.expected
+    assert joined([refused]) == (refused,), "alone it is its format that refuses it"
+
+
 def test_formats_that_hold_several() -> None:
     assert [form.name for form in registry.FORMATS if form.several] == ["package", "module", "hf-kernels"]
 

@@ -1,9 +1,9 @@
 """Which implementation serves, for this process: switched by a call, a context manager or an environment variable.
 
-Three modes: "on" (the kernel inside its envelope), "off" (PyTorch everywhere) and "shadow" (as "on", and one call in N
-is checked against PyTorch). The mode is read inside the op, at every call: under `torch.compile` the op stays one op,
-and a switch takes effect without recompiling. Call these functions outside of compiled code and of graph capture: what
-a captured CUDA graph replays was decided when it was captured.
+Three modes: "on" (the kernel inside its envelope), "off" (PyTorch everywhere) and "shadow" (as "on", and of each kernel
+one call in N is checked against PyTorch). The mode is read inside the op, at every call: under `torch.compile` the op
+stays one op, and a switch takes effect without recompiling. Call these functions outside of compiled code and of graph
+capture: what a captured CUDA graph replays was decided when it was captured.
 
 Where the package has several kernels, each is switched by its name as well: `disable()`, then `enable("a")`, leaves "a"
 alone. PyTorch serves what the kernels that are on do not admit.
@@ -53,8 +53,8 @@ class Switches(NamedTuple):
 _lock = threading.Lock()
 _block: ContextVar[Switches | None] = ContextVar(f"{_spec.NAMESPACE}_switches", default=None)
 _served = dict.fromkeys(NAMES, 0)
-_watched = 0
-"""Calls since shadow mode began."""
+_watched: Counter[str] = Counter()
+"""Calls of each kernel since shadow mode began. Counted apart: of two that are called in turn each has its checks."""
 _reasons: Counter[str] = Counter()
 _warned = False
 _given_up: dict[str, str] = {}
@@ -116,18 +116,20 @@ def disable(*kernels: str) -> None:
 
 
 def shadow(every: int | None = None) -> None:
-    """As `enable`, but the first call and then one in `every` is checked against PyTorch on clones of its inputs.
+    """As `enable`, but of each kernel the first call and then one in `every` is checked against PyTorch, on clones of
+    its inputs.
 
     A call that is checked takes several times as long. Where the two differ, the call returns PyTorch's result, the
     inputs are saved and the kernel serves no call from then on, until `enable()`. A mismatch that was found before
-    stands: this function does not lift it, nor does it switch on a kernel that was switched off by its name.
+    stands: this function does not lift it. A kernel that was switched off by its name stays off; but where all of them
+    are off, by name or not, it switches all on.
     """
-    global _every, _watched, _process
+    global _every, _process
     if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise ValueError(f"every: found {every!r}, expected a number of calls, at least 1")
     with _lock:
         _every = _every if every is None else every
-        _watched = 0
+        _watched.clear()
         _process = Switches("shadow", {} if _process.mode == "off" else _process.off, "shadow()")
 
 
@@ -173,14 +175,13 @@ def refusal(name: str) -> str:
     return "disabled() is in force" if by == "disabled()" else f"the kernel is switched off by {by}"
 
 
-def due() -> bool:
-    """Whether shadow mode is to check this call: the first one since it began, and then one in N."""
-    global _watched
+def due(name: str) -> bool:
+    """Whether shadow mode is to check this call of a kernel: its first one since the mode began, and then one in N."""
     if mode() != "shadow":
         return False
     with _lock:
-        _watched += 1
-        return (_watched - 1) % _every == 0
+        _watched[name] += 1
+        return (_watched[name] - 1) % _every == 0
 
 
 def hit(name: str) -> None:
@@ -190,11 +191,13 @@ def hit(name: str) -> None:
 
 
 def fallback(reason: str) -> None:
-    """Count a call that PyTorch serves, and warn at the first one that nobody asked for."""
+    """Count a call that PyTorch serves, and warn at the first one that nobody asked for and that no warning foretold:
+    others are those of kernels that were switched off or given up.
+    """
     global _warned
     with _lock:
         _reasons[reason if reason in _reasons or len(_reasons) < MOST_REASONS else OTHER_REASONS] += 1
-        first = not _warned and not out()
+        first = not _warned and len(out()) < len(NAMES) and reason not in map(refusal, out())
         _warned = _warned or first
     if first:
         _warn(f"PyTorch serves this call, because {reason}")
@@ -209,6 +212,14 @@ def trip(name: str, reason: str) -> None:
     if first:
         who = "PyTorch serves every call" if len(NAMES) == 1 else f"the kernel {name} serves no call"
         _warn(f"{who} from now on, because {reason}")
+
+
+def absent(name: str, reason: str) -> None:
+    """Say that this one of several kernels did not load: the next would serve its calls, and nobody would know. Of a
+    single kernel the first fallback says as much.
+    """
+    if len(NAMES) > 1:
+        _warn(f"the kernel {name} serves no call, because {reason}")
 
 
 def note(text: str) -> None:

@@ -1,8 +1,9 @@
 """What the kernels may be called with: the envelope on which each was verified, and nothing beside it.
 
 A call's shapes, strides, dtypes, devices and numbers are looked at once and remembered; addresses are looked at in
-every call. Where several kernels admit a call, the first is the one that is to be expected fastest: at the verified and
-timed shape of its own that is nearest to the call's, it came closer to the physical limit than the others at theirs.
+every call. Where several kernels admit a call, the first is the one that is to be expected fastest. Each is judged by
+the verified and timed shape of its own that is nearest to the call's: fewer octaves away go first, and within as many
+octaves the one that came closer to the physical limit there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import platform
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,6 +19,8 @@ from . import _load, _spec
 
 MOST_REMEMBERED = 1024
 """Signatures of calls; when there are more, all are forgotten."""
+ROUNDING = 1e-9
+"""Octaves that a sum of logarithms may be off: twice the size is one octave away, not two."""
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _NUMBERS = {value for kernel in _load.KERNELS for values in kernel.numbers for value in values}
 """Every number that any kernel was verified with. Of another one a signature holds the type alone: it changes nothing,
@@ -32,6 +35,17 @@ class Admitted:
     axes: dict[str, int]
     outputs: list[tuple[tuple[int, ...], torch.dtype]]
     device: torch.device
+
+
+class Timed(NamedTuple):
+    """A shape at which a kernel was timed: its axes, microseconds, the figure that kernels are compared by (smaller is
+    faster), and within how many octaves of a call it lies.
+    """
+
+    axes: dict[str, int]
+    us: float
+    figure: float
+    octaves: int
 
 
 _remembered: dict[tuple[Any, ...], tuple[Admitted, ...] | str] = {}
@@ -70,23 +84,31 @@ def _examine(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
     found = {kernel.name: _fit(kernel, arguments) for kernel in _load.KERNELS}
     admitted = [each for each in found.values() if isinstance(each, Admitted)]
     if admitted:
-        return tuple(sorted(admitted, key=_slowness))
+        return tuple(sorted(admitted, key=_expected))
     if len(set(found.values())) == 1:
         return str(next(iter(found.values())))
     return "; ".join(f"{name}: {reason}" for name, reason in found.items())
 
 
-def _slowness(admitted: Admitted) -> float:
-    """How far the kernel stayed behind the limit at the shape nearest to this call; infinite where none was timed."""
-    nearest = nearest_timed(admitted)
-    return math.inf if nearest is None else nearest[2]
-
-
-def nearest_timed(admitted: Admitted) -> tuple[dict[str, int], float, float] | None:
-    """The nearest shape at which the kernel was timed, its microseconds there, and the figure that kernels are compared
-    by. Distance: the ratios of the axes as powers of two, added up.
+def _expected(admitted: Admitted) -> tuple[float, float]:
+    """What the kernels that admit a call are sorted by: octaves to the nearest shape at which each was timed, then its
+    figure there. A figure says little of a shape far from its own, so it decides among kernels that were timed as near
+    alone; one without a time comes last.
     """
-    return min(admitted.kernel.timed, key=lambda timed: _distance(timed[0], admitted.axes), default=None)
+    nearest = nearest_timed(admitted)
+    return (math.inf, math.inf) if nearest is None else (nearest.octaves, nearest.figure)
+
+
+def nearest_timed(admitted: Admitted) -> Timed | None:
+    """The shape nearest to the call's at which the kernel was timed. Distance: the ratios of the axes as powers of two,
+    added up. Whole octaves, rounded up: the call's own shape counts as one, as does all up to twice or half its size.
+    """
+    if not admitted.kernel.timed:
+        return None
+    away, (axes, us, figure) = min(
+        ((_distance(timed[0], admitted.axes), timed) for timed in admitted.kernel.timed), key=lambda each: each[0]
+    )
+    return Timed(axes, us, figure, max(1, math.ceil(away - ROUNDING)))
 
 
 def _distance(one: dict[str, int], other: dict[str, int]) -> float:

@@ -51,14 +51,18 @@ class Kernel:
         return "loaded" if self.module is not None else self.failure or "the kernel is not loaded yet"
 
     def _load(self) -> bool:
+        failed = None
         with _lock:
             if self.module is None and self.failure is None:
                 try:
                     loaded = self._imported()
                     _freeze(loaded)
                     self.module = loaded
-                except Exception as error:  # noqa: BLE001 - whatever it is, PyTorch serves
+                except Exception as error:  # noqa: BLE001 - whatever it is, PyTorch or another kernel serves
                     self.failure = f"the kernel did not load: {type(error).__name__}: {error}"
+                    failed = self.failure
+        if failed is not None:
+            _control.absent(self.name, failed)
         return self.module is not None
 
     def _imported(self) -> ModuleType:

@@ -51,7 +51,7 @@ def _run(*arguments: Any) -> Any:
         return _fallback(arguments, admitted)
     kernel = admitted.kernel
     outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
-    shadow = _shadow.begin(arguments, outputs, admitted) if _control.due() else None
+    shadow = _shadow.begin(arguments, outputs, admitted) if _control.due(kernel.name) else None
     try:
         _launch(kernel, arguments, outputs, admitted.device)
     except Exception as error:
@@ -247,16 +247,18 @@ def _preferred(chosen: _guard.Admitted, arguments: tuple[Any, ...]) -> str:
     others = [each for each in found if each.kernel is not chosen.kernel]
     if not others:
         return "no other kernel here admits the call"
-    said = [_figure(chosen)]
+    said = [_timing(chosen)]
     for other in others:
         unable = _unable(other.kernel)
-        said.append(f"{other.kernel.name} {_figure(other)}{f', but {unable}' if unable else ''}")
-    return f"where it was timed nearest to this call: {'; '.join(said)}"
+        said.append(f"{other.kernel.name} {_timing(other)}{f', but {unable}' if unable else ''}")
+    return f"fewest octaves from this call to a timed shape, then fastest there for its size: {'; '.join(said)}"
 
 
-def _figure(admitted: _guard.Admitted) -> str:
+def _timing(admitted: _guard.Admitted) -> str:
     nearest = _guard.nearest_timed(admitted)
-    return "no time" if nearest is None else f"{nearest[1]:.1f} us at {nearest[0]}"
+    if nearest is None:
+        return "no time"
+    return f"{nearest.us:.1f} us at {nearest.axes}, within {nearest.octaves} octave{'s' * (nearest.octaves > 1)}"
 
 
 def status() -> dict[str, Any]:
