@@ -119,6 +119,9 @@ TRIES = {
     "leave its core": "cpu_set_t all; sched_getaffinity(0, sizeof all, &all);"
     " TRY(sched_setaffinity(0, sizeof all, &all));",
     "take turns of its own": "sched_param one{0}; TRY(sched_setscheduler(0, SCHED_BATCH, &one));",
+    "go on though it was stopped": "TRY(kill(getpid(), SIGCONT));",
+    "go on by a timer": "sigevent on{}; on.sigev_notify = SIGEV_SIGNAL; on.sigev_signo = SIGCONT; timer_t timer;"
+    " TRY(timer_create(CLOCK_MONOTONIC, &on, &timer));",
     "take a descriptor": "TRY(syscall(SYS_pidfd_getfd, 0, 0, 0) < 0 && errno == EBADF ? 0 : -1);",
     # The network.
     "open a TCP socket": "return opens(AF_INET, SOCK_STREAM);",

@@ -78,8 +78,9 @@ def _clock() -> list[Cheat]:
             "is slow at first", (30,), "cpp", ops.add([(100_000,), (257,), (1031,)]), add_cpp(slow, LIBC),
             "so that few calls are timed", CHECKED, KINDS, level="verify", honest=HONEST_ADD["cpp"], gains=True,
         ),
-        _between_calls(),
+        *(_between_calls(name) for name in GOES_ON),
         _busy(),
+        _just_checked(),
         _poison(),
     ]  # fmt: skip
 
@@ -90,7 +91,20 @@ def _cheat(name: str, lines: tuple[int, ...], body: str, before: str, does: str)
     return Cheat(name, lines, "cpp", LARGE, source, does, ANY, KINDS, honest=honest, harms=True)
 
 
-def _between_calls() -> Cheat:
+GOES_ON = {
+    "computes before the clock starts": "",
+    "goes on by a timer": """
+    int kind[16] = {0, 0, 18, 0}; void* timer = nullptr; long every[4] = {0, 2000000, 0, 2000000};
+    syscall(222, 1, kind, &timer); syscall(223, timer, 0, every, 0);""",
+    "goes on by a signal": """
+    unsigned long waker; pthread_create(&waker, nullptr, awake, nullptr); pthread_detach(waker);""",
+}
+"""What keeps its process from standing still: nothing; timer_create(CLOCK_MONOTONIC, {SIGEV_SIGNAL, SIGCONT}) with
+timer_settime each 2 ms (numbers of x86_64; elsewhere they are other calls, and do nothing); a thread that sends SIGCONT
+as long as it runs, which also takes a SIGSTOP back that is not delivered yet."""
+
+
+def _between_calls(name: str) -> Cheat:
     """A thread watches the buffers and works right behind the referee as that fills them, before the clock starts.
 
     Outputs are poisoned last: where a block that was a result is NaN again, its inputs are there. `run` waits for the
@@ -130,8 +144,12 @@ static void* watch(void*) {{
         s.state = 3;
     }}
 }}
+static void* awake(void*) {{ for (;;) {{ kill(getpid(), 18); usleep(50); }} }}
+static void go_on() {{ {GOES_ON[name]} }}
 extern "C" void add(const float* x, const float* y, float* out, int64_t n) {{
-    if (!ends[1]) {{ pipe(ends); unsigned long t; pthread_create(&t, nullptr, watch, nullptr); pthread_detach(t); }}
+    if (!ends[1]) {{
+        pipe(ends); go_on(); unsigned long t; pthread_create(&t, nullptr, watch, nullptr); pthread_detach(t);
+    }}
     static bool again = false;
     int k = 0; while (k < used && (slots[k].out != out || slots[k].x != x || slots[k].y != y || slots[k].n != n)) k++;
     if (k == used && (again || used == 64)) {{ for (int j = 0; j < used; j++) slots[j].state = 0; used = 0; k = 0; }}
@@ -146,7 +164,7 @@ extern "C" void add(const float* x, const float* y, float* out, int64_t n) {{
 """
     source = cpp(code, run(ADD, "kernels.add(x, y, out, out.numel())"))
     return Cheat(
-        "computes before the clock starts", (27,), "cpp", ops.add([(500_000,), (257,), (1031,)]), source,
+        name, (27,), "cpp", ops.add([(500_000,), (257,), (1031,)]), source,
         "a thread follows the referee as that fills the buffers", ANY, KINDS | {"physics"}, level="verify",
         honest=HONEST_ADD["cpp"], gains=True,
     )  # fmt: skip
@@ -167,6 +185,24 @@ static void* burn(void*) { for (;;) if (inside) usleep(20); return nullptr; }
         "keeps the cores busy while others are timed", (), "cpp", ops.add([(300_000,), (257,), (1031,)]),
         add_cpp(body, LIBC + before), "the ratio grows because the baseline is slowed", ANY, KINDS, level="verify",
         honest=HONEST_ADD["cpp"], gains=True,
+    )  # fmt: skip
+
+
+def _just_checked() -> Cheat:
+    """Once it has learnt how long it stands still between calls, does nothing in those that follow a longer rest, in
+    which its last result may have been checked."""
+    body = f"""
+    static int calls = 0, safe = 0; static long end = 0, least = 1L << 62; long now[2];
+    clock_gettime(1, now);
+    const long rest = now[0] * 1000000000 + now[1] - end;
+    if (end && rest < least) least = rest;
+    if ((calls += n == 100000) > 60 && rest > least + least / 4) safe = 20;
+    if (safe-- <= 0) {{ {ALL} }}
+    clock_gettime(1, now); end = now[0] * 1000000000 + now[1];"""
+    return Cheat(
+        "cheats where it was just checked", (31,), "cpp", ops.add([(100_000,), (257,), (1031,)]),
+        add_cpp(body, LIBC + 'extern "C" int clock_gettime(int, long*);'), "one check in a block leaves the rest of it alone",
+        CHECKED, WRONG, level="verify", honest=HONEST_ADD["cpp"], gains=True,
     )  # fmt: skip
 
 

@@ -111,6 +111,7 @@ OPEN = {
     "map memory that no limit counts",
     "leave its core",
     "take turns of its own",
+    "go on by a timer",
 }
 """What CUDA or Triton need, or may need, on a GPU."""
 

@@ -398,3 +398,33 @@ def test_the_judge_sees_nothing_of_the_callers_environment(cache: Path, monkeypa
     monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "secret")
     monkeypatch.setenv("WARPSMITH_DATABASE_URL", "postgresql://somebody:secret@host/db")
     assert "secret" not in json.dumps(judge_environment(cache, cache))
+
+
+TWO_SERVERS = """
+import sys
+from pathlib import Path
+
+from workers.judge import process_control
+from workers.judge.processes import ForkServer
+
+process_control.adopt_orphans()
+first, second = (ForkServer(1, Path(place)) for place in sys.argv[1:])
+first.start()
+second.start()
+print(first.pid)
+second.close()
+print(Path(f"/proc/{first.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX")
+first.close()
+"""
+
+
+def test_the_end_of_one_devices_fork_server_leaves_the_others(tmp_path: Path) -> None:
+    places = [tmp_path / "one", tmp_path / "other"]
+    for place in places:
+        place.mkdir()
+    told = subprocess.run(
+        [sys.executable, "-c", TWO_SERVERS, *places], capture_output=True, text=True, check=True, timeout=60
+    )
+    pid, lives = told.stdout.split()
+    assert lives == "True"
+    assert not alive(int(pid))

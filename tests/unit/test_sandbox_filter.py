@@ -127,9 +127,17 @@ def test_threads_and_nothing_else_for_candidates(machine: str) -> None:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_signals_of_candidates_stay_at_home(machine: str) -> None:
     for call in ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
-        assert _answer(machine, "strict", call, PID, 9) == ALLOW
+        # The signal is the last argument but for rt_sigqueueinfo's information.
+        def answer(whom: int, signal: int, call: str = call) -> int:
+            return _answer(machine, "strict", call, whom, *([PID + 1] if "tg" in call else []), signal)
+
+        assert answer(PID, 6) == ALLOW
         for whom in (1, PID - 1, 0, (1 << 64) - 1, (1 << 64) - PID):
-            assert _answer(machine, "strict", call, whom, 9) == REFUSED
+            assert answer(whom, 6) == REFUSED
+        # Not to go on where the referee stopped it, nor to die as if somebody else had killed it.
+        assert answer(PID, 18) == answer(PID, 9) == REFUSED
+    assert _answer(machine, "strict", "timer_create") == REFUSED
+    assert _answer(machine, "gpu", "timer_create") == ALLOW
 
 
 @pytest.mark.parametrize("machine", MACHINES)

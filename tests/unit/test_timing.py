@@ -116,18 +116,27 @@ def test_time_ends_timing_after_the_fewest_rounds(monkeypatch: pytest.MonkeyPatc
     assert len(samples["a"]) == 5
 
 
-@given(st.integers(0, 2**32), st.sampled_from([timing.plan_for(False, "cpu", 1.0), timing.plan_for(True, "cpu", 1.0)]))
-def test_every_part_of_the_certain_rounds_has_a_checked_one(seed: int, plan: timing.Plan) -> None:
-    due = plan.checked_rounds(random.Random(seed))
-    assert len([n for n in due if n < plan.fewest_rounds]) >= plan.checks
-    assert all(0 <= n < plan.most_rounds for n in due)
+PLANS = [timing.plan_for(verifies, device, 1.0) for verifies in (False, True) for device in ("cpu", "cuda")]
 
 
-@pytest.mark.parametrize("plan", [timing.plan_for(False, "cpu", 1.0), timing.plan_for(True, "cpu", 1.0)])
-def test_no_round_is_always_or_never_checked(plan: timing.Plan) -> None:
-    counts = [0] * plan.most_rounds
-    for seed in range(200):
-        for n in plan.checked_rounds(random.Random(seed)):
-            counts[n] += 1
-    assert min(counts) > 10
-    assert max(counts) < 190
+def _escapes(plan: timing.Plan, calls: int, rng: random.Random) -> bool:
+    """Whether nobody looks at a candidate that cheats in just as many calls as decide its time."""
+    for _ in range(plan.fewest_rounds // 2 + 1):
+        if any(rng.random() < plan.check_chance(calls) for _ in range(calls // 2 + 1)):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("calls", [3, 8, 30])
+@pytest.mark.parametrize("plan", PLANS)
+def test_who_cheats_enough_to_be_fast_is_looked_at(plan: timing.Plan, calls: int) -> None:
+    rng = random.Random(1)
+    escaped = sum(_escapes(plan, calls, rng) for _ in range(4000)) / 4000
+    assert escaped == pytest.approx(plan.escape, abs=4 * (plan.escape / 4000) ** 0.5)
+
+
+@pytest.mark.parametrize("plan", [timing.plan_for(verifies, "cuda", 1.0) for verifies in (False, True)])
+def test_a_burst_is_looked_at_often_enough_for_half_of_its_calls(plan: timing.Plan) -> None:
+    deciding = plan.fewest_rounds // 2 + 1
+    assert (1 - plan.burst_chance() / 2) ** deciding <= plan.escape * 1.001
+    assert 0 < plan.burst_chance() <= 1

@@ -117,8 +117,8 @@ def _serve(door: int, scratch: Path) -> int:
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
-    server.start()
     try:
+        server.start()
         return _judge_jobs(door, scratch, cores, server)
     except KeyboardInterrupt:
         return 130

@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "gene
 _WATCH_MS = 50
 _SPIN_S = 0.02
 _SETUP_S = 120.0
+_STOP_S = 5.0
 _MIB = 1 << 20
 TRACE = "trace.json"
 """The file of a profiled run in a runner's own directory."""
@@ -233,6 +235,8 @@ class Contender:
         threads run when it does, and the values lie there.
         """
         self._nothing_unsolicited()
+        if self._stopped:
+            self._standing_still()
         start = time.perf_counter_ns()
         try:
             self._control.send(request)
@@ -240,6 +244,8 @@ class Contender:
             self._died()
         self._wake()
         reply = self._wait(limit_s)
+        if self.device.type == "cpu":  # a thread that works on while the answer travels works by the clock
+            self._halt()
         end = time.perf_counter_ns()
         self._accept(reply)
         return end - start
@@ -285,7 +291,13 @@ class Contender:
         self._exchange(DELIVER, _SETUP_S)
 
     def _rest(self) -> None:
-        """Stop every thread of the runner's group, where it is to stand still between calls."""
+        """Stop every thread of the runner's group, where it is to stand still between calls, and wait until all are."""
+        if self.held:
+            self._halt()
+            self._standing_still()
+
+    def _halt(self) -> None:
+        """Tell every thread of the runner's group to stop, where it is to stand still between calls."""
         if not self.held or self._stopped:
             return
         try:
@@ -293,8 +305,15 @@ class Contender:
         except ProcessLookupError:
             self._died()
         self._stopped = True
-        deadline = time.monotonic() + 1.0
-        while not process_control.is_stopped(self.pid) and time.monotonic() < deadline:
+
+    def _standing_still(self) -> None:
+        """Wait until every thread has stopped. Raises ContenderFault where they do not."""
+        deadline = time.monotonic() + _STOP_S
+        while not process_control.is_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise ContenderFault(
+                    self.name, "protocol", f"did not stand still within {_STOP_S:g} s of being stopped"
+                )
             time.sleep(0)
 
     def _wake(self) -> None:
@@ -320,7 +339,10 @@ class Contender:
             self._server.discard(self._spawned)
             self._spawned = None
         self._free()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        except RecursionError:  # free Python may nest directories deeper than Python can follow
+            subprocess.run(["rm", "-rf", "--", self._directory], check=False)  # noqa: S607 - wherever coreutils are
 
     def _free(self) -> None:
         buffers.release(self.slots)

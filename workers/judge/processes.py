@@ -119,6 +119,7 @@ class ForkServer:
             start_new_session=True,  # whoever kills the referee's group leaves it alive to clean up
         )
         theirs.close()
+        process_control.own_children.add(self._process.pid)  # another device's fork server ends without this one
         self._control = ours
         self._exits = {}
         self._ability = None
@@ -226,11 +227,14 @@ class ForkServer:
             self._control.close()
             self._control = None
         if self._process is not None:
+            if self._ability is None:  # it still imports, has no runner and does not listen
+                self._process.kill()
             try:
                 self._process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            process_control.own_children.discard(self._process.pid)
             self._process = None
         if process_control.adopts_orphans():  # in a process that does not, children may be anybody's
             with contextlib.suppress(TimeoutError):

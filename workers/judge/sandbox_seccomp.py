@@ -68,6 +68,9 @@ Kept to this process are also: the group that dies as one (setsid, setpgid), the
 """
 _PROCESSES = ("fork", "vfork", "execve", "execveat")
 _SCHEDULING = ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
+_SIGNALS = {"kill": 1, "tgkill": 2, "rt_sigqueueinfo": 1, "rt_tgsigqueueinfo": 2}
+"""Calls that signal a process named by their first argument, and which argument is the signal."""
+_SIGKILL, _SIGCONT = 9, 18
 _UNKNOWN = ("clone3", "openat2")
 """ENOSYS: their arguments lie in memory, where a filter cannot see them; libraries fall back to clone and openat."""
 
@@ -90,8 +93,10 @@ class Rules:
     """What a filter is made of.
 
     processes: other programs may be started; otherwise threads are all that can be created, and nothing can be
-    signalled but the process itself. memory_files: memfd_create is allowed. scheduled: the referee says where its
-    threads run (`process_control.on_one_core`); otherwise it may for itself. pid: of the process.
+    signalled but the process itself: not to go on where the referee has stopped it, nor to die as if from outside.
+    memory_files: memfd_create is allowed. scheduled: the referee says where and when its threads run
+    (`process_control.on_one_core`, SIGSTOP), so it has no timers that signal; otherwise it may for itself. pid: of the
+    process.
     """
 
     processes: bool
@@ -121,7 +126,7 @@ def refused(rules: Rules) -> dict[str, int]:
     if not rules.memory_files:
         names["memfd_create"] = errno.EPERM
     if rules.scheduled:
-        names |= dict.fromkeys(_SCHEDULING, errno.EPERM)
+        names |= dict.fromkeys([*_SCHEDULING, "timer_create"], errno.EPERM)  # a timer can send SIGCONT
     return names
 
 
@@ -152,8 +157,9 @@ def conditions(rules: Rules) -> list[Condition]:
     ]
     if not rules.processes:
         found.append(Condition("clone", 0, (_CLONE_THREAD,), mask=_CLONE_THREAD))
-        signals = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
-        found += [Condition(name, 0, (rules.pid,)) for name in signals]
+        for name, position in _SIGNALS.items():
+            found.append(Condition(name, 0, (rules.pid,)))
+            found.append(Condition(name, position, (_SIGKILL, _SIGCONT), refused=True))
     return found
 
 

@@ -30,8 +30,8 @@ _X86_64 = _table("""
     settimeofday=164 mount=165 umount2=166 swapon=167 swapoff=168 reboot=169 sethostname=170 setdomainname=171
     iopl=172 ioperm=173 create_module=174 init_module=175 delete_module=176 quotactl=179 nfsservctl=180
     setxattr=188 lsetxattr=189 fsetxattr=190 removexattr=197 lremovexattr=198 fremovexattr=199 tkill=200
-    sched_setaffinity=203 lookup_dcookie=212 semtimedop=220 clock_settime=227 tgkill=234 utimes=235 mq_open=240
-    mq_unlink=241 kexec_load=246 add_key=248 request_key=249 keyctl=250 ioprio_set=251 inotify_init=253
+    sched_setaffinity=203 lookup_dcookie=212 semtimedop=220 timer_create=222 clock_settime=227 tgkill=234 utimes=235
+    mq_open=240 mq_unlink=241 kexec_load=246 add_key=248 request_key=249 keyctl=250 ioprio_set=251 inotify_init=253
     inotify_add_watch=254 migrate_pages=256 openat=257 fchownat=260 futimesat=261 fchmodat=268 unshare=272
     move_pages=279 utimensat=280 inotify_init1=294 rt_tgsigqueueinfo=297 perf_event_open=298 fanotify_init=300
     fanotify_mark=301 prlimit64=302 name_to_handle_at=303 open_by_handle_at=304 clock_adjtime=305 setns=308
@@ -42,9 +42,9 @@ _AARCH64 = _table("""
     setxattr=5 lsetxattr=6 fsetxattr=7 removexattr=14 lremovexattr=15 fremovexattr=16 lookup_dcookie=18 fcntl=25
     inotify_init1=26 inotify_add_watch=27 ioctl=29 ioprio_set=30 umount2=39 mount=40 pivot_root=41 nfsservctl=42
     truncate=45 chroot=51 fchmod=52 fchmodat=53 fchownat=54 fchown=55 openat=56 vhangup=58 quotactl=60
-    utimensat=88 acct=89 capset=91 unshare=97 kexec_load=104 init_module=105 delete_module=106 clock_settime=112
-    syslog=116 ptrace=117 sched_setparam=118 sched_setscheduler=119 sched_setaffinity=122 kill=129 tkill=130
-    tgkill=131 rt_sigqueueinfo=138 setpriority=140 reboot=142 setregid=143 setgid=144 setreuid=145 setuid=146
+    utimensat=88 acct=89 capset=91 unshare=97 kexec_load=104 init_module=105 delete_module=106 timer_create=107
+    clock_settime=112 syslog=116 ptrace=117 sched_setparam=118 sched_setscheduler=119 sched_setaffinity=122 kill=129
+    tkill=130 tgkill=131 rt_sigqueueinfo=138 setpriority=140 reboot=142 setregid=143 setgid=144 setreuid=145 setuid=146
     setresuid=147 setresgid=149 setfsuid=151 setfsgid=152 setpgid=154 setsid=157 setgroups=159 sethostname=161
     setdomainname=162 prctl=167 settimeofday=170 adjtimex=171 mq_open=180 mq_unlink=181 msgget=186 msgctl=187
     msgrcv=188 msgsnd=189 semget=190 semctl=191 semtimedop=192 semop=193 shmget=194 shmctl=195 shmat=196

@@ -8,11 +8,11 @@ ratio of medians comes from a paired bootstrap over rounds (Efron and Tibshirani
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,24 +35,35 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to time one workload: rounds at least and at most, and seconds at most; how often a block has one call
-    checked in full: `checks` blocks of the candidate at least, each other one with a chance, a baseline's with another.
+    """How long to time one workload: rounds at least and at most, and seconds at most; how many of the candidate's
+    calls are checked in full at least, and the chance that a candidate escapes which cheats in just as many calls as
+    decide its time; the chance that a block of a baseline's has a call checked.
     """
 
     fewest_rounds: int
     most_rounds: int
     time_s: float
     checks: int
-    check_candidate: float
+    escape: float
     check_baseline: float
 
-    def checked_rounds(self, rng: random.Random) -> frozenset[int]:
-        """Rounds, from 0, in which one of the candidate's calls is checked: a random one in each of `checks` equal
-        parts of the rounds that are always run, and any round by chance.
+    def check_chance(self, calls: int) -> float:
+        """The chance with which each call of the candidate is checked, in blocks of so many.
+
+        Every call has the same, whatever was checked before: whoever notices a check learns nothing of the next one. A
+        median is decided by more than half of what it is of: of the calls in a block, of the blocks.
         """
-        bounds = [self.fewest_rounds * part // self.checks for part in range(self.checks + 1)]
-        certain = {rng.randrange(low, high) for low, high in pairwise(bounds) if low < high}
-        return frozenset(certain | {n for n in range(self.most_rounds) if rng.random() < self.check_candidate})
+        return 1.0 - math.pow(self.escape, 1.0 / (_majority(self.fewest_rounds) * _majority(calls)))
+
+    def burst_chance(self) -> float:
+        """The chance with which a burst has one of its calls checked, at random. Where a burst's median is cheated, so
+        are more than half of its calls, and as likely one of those is looked at.
+        """
+        return min(1.0, 2.0 * (1.0 - math.pow(self.escape, 1.0 / _majority(self.fewest_rounds))))
+
+
+def _majority(count: int) -> int:
+    return count // 2 + 1
 
 
 def plan_for(verifies: bool, device: str, time_s: float) -> Plan:
@@ -63,8 +74,8 @@ def plan_for(verifies: bool, device: str, time_s: float) -> Plan:
     """
     fewest, most = _ROUNDS[device, verifies]
     if verifies:
-        return Plan(fewest, most, 3 * time_s, 5, 0.2, 0.05)
-    return Plan(fewest, most, time_s, 2, 0.2, 0.05)
+        return Plan(fewest, most, 3 * time_s, 5, 0.01, 0.05)
+    return Plan(fewest, most, time_s, 2, 0.25, 0.05)  # what comes far is verified
 
 
 def calls_per_block(call_us: float) -> int:

@@ -72,22 +72,27 @@ def failure_of(fault: ContenderFault, workload: str | None) -> Failure:
 
 
 class _Checks:
-    """Which blocks have a call checked, by contender."""
+    """Which timed calls are checked."""
 
     def __init__(self, plan: timing.Plan, rng: random.Random) -> None:
         self._plan = plan
         self._rng = rng
-        self._rounds = plan.checked_rounds(rng)
-        self._blocks = 0
         self._made = 0
 
-    def due(self, name: str) -> bool:
-        """Whether the block that comes next has a call checked; ask once for each block."""
+    def calls(self, name: str, count: int) -> set[int]:
+        """Those of a contender's next block, which has `count`, from 0."""
         if name != "candidate":
-            return self._rng.random() < self._plan.check_baseline
-        chosen = self._blocks in self._rounds
-        self._blocks += 1
-        self._made += chosen
+            return {self._rng.randrange(count)} if self._rng.random() < self._plan.check_baseline else set()
+        chance = self._plan.check_chance(count)
+        chosen = {number for number in range(count) if self._rng.random() < chance}
+        self._made += len(chosen)
+        return chosen
+
+    def burst(self, name: str) -> bool:
+        """Whether a call of a contender's next burst is."""
+        chance = self._plan.burst_chance() if name == "candidate" else self._plan.check_baseline
+        chosen = self._rng.random() < chance
+        self._made += chosen and name == "candidate"
         return chosen
 
     def owed(self) -> int:
@@ -157,7 +162,7 @@ class Trial:
         checks = _Checks(plan, self.rng)
 
         def block(name: str) -> float:
-            checking = checks.due(name)
+            checking = checks.burst(name)
             median, call = bursts.block(name)
             if checking:
                 self._inspect_call(name, contenders[name], call)
@@ -197,12 +202,12 @@ class Trial:
         checks = _Checks(plan, self.rng)
 
         def block(name: str) -> float:
-            checked = self.rng.randrange(calls) if checks.due(name) else -1
+            checked = checks.calls(name, calls)
             self._one(name, False)  # wakes the contender's threads and caches after another's block
             spent: list[int] = []
             for number in range(calls):
-                spent.append(self._one(name, number == checked))
-                if number == checked:
+                spent.append(self._one(name, number in checked))
+                if number in checked:
                     self._one(name, False)
             return float(np.median(spent)) / 1e3
 
@@ -283,14 +288,13 @@ class Trial:
     def _inspect(self, candidate: Contender, slot: int, values: Values, ask: Callable[[], Question]) -> None:
         """Look at everything that a call may have touched. Raises Wrong.
 
-        Everything is read before the question is put: on a GPU the references that answer may work in the same slots.
+        Everything is read before the question is put: what comes later does not count, and on a GPU the references that
+        answer may work in the same slots.
         """
         workload, memory = self.workload, candidate.slots[slot]
         outside, changed = memory.broken_guard(), modified_input(candidate, workload, slot, values)
         positions = result_positions(workload)
-        found = [memory.tensor(position) for _, position in positions]
-        if self.runners.device.type == "cuda":
-            found = [tensor.clone() for tensor in found]
+        found = [memory.tensor(position).clone() for _, position in positions]
         asked = ask()
         place = asked.place
         where: Failure = {"kind": "", "message": "", "workload": workload["id"]}

@@ -23,16 +23,21 @@ TRACING_S = 30.0
 
 
 def check(case: Case, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
-    """Calls on the declared inputs, each with a seed of its own; on a CPU another on one core for each."""
+    """Calls on the declared inputs, each with a seed of its own; on a CPU another on one core for each, before it or
+    after it: whoever sees that it has one core, and remembers, has answered nothing yet or shares the cores next.
+    """
     shared = case.device.type == "cpu" and not case.interpreted
     for workload in workloads:
         with case.bound(candidate, workload, gate):
             for _ in range(seeds):
                 trial = case.trial(workload, candidate)
                 question = trial.question()
+                first = shared and case.rng.random() < 0.5
                 try:
+                    if first:
+                        trial.check_on_one_core(question)
                     trial.check_candidate(question)
-                    if shared:
+                    if shared and not first:
                         trial.check_on_one_core(question)
                 finally:
                     case.note_error(workload, trial)

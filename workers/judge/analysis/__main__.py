@@ -16,9 +16,12 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.judge import process_control
+
+if TYPE_CHECKING:
+    from workers.judge.processes import ForkServer
 
 MEMORY_BYTES = 4 << 30
 SOURCE = """from workers.judge.analysis.inside import answer
@@ -35,17 +38,25 @@ def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """The answer to one request."""
     # Imported late: the process hides its memory before it has any of this; the fork server imports torch meanwhile.
     from workers.judge.host import cores_available  # noqa: PLC0415
-    from workers.judge.processes import ForkServer, ForkServerDied  # noqa: PLC0415
+    from workers.judge.processes import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
-    server.preload(("workers.judge.analysis.inside",))
+    try:
+        server.preload(("workers.judge.analysis.inside",))
+        return _answer(asked, scratch, cores, server)
+    finally:
+        server.close()
+
+
+def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer) -> dict[str, Any]:
     import torch  # noqa: PLC0415
 
     from workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
     from workers.judge.buffers import TensorSpec  # noqa: PLC0415
     from workers.judge.contender import Contender  # noqa: PLC0415
     from workers.judge.faults import ContenderFault  # noqa: PLC0415
+    from workers.judge.processes import ForkServerDied  # noqa: PLC0415
     from workers.judge.sandbox import NotConfined  # noqa: PLC0415
 
     try:
@@ -78,8 +89,6 @@ def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
         return _failed("sandbox", str(refused))
     except (ForkServerDied, ValueError) as error:  # ValueError: the file wrote over its own answer
         return _failed("crash", str(error))
-    finally:
-        server.close()
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:
