@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_HANDLES_MISSING = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
+DECLARING = "_imports_of_the_files"
+"""A function of this name is never called. Its imports are those that a module makes as it is loaded, elsewhere and in
+an order of its own: that of files which it carries as text."""
 
 
 @dataclass(frozen=True)
@@ -25,31 +27,20 @@ class Import:
 
 
 def loaded_imports(tree: ast.Module) -> Iterator[Import]:
-    """The imports that loading a module makes, in order. Those in functions are made later or never, and one under a
-    `try` that handles its failure may fail: neither is among them.
+    """The imports that loading a module is sure to make, in order, and those in a function DECLARING, which says that
+    they are made.
+
+    Those in other functions are made later or never, those under `if`, `match` or a loop perhaps, and where a handler
+    or a `with` may see to it that one fails, nothing tells that: none of these is among them.
     """
-    left: list[ast.AST] = list(reversed(tree.body))
+    left: list[ast.stmt] = list(reversed(tree.body))
     while left:
         node = left.pop()
         if isinstance(node, ast.Import):
             yield from (Import(node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield Import(node.lineno, node.module or "", tuple(alias.name for alias in node.names), node.level)
-        elif isinstance(node, ast.Try) and any(_handles_missing(handler) for handler in node.handlers):
-            left += reversed(node.finalbody)
-        elif isinstance(node, ast.If) and _for_type_checkers(node.test):
-            left += reversed(node.orelse)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.expr):
-            left += reversed(list(ast.iter_child_nodes(node)))
-
-
-def _for_type_checkers(test: ast.expr) -> bool:
-    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else None
-    return name == "TYPE_CHECKING"
-
-
-def _handles_missing(handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(name, ast.Name) and name.id in _HANDLES_MISSING for name in names)
+        elif isinstance(node, ast.Try | ast.TryStar):
+            left += reversed(node.finalbody if node.handlers else [*node.body, *node.finalbody])
+        elif isinstance(node, ast.ClassDef) or (isinstance(node, ast.FunctionDef) and node.name == DECLARING):
+            left += reversed(node.body)

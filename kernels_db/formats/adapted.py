@@ -59,8 +59,7 @@ def assembled(head: str, body: str, op: Op, call: str) -> str:
     is `call`.
     """
     parameters = ", ".join([*(item.name for item in arguments(op)), *(item.name for item in op.outputs)])
-    torch = "" if "\nimport torch  #" in head.partition("_FILES = ")[0] else "import torch\n\n"
-    return f"{head}\n{torch}{body.strip()}\n{_DELIVERED}\n\ndef run({parameters}):\n    {call}\n"
+    return f"{head}\nimport torch\n\n{body.strip()}\n{_DELIVERED}\n\ndef run({parameters}):\n    {call}\n"
 
 
 def tuple_of(names: Sequence[str]) -> str:

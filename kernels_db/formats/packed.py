@@ -1,8 +1,9 @@
 """Several source files as one candidate: a Python file that carries them, writes them beside itself as it is loaded,
 and imports them from there, so that they find each other and Triton finds their source.
 
-The candidate is free Python. Nothing of it runs before a runner loads it. What the files import stands at its top,
-where the judge sees it without running anything.
+The candidate is free Python. Nothing of it runs before a runner loads it. What the files import as they are loaded
+stands at its top in a function that is never called: the judge reads it without running anything, and the files' own
+statements keep their order, as where one sets an environment variable before it imports.
 """
 
 from __future__ import annotations
@@ -14,20 +15,26 @@ from collections.abc import Iterator, Mapping
 from kernels_db.formats import python_source
 from kernels_db.formats.embedded import literal
 from kernels_db.formats.files import RawFile
-from kernels_db.module_imports import Import, loaded_imports
+from kernels_db.module_imports import DECLARING, Import, loaded_imports
 
 _PACKAGE = "_imported_files"
 """The directory beside the candidate; a module among the files is imported from this package, relative imports from
 its neighbours, absolute ones from the directory."""
 
+# The title is on the third line: on the first two, "encoding: e4m3" would say how the file is encoded.
 _HEAD = """# Written by `warpsmith import`: free Python, which the judge runs in the sandbox tier alone.
+
+# {title}
 
 import importlib
 import os
 import sys
 
 """
-_IMPORTED = "# What the files import, so that a module that is not there is found before anything runs.\n"
+_IMPORTED = f'''
+def {DECLARING}():
+    """Read, and never called: a module that is not there is found before anything runs."""
+'''
 _LOADER = f'''
 
 def _module(name):
@@ -55,15 +62,17 @@ def packed(title: str, files: Mapping[str, str], entry: str) -> str:
     """Source of a module with `_module(name)`, under a comment that says `title`. `entry`: the path of the file with
     which everything begins. Raises SpecErrors where a Python file does not parse.
     """
-    imports = "".join(f"import {name}  # as {where} does\n" for name, where in _outside(files, entry).items())
+    imports = "".join(f"    import {name}  # as {where} does\n" for name, where in _outside(files, entry).items())
     lines = "".join(f"    {path!r}: {literal(text)},\n" for path, text in sorted(files.items()))
     said = "".join(character if character.isprintable() else " " for character in title)
-    head = f"# {said}\n{_HEAD}" + (f"{_IMPORTED}{imports}\n" if imports else "")
+    head = _HEAD.replace("{title}", said) + (f"{_IMPORTED}{imports}\n\n" if imports else "")
     return f"{head}_FILES = {{\n{lines}}}\n{_LOADER}"
 
 
 def _outside(files: Mapping[str, str], entry: str) -> dict[str, str]:
-    """Modules that are imported as the entry is loaded and that are none of the files, each with where that stands."""
+    """Modules that are imported whenever the entry is loaded and that are none of the files, each with where that
+    stands.
+    """
     found: dict[str, str] = {}
     left, seen = [entry], {entry}
     while left:
@@ -73,7 +82,7 @@ def _outside(files: Mapping[str, str], entry: str) -> dict[str, str]:
             fresh = [place for place in inside if place not in seen]
             left += fresh
             seen |= set(fresh)
-            if not inside and item.level == 0 and item.top != "__future__" and not _is_directory(item.top, files):
+            if not inside and item.level == 0 and item.top != "__future__" and not _may_be_inside(item.top, files):
                 found.setdefault(item.top, f"{path}, line {item.line},")
     return found
 
@@ -93,8 +102,9 @@ def _places(item: Import, importer: str) -> Iterator[str]:
         yield posixpath.join(base, *parts[:count], "__init__.py")
 
 
-def _is_directory(name: str, files: Mapping[str, str]) -> bool:
-    return any(path.startswith(f"{name}/") for path in files)
+def _may_be_inside(name: str, files: Mapping[str, str]) -> bool:
+    """Whether a file or a directory is called so, anywhere: a file may add to `sys.path` before it imports."""
+    return any(name in path.removesuffix(".py").split("/") for path in files)
 
 
 def _parsed(path: str, text: str) -> ast.Module:

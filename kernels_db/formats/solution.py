@@ -70,7 +70,9 @@ def adapt(file: RawFile, op: Op) -> Adapted:
 
 
 def _returned(called: str, function: str, outputs: Sequence[str]) -> str:
-    by_output = f"[found[name] for name in {_texts(outputs)}] if isinstance(found, dict) else found"
+    # A name that is none of the outputs is passed on: one result too many.
+    names = f"dict.fromkeys((*{_texts(outputs)}, *found))"
+    by_output = f"[found[name] for name in {names}] if isinstance(found, dict) else found"
     return f"found = {called}\n    _delivered({function!r}, {by_output}, outputs)"
 
 

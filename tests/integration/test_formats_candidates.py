@@ -93,6 +93,14 @@ PLACE = [
 ]
 RUN = "def run(x, y, out):\n    pass\n"
 MAYBE = "try:\n    import cupy\nexcept ImportError:\n    cupy = None\n\ndef run(x, y, out):\n    cupy.add(x, y)\n"
+FORGED = """import sys
+
+def run(x, y, out):
+    found = []
+    for _ in range(600):
+        found = [found]
+    raise sys.modules["workers.judge.runner"].ContractError("shape", "forged", found=found)
+"""
 FAULTS = {
     f"import cupy\n\n{RUN}": ("compile", "compile", "line 1: imports 'cupy', which is not installed here"),
     f"from . import near\n\n{RUN}": ("compile", "compile", "line 1: a relative import"),
@@ -100,6 +108,7 @@ FAULTS = {
     "def go(x, y, out):\n    pass\n": ("compile", "compile", "no function `run` is defined"),
     "def run(x, y, out:\n    pass\n": ("compile", "compile", "this is not Python"),
     f"import torch.nowhere\n\n{RUN}": ("screen", "raises", "No module named 'torch.nowhere'"),
+    FORGED: ("screen", "shape", "forged"),
     MAYBE: ("screen", "raises", "'NoneType' object has no attribute 'add'"),
 }
 

@@ -8,6 +8,9 @@ import copy
 import json
 import subprocess
 import sys
+import tokenize
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +70,16 @@ def problem(**facts: Any) -> Op:
     return import_op([RawFile("problem.py", PROBLEM.encode())], None, answering(FACTS | facts)).op
 
 
-def task() -> Op:
+def task(result: Any = None, aliases: tuple[int | None, ...] = (None,)) -> Op:
+    """The task whose calls return this structure of leaves; an alias is an input that is written and returned."""
     files = {"t/task.yml": TASK, "t/task.py": "input_t = tuple\n", "utils.py": "", "t/reference.py": REFERENCE}
     raw = [RawFile(path, text.encode()) for path, text in files.items()]
-    return import_op(raw, None, answering(copy.deepcopy(ANSWER))).op
+    answer = copy.deepcopy(ANSWER) | ({"result": result} if result else {})
+    for call in answer["workloads"]:
+        outputs = [call["outputs"][0] if alias is None else call["inputs"][alias] for alias in aliases]
+        written = [alias for alias in aliases if alias is not None]
+        call |= {"outputs": outputs, "aliases": list(aliases), "written": written}
+    return import_op(raw, None, answering(answer)).op
 
 
 def definition(name: str) -> Op:
@@ -119,7 +128,10 @@ def test_arguments_that_no_json_carries_come_from_the_problem() -> None:
 
 def test_what_the_files_import_stands_at_the_top() -> None:
     files = {
-        "main.py": "import numpy as np\nfrom pack.part import f\nfrom .near import g\n\ndef run():\n    import lazy\n",
+        "main.py": "import numpy as np\nfrom pack.part import f\nfrom .near import g\n\ndef run():\n    import lazy\n"
+        "import vendored, under\n",
+        "third/vendored.py": "",
+        "third/under/x.py": "",
         "pack/part.py": "try:\n    import maybe\nexcept ImportError:\n    maybe = None\nimport cupy.cuda\n",
         "near.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import stubs\n",
         "unused.py": "import matplotlib\n",
@@ -127,7 +139,31 @@ def test_what_the_files_import_stands_at_the_top() -> None:
     }
     tree = ast.parse(packed("title", files, "main.py"))
     assert {item.top for item in loaded_imports(tree)} == {"importlib", "os", "sys", "numpy", "cupy", "typing"}
-    assert "import cupy  # as pack/part.py, line 5, does" in packed("title", files, "main.py")
+    assert "    import cupy  # as pack/part.py, line 5, does" in packed("title", files, "main.py")
+
+
+ORDERED = """import os
+
+os.environ["ASKED_BEFORE"] = "1"
+import outside
+
+if os.environ.get("NEVER"):
+    import colorama_of_windows
+try:
+    import absent
+except ImportError:
+    absent = None
+"""
+
+
+def test_the_files_imports_are_made_by_the_files_in_their_order(tmp_path: Path) -> None:
+    """And a title that says "encoding:" is no declaration of one."""
+    (tmp_path / "outside.py").write_text("import os\n\nSEEN = os.environ.get('ASKED_BEFORE')\n")
+    source = packed("fp8 encoding: e4m3", {"main.py": ORDERED}, "main.py")
+    assert {item.top for item in loaded_imports(ast.parse(source))} == {"importlib", "os", "sys", "outside"}
+    (tmp_path / "candidate.py").write_text(f"{source}\nprint(_module('main').outside.SEEN)\n")
+    ended = subprocess.run([sys.executable, tmp_path / "candidate.py"], capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=60)
@@ -135,7 +171,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=
 
 @given(
     st.dictionaries(st.sampled_from(["a.py", "b.txt", "d/c.py", "d/e.cu"]), TEXTS, max_size=3),
-    st.text(max_size=40),
+    st.text(max_size=40) | st.sampled_from(["coding: e4m3", "fp8 encoding=latin-1"]),
 )
 def test_whatever_the_files_hold_the_candidate_is_python_that_carries_them(files: dict[str, str], title: str) -> None:
     """Texts that are no Python are refused; all others come back as they are."""
@@ -143,8 +179,9 @@ def test_whatever_the_files_hold_the_candidate_is_python_that_carries_them(files
         source = packed(title, {**files, "main.py": "x = 1\n"}, "main.py")
     except SpecErrors:
         pytest.fail("only files that the entry reaches are read")
-    source.encode("utf-8", "surrogatepass")
-    assigned = next(node for node in ast.parse(source.encode("utf-8", "replace")).body if isinstance(node, ast.Assign))
+    raw = source.encode()
+    assert tokenize.detect_encoding(BytesIO(raw).readline)[0] == "utf-8"
+    assigned = next(node for node in ast.parse(raw).body if isinstance(node, ast.Assign))
     assert ast.literal_eval(assigned.value) == {**files, "main.py": "x = 1\n"}
 
 
@@ -220,31 +257,41 @@ def test_a_task_whose_reference_was_written_anew_is_refused() -> None:
     assert "the reference as `warpsmith import` wrote it" in refused(submission, changed)
 
 
-PROBE = """
-import importlib.util, json, sys
-import torch
+LOADED = """
+import importlib.util, sys, torch
 spec = importlib.util.spec_from_file_location("candidate", sys.argv[1])
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 torch.manual_seed(0)
+"""
+WEIGHED = f"""{LOADED}
 x, weight, bias, out = torch.randn(2, 4), torch.randn(4, 4), torch.randn(4), torch.empty(2, 4)
-said = []
 for number in range(2):
     weight = torch.randn(4, 4)
     module.run(x, weight, bias, out)
-    said.append(torch.allclose(out, torch.nn.functional.linear(x, weight, bias)))
-print(json.dumps(said))
+    print(torch.allclose(out, torch.nn.functional.linear(x, weight, bias)))
+"""
+MULTIPLIED = f"""{LOADED}
+a, w, outputs = torch.randn(3, 4), torch.randn(4, 6), [torch.empty(3, 6) for _ in range(COUNT)]
+expected = a @ w * 2
+module.run(a, w, 2, *outputs)
+print([torch.equal(output, expected) for output in outputs])
+"""
+NORMALISED = f"""{LOADED}
+x, out = torch.randn(2, 4), torch.empty(2, 4)
+module.run(x, None, out)
+print(torch.equal(x, out))
 """
 HELD, CALLED, BUILT = "self.linear = torch.nn.Linear(n, n)", "return self.linear(x)", "super().__init__()"
 KIND = "found a parameter of shape and dtype"
 ENTRIES: dict[str, tuple[dict[str, str], str]] = {
-    "right": ({}, "[true, true]"),
+    "right": ({}, "True\nTrue"),
     "renamed": (
         {
             HELD: "self.b, self.w = (torch.nn.Parameter(torch.zeros(n, n)[at]) for at in (0, ...))",
             CALLED: "return x @ self.w.T + self.b",
         },
-        "[true, true]",
+        "True\nTrue",
     ),
     "another shape": ({HELD: HELD.replace("n, n", "n, n + 1")}, f"ModelNew.linear.weight: {KIND} ((5, 4), 'float32')"),
     "one more": (
@@ -257,31 +304,73 @@ ENTRIES: dict[str, tuple[dict[str, str], str]] = {
 }
 """What is changed of MODEL_NEW, and what comes of it."""
 
+ONE, PAIR, NAMED = {"leaf": 0}, {"tuple": [{"leaf": 0}, {"leaf": 1}]}, {"dict": {"y": {"leaf": 0}}}
+RESULTS: list[tuple[Any, tuple[int | None, ...], str, str]] = [
+    (ONE, (None,), "y", "[True]"),
+    (ONE, (None,), "y, y", "custom_kernel returned 2 results, the op has 1 outputs"),
+    (PAIR, (None, None), "[y, y]", "[True, True]"),
+    (PAIR, (None, None), "y, y, None", "[True, True]"),
+    (PAIR, (None, None), "y, y, y", "returned a surplus result[2], expected result[0], result[1]"),
+    (PAIR, (None, None), "y, y, [{'more': 1.0}]", "returned a surplus result[2][0]['more'], expected result[0], "),
+    (PAIR, (None, None), "(y,)", "returned no result[1], expected result[0], result[1]"),
+    (PAIR, (None, 0), "y, a", "[True]"),
+    (PAIR, (None, 0), "y, a[1:]", "[True]"),
+    (PAIR, (None, 0), "y, a, y", "returned a surplus result[2], expected result[0]"),
+    (PAIR, (None, 0), "y", "returned no result[0], expected result[0]"),
+    (NAMED, (None,), "{'y': y}", "[True]"),
+    (NAMED, (None,), "{'y': y, 'x': y}", "returned a surplus result['x'], expected result['y']"),
+]
+"""What a task returns, with its aliases, what a submission returns, and what comes of it."""
 
-def test_what_the_candidates_do_and_say(tmp_path: Path) -> None:
-    """Weights are those of the call, by name or by shape; what does not fit is said. One process for all."""
-    pytest.importorskip("torch")
-    op = problem()
-    lines = ["import runpy, sys, traceback"]
-    for number, (changes, _) in enumerate(ENTRIES.values()):
+DICTS = {
+    "{'output': x}": "True",
+    "{'output': x, 'more': x}": "run returned 2 results, the op has 1 outputs",
+    "{'more': x}": "'output'",
+}
+"""What a Solution returns, and what comes of it."""
+
+
+def candidates() -> Iterator[tuple[str, str, str]]:
+    """Sources of candidates, programs that try one, and what each ends with."""
+    for changes, expected in ENTRIES.values():
         text = MODEL_NEW
         for old, new in changes.items():
             assert old in text
             text = text.replace(old, new)
+        yield adapting.adapt(RawFile("new.py", text.encode()), problem()).source, WEIGHED, expected
+    for result, aliases, returned, expected in RESULTS:
+        text = SUBMISSION.replace("return a @", "y = a @") + f"    return {returned}\n"
+        source = adapting.adapt(RawFile("submission.py", text.encode()), task(result, aliases)).source
+        yield source, MULTIPLIED.replace("COUNT", str(aliases.count(None))), expected
+    for returned, expected in DICTS.items():
+        text = f"def run(x, weight):\n    return {returned}\n"
+        parts = {"sources": [{"path": "main.py", "content": text}], "spec": {"destination_passing_style": False}}
+        found = adapting.adapt(solution(**parts), definition("rmsnorm_h1024"))
+        yield found.source, NORMALISED, expected
+
+
+def test_what_the_candidates_do_and_say(tmp_path: Path) -> None:
+    """Weights are those of the call, by name or by shape; what is missing, too much or does not fit is said. One
+    process for all."""
+    pytest.importorskip("torch")
+    lines, wanted = ["import sys"], []
+    for number, (source, program, expected) in enumerate(candidates()):
         directory = tmp_path / str(number)
         directory.mkdir()
         path = directory / "candidate.py"
-        path.write_text(adapting.adapt(RawFile("new.py", text.encode()), op).source)
+        path.write_text(source)
+        wanted.append((source, expected))
         lines += [
             f"sys.argv = ['probe', {str(path)!r}]; print('--')",
             "for name in [n for n in sys.modules if n.startswith('_imported_files')]: del sys.modules[name]",
-            f"try: exec({PROBE!r})\nexcept Exception as error: print(error)",
+            "sys.modules.pop('task', None)",
+            f"try: exec({program!r})\nexcept Exception as error: print(error)",
             "del sys.path[:2]",
         ]
     ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
     said = [part.strip() for part in ended.stdout.split("--\n")[1:]]
-    for (name, (_, expected)), found in zip(ENTRIES.items(), said, strict=True):
-        assert expected in found, name
+    for (source, expected), found in zip(wanted, said, strict=True):
+        assert expected in found, source
 
 
 def test_every_example_is_there() -> None:

@@ -65,8 +65,8 @@ def reported(name: str, error: object) -> ContenderFault:
     """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
     if not isinstance(error, dict):
         return ContenderFault(name, "protocol", "the runner reported a failure that is no object")
-    kind = str(error.get("kind") or "raises")
-    text = str(error.get("message", ""))[:LONGEST_TEXT]
+    kind = error.get("kind")
+    text = _text(error.get("message", ""))
     details: dict[str, Any] = {key: _bounded(error[key]) for key in ("found", "expected") if key in error}
     if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
         return ContenderFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
@@ -76,11 +76,24 @@ def reported(name: str, error: object) -> ContenderFault:
     if error.get("type") == "ContractError":
         return ContenderFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
     return ContenderFault(
-        name, "raises", f"{error.get('type')}: {text}", log=str(error.get("trace", ""))[:LONGEST_TEXT], **details
+        name, "raises", f"{_text(error.get('type'))}: {text}", log=_text(error.get("trace", "")), **details
     )
 
 
 def _bounded(value: object) -> object:
-    """A value that a verdict may carry: as it is, or as the beginning of its text."""
-    text = json.dumps(value)
-    return value if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT]
+    """A value that a verdict may carry: a scalar or a flat list of scalars as it is, anything else as the beginning of
+    its text. What builds and reads verdicts recurses, and a runner may nest as deeply as its message is long.
+    """
+    flat = value if isinstance(value, list) else [value]
+    if any(isinstance(item, list | dict) for item in flat) or len(json.dumps(value)) > LONGEST_TEXT:
+        return _text(value)
+    return value
+
+
+def _text(value: object) -> str:
+    """The beginning of a value's text: of a text itself, of anything else as JSON."""
+    try:
+        text = value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} nested too deeply to show"
+    return text[:LONGEST_TEXT]

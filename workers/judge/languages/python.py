@@ -68,8 +68,8 @@ def _check_run(tree: ast.Module, names: Sequence[str]) -> None:
     if not found:
         raise CompileError(f"no function `run` is defined, expected def run({', '.join(names)})")
     last = found[-1]
-    if not isinstance(last, ast.FunctionDef) or last.decorator_list:
-        return  # what is bound, or what a decorator makes of it, only running it tells
+    if not isinstance(last, ast.FunctionDef) or last.name != "run" or last.decorator_list:
+        return  # what is bound there, or what a decorator makes of it, only running it tells
     given = last.args
     most = len(given.posonlyargs) + len(given.args)
     least = most - len(given.defaults)
@@ -82,9 +82,23 @@ def _check_run(tree: ast.Module, names: Sequence[str]) -> None:
         )
 
 
-def _bound(node: ast.stmt) -> set[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {"run"} if any(alias.name == "*" for alias in node.names) else {a.asname or a.name for a in node.names}
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
+def _bound(statement: ast.stmt) -> set[str]:
+    """The names that a statement of a module may bind in it, at any depth; of functions those that they say are global.
+    `from ... import *` may bind `run`.
+    """
+    names: set[str] = set()
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+            names.update(name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names)
+        elif isinstance(node, ast.alias):
+            names.add("run" if node.name == "*" else node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.Name):
+            names |= {node.id} if isinstance(node.ctx, ast.Store) else set()
+        elif isinstance(node, ast.comprehension):  # its targets are its own
+            left += [node.iter, *node.ifs]
+        elif not isinstance(node, ast.Lambda):
+            left += ast.iter_child_nodes(node)
+    return names
