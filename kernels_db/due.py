@@ -7,17 +7,15 @@ torch, Triton, CUDA, driver and compiler, and the judge's protocol. Nothing else
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, exists, false, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from kernels_db.models import KernelRow, ReverificationRow, SearchRow, VerdictRow
+from kernels_db.models import BundleJobRow, KernelRow, ReverificationRow, SearchRow, VerdictRow
 
 DAY_S = 86400.0
-
-LOOKED_AT = 10
-"""Newest verdicts of a target among which one of this service's own judges is looked for."""
 
 DRIFTED = ("wrong", "slower", "uncompilable")
 """Standings of a kernel that is no longer what its evidence says."""
@@ -37,25 +35,55 @@ class Present(NamedTuple):
 
 def present(session: Session, target: str) -> Present | None:
     """What `target` has now, as far as that is known: of its own judges' verdicts the newest, without any the newest of
-    a bundle."""
-    fingerprint = VerdictRow.document["fingerprint"].as_string()
-    rows = session.execute(
-        select(fingerprint, VerdictRow.created_at, VerdictRow.document[("bundle", "id")].as_string())
-        .join(SearchRow, SearchRow.id == VerdictRow.search_id)
-        .where(SearchRow.target == target)
-        .order_by(VerdictRow.id.desc())
-        .limit(LOOKED_AT)
-    ).tuples()
-    found = [Present(text, at, bundle is None) for text, at, bundle in rows if text]
+    a bundle. A verdict of another device than the target's says nothing of it."""
     again = session.execute(
         select(ReverificationRow.fingerprint, ReverificationRow.finished_at)
-        .where(ReverificationRow.target == target, ReverificationRow.fingerprint.is_not(None))
+        .where(
+            ReverificationRow.target == target,
+            ReverificationRow.fingerprint.is_not(None),
+            _on(ReverificationRow.verdict, target),
+        )
         .order_by(ReverificationRow.finished_at.desc())
         .limit(1)
     ).first()
-    if again is not None:
-        found.append(Present(again[0], again[1], own=True))
-    return max(found, key=lambda one: (one.own, one.at), default=None)
+    merged = exists().where(BundleJobRow.attempt_id == VerdictRow.attempt_id, BundleJobRow.merged_at.is_not(None))
+    searched = _newest(session, target, ~merged)
+    own = [Present(row[0], row[1], own=True) for row in (again, searched) if row is not None]
+    if own:
+        return max(own, key=lambda one: one.at)
+    row = _newest(session, target, merged)
+    return None if row is None else Present(row[0], row[1], own=False)
+
+
+def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str, Present]:
+    """`present` of each of `targets`, None standing for all that have kernels; without those of which nothing is
+    known."""
+    if targets is None:
+        targets = session.scalars(select(KernelRow.target).distinct()).all()
+    found = {target: present(session, target) for target in targets}
+    return {target: one for target, one in found.items() if one is not None}
+
+
+def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[str, float] | None:
+    """Fingerprint and time of the newest of these verdicts of searches for the target."""
+    fingerprint = VerdictRow.document["fingerprint"].as_string()
+    row = session.execute(
+        select(fingerprint, VerdictRow.created_at)
+        .join(SearchRow, SearchRow.id == VerdictRow.search_id)
+        .where(
+            SearchRow.target == target, which, func.coalesce(fingerprint, "") != "", _on(VerdictRow.document, target)
+        )
+        .order_by(VerdictRow.id.desc())
+        .limit(1)
+    ).first()
+    return None if row is None else (row[0], row[1])
+
+
+def _on(document: InstrumentedAttribute[Any], target: str) -> ColumnElement[bool]:
+    """The verdict in this column is of the target's device, as `kernels_db.job.judged_elsewhere` tells it."""
+    device, _, arch = target.partition(":")
+    pairs = (document[("device", name)].as_string() for name in ("type", "arch"))
+    return and_(*(func.coalesce(found, wanted) == wanted for found, wanted in zip(pairs, (device, arch), strict=True)))
 
 
 def last_judged() -> ColumnElement[float]:
@@ -63,24 +91,24 @@ def last_judged() -> ColumnElement[float]:
     return func.coalesce(KernelRow.reverified_at, KernelRow.verified_at)
 
 
-def due(session: Session, now: float, period_s: float) -> ColumnElement[bool]:
-    """A condition on kernels: to be judged anew. `period_s`: age at which a word is old; 0: never."""
+def due(known: Mapping[str, Present], now: float, period_s: float) -> ColumnElement[bool]:
+    """A condition on kernels: to be judged anew. `known`: what their targets have now (`presents`); `period_s`: age at
+    which a word is old; 0: never."""
     conditions: list[ColumnElement[bool]] = [false()]
     if period_s > 0:
         conditions.append(last_judged() <= now - period_s)
-    for target in session.scalars(select(KernelRow.target).distinct()).all():
-        found = present(session, target)
-        if found is not None:
-            conditions.append(and_(KernelRow.target == target, ~_judged_under(found.fingerprint)))
+    conditions += [
+        and_(KernelRow.target == target, ~_judged_under(found.fingerprint)) for target, found in known.items()
+    ]
     return or_(*conditions)
 
 
 def _judged_under(fingerprint: str) -> ColumnElement[bool]:
-    """The kernel's evidence, or a re-verification that came to a result, has this fingerprint."""
+    """What the kernel stands at was found under this fingerprint; or it has not drifted, and was once found good under
+    it: when it was kept, or since. A kernel that drifted under an upgrade is judged anew once that is taken back."""
     kept: ColumnElement[Any] = KernelRow.evidence["fingerprint"].as_string()
-    again = exists().where(
-        ReverificationRow.kernel_id == KernelRow.id,
-        ReverificationRow.fingerprint == fingerprint,
-        ReverificationRow.outcome.in_(STANDINGS),
-    )
-    return or_(func.coalesce(kept, "") == fingerprint, again)
+    under = ReverificationRow.kernel_id == KernelRow.id, ReverificationRow.fingerprint == fingerprint
+    latest = exists().where(*under, ReverificationRow.finished_at == KernelRow.reverified_at)
+    held = exists().where(*under, ReverificationRow.outcome == "holds")
+    good = or_(func.coalesce(kept, "") == fingerprint, held)
+    return or_(latest, and_(KernelRow.standing.not_in(DRIFTED), good))

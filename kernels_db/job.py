@@ -149,6 +149,9 @@ class Failure(TypedDict):
     samples: NotRequired[list[WrongElement]]  # the worst of the wrong elements that were looked at
     pattern: NotRequired[str]  # what they have in common: places along axes, values
     log: NotRequired[str]
+    # Of a rejection that the host or somebody on it may have brought about: a compiler's limit of time or memory, a
+    # process that was killed or could not begin, a device that fell over
+    cause: NotRequired[Literal["timeout", "memory", "died", "device"]]
 
 
 class WorkloadVerdict(TypedDict):
@@ -270,6 +273,14 @@ class Verdict(TypedDict):
     # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
     bundle: NotRequired[dict[str, Any]]
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
+
+
+def judged_elsewhere(verdict: Verdict) -> str | None:
+    """The device, `type:arch`, that a verdict is of where that is not its target's; None where it is. A judge without
+    the GPU of a job takes it as far as a CPU goes. What the verdict does not name counts as the target's."""
+    device, _, arch = verdict["target"].partition(":")
+    found = f"{verdict['device'].get('type', device)}:{verdict['device'].get('arch', arch)}"
+    return None if found == verdict["target"] else found
 
 
 def mean_ends(workloads: Sequence[WorkloadVerdict], baseline: str) -> tuple[float, float] | None:

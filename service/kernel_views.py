@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.due import DRIFTED, due, present
+from kernels_db.due import DRIFTED, Present, due
 from kernels_db.export import registry
 from kernels_db.models import KernelRow, OpRow, ReverificationRow
 from service.schemas import ExportFormat, KernelDocument, KernelSummary, KernelWorkload, Reverified, Verification
@@ -23,18 +23,20 @@ FORMATS = tuple(
 """Every format that GET /v1/kernels/{id}/export takes; the first is the default."""
 
 
-def kernel_summaries(session: Session, rows: Sequence[KernelRow], period_s: float) -> list[KernelSummary]:
-    """One page of kernels, in a few queries and two for each target. `period_s`: the age at which one is due."""
+def kernel_summaries(
+    session: Session, rows: Sequence[KernelRow], known: Mapping[str, Present], period_s: float
+) -> list[KernelSummary]:
+    """One page of kernels, in a few queries. `known`: what their targets have now; `period_s`: the age at which one is
+    due."""
     ops = {op.id: op for op in session.scalars(select(OpRow).where(OpRow.id.in_({row.op_id for row in rows})))}
-    targets = {target: present(session, target) for target in {row.target for row in rows}}
-    fingerprints = {target: None if found is None else found.fingerprint for target, found in targets.items()}
-    again = _reverified(session, rows, period_s)
-    return [_summary(row, ops[row.op_id], fingerprints[row.target], again[row.id]) for row in rows]
+    fingerprints = {target: found.fingerprint for target, found in known.items()}
+    again = _reverified(session, rows, known, period_s)
+    return [_summary(row, ops[row.op_id], fingerprints.get(row.target), again[row.id]) for row in rows]
 
 
-def kernel_document(session: Session, row: KernelRow, period_s: float) -> KernelDocument:
+def kernel_document(session: Session, row: KernelRow, known: Mapping[str, Present], period_s: float) -> KernelDocument:
     """A kernel with its source, envelope and evidence."""
-    [summary] = kernel_summaries(session, [row], period_s)
+    [summary] = kernel_summaries(session, [row], known, period_s)
     return KernelDocument(
         **summary.model_dump(),
         source=row.source,
@@ -46,9 +48,11 @@ def kernel_document(session: Session, row: KernelRow, period_s: float) -> Kernel
     )
 
 
-def _reverified(session: Session, rows: Sequence[KernelRow], period_s: float) -> dict[str, Reverified]:
+def _reverified(
+    session: Session, rows: Sequence[KernelRow], known: Mapping[str, Present], period_s: float
+) -> dict[str, Reverified]:
     ids = [row.id for row in rows]
-    to_do = select(KernelRow.id).where(KernelRow.id.in_(ids), due(session, time.time(), period_s))
+    to_do = select(KernelRow.id).where(KernelRow.id.in_(ids), due(known, time.time(), period_s))
     waiting = set(session.scalars(to_do))
     is_open = ReverificationRow.kernel_id.in_(ids), ReverificationRow.state.in_(OPEN)
     opened = select(ReverificationRow.kernel_id, ReverificationRow.id).where(*is_open)

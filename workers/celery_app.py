@@ -26,6 +26,7 @@ from celery.signals import (
     beat_init,
     celeryd_after_setup,
     setup_logging,
+    task_revoked,
     worker_process_init,
     worker_process_shutdown,
     worker_shutdown,
@@ -41,7 +42,12 @@ CONNECT_TIMEOUT_S = 4.0
 VISIBILITY_TIMEOUT_S = 3600.0
 """After this long Redis gives an unacknowledged message to another worker, whose claim then finds the step done."""
 
+LOOK_WAITS_S = 86400.0
+"""A look of the schedule that nobody took for so long is dropped, which the worker that finds it tells."""
+
 redis_transport.install()
+
+logger = log.get(__name__)
 
 
 def make_app(settings: Settings) -> Celery:
@@ -84,8 +90,8 @@ def _schedule(settings: Settings) -> dict[str, Any]:
     interval_s = settings.reverify_interval_s
     if interval_s == 0:
         return {}
-    # A look that nobody took in time is dropped: the next one sees the same.
-    options = {"queue": MODEL_QUEUE, "expires": interval_s, "ignore_result": True}
+    # It waits for the model steps before it; where nobody serves that queue, looks do not fill the broker for ever.
+    options = {"queue": MODEL_QUEUE, "expires": max(LOOK_WAITS_S, interval_s), "ignore_result": True}
     return {"reverify": {"task": DUE_TASK, "schedule": interval_s, "options": options}}
 
 
@@ -131,6 +137,11 @@ def _close_process(**_: Any) -> None:
     process.close_process()
 
 
+def _tell_late(sender: Any, expired: bool, **_: Any) -> None:
+    if expired:
+        logger.warning("a message lay too long in its queue and was dropped", task=sender.name)
+
+
 def _report_beat(**_: Any) -> None:
     """Beat does no step; it reports in as every process does, until it dies."""
     beat = Worker(f"beat@{socket.gethostname()}", "beat")
@@ -143,3 +154,4 @@ worker_process_init.connect(_open_child)
 worker_process_shutdown.connect(_close_process)
 worker_shutdown.connect(_close_process)
 beat_init.connect(_report_beat)
+task_revoked.connect(_tell_late)

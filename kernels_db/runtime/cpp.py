@@ -24,6 +24,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import time
 from collections.abc import Iterable
 from functools import lru_cache
@@ -32,7 +33,7 @@ from pathlib import Path
 from . import signatures as _signatures
 from .cache import Build, cache_directory, content_key, find, publish, workspace
 from .calls import C_TYPES, Argument, converter
-from .errors import CompileError, HostError, trim_log
+from .errors import Cause, CompileError, HostError, trim_log
 from .flags import checked
 from .process import Finished, run_limited
 from .signatures import Parameter
@@ -205,17 +206,28 @@ def _run(command: list[str], place: Path, timeout_s: float, memory_bytes: int) -
     try:
         finished = run_limited(command, cwd=place, timeout_s=timeout_s, memory_bytes=memory_bytes)
     except FileNotFoundError as error:
-        raise CompileError(f"the C++ compiler cannot be started: {error}") from error
+        raise HostError(f"the C++ compiler cannot be started: {error}") from error
     if finished.timed_out or finished.returncode != 0:
-        raise CompileError(_why(finished, timeout_s, memory_bytes), trim_log(finished.log))
+        cause = _cause(finished)
+        raise CompileError(_why(finished, cause, timeout_s, memory_bytes), trim_log(finished.log), cause)
     return finished.log
 
 
-def _why(finished: Finished, timeout_s: float, memory_bytes: int) -> str:
-    """The reason of a failed build in one line."""
+def _cause(finished: Finished) -> Cause | None:
+    """What kept the compiler from coming to an end; None where it did, and refused the source."""
     if finished.timed_out:
-        return f"the compiler ran longer than {timeout_s:g} s"
+        return "timeout"
     if re.search(r"out of memory|virtual memory exhausted|Cannot allocate memory|bad_alloc", finished.log):
+        return "memory"
+    # The driver's words for a compiler that somebody killed: the system, where its memory ran out.
+    return "died" if finished.returncode == -signal.SIGKILL or "Killed signal" in finished.log else None
+
+
+def _why(finished: Finished, cause: Cause | None, timeout_s: float, memory_bytes: int) -> str:
+    """The reason of a failed build in one line."""
+    if cause == "timeout":
+        return f"the compiler ran longer than {timeout_s:g} s"
+    if cause == "memory":
         return f"the compiler needed more than {memory_bytes >> 20} MiB of memory"
     lines = finished.log.splitlines()
     for pattern in (r"^(?!collect2).*\berror: ", "undefined reference", "multiple definition", "error: "):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .cache import Build, cache_directory, content_key, find, publish, workspace
-from .errors import CompileError, trim_log
+from .errors import CompileError, HostError, trim_log
 from .flags import checked
 from .nvrtc_headers import HEADERS
 
@@ -36,7 +36,8 @@ def build(
         arch: "sm_90" or "sm_90a"; from 9.0 up the architecture's own instructions ("a") are always on.
 
     Raises:
-        CompileError: NVRTC refused it (with its log), or is not installed.
+        CompileError: NVRTC refused it (with its log).
+        HostError: NVRTC or cuda-core is not installed, or cannot be used.
     """
     chosen = checked(flags, "cuda")
     target = _architecture(arch)
@@ -58,14 +59,18 @@ def build(
 
 @lru_cache
 def toolchain() -> tuple[tuple[str, str], ...]:
-    """What a build depends on besides its source: NVRTC's version and the directories of its headers."""
+    """What a build depends on besides its source: NVRTC's version and the directories of its headers.
+
+    Raises:
+        HostError: NVRTC is not installed, or cannot be used.
+    """
     try:
         nvrtc = importlib.import_module("cuda.bindings.nvrtc")
         status, major, minor = nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
-        raise CompileError(f"NVRTC is not installed: {error}") from error
+        raise HostError(f"NVRTC is not installed: {error}") from error
     if int(status) != 0:
-        raise CompileError(f"NVRTC cannot be used: status {status}")
+        raise HostError(f"NVRTC cannot be used: status {status}")
     return (("nvrtc", f"{major}.{minor}"), ("include", ":".join(_include_paths())))
 
 
@@ -157,8 +162,8 @@ def _architecture(arch: str) -> str:
 
 @lru_cache
 def core() -> Any:
-    """The module cuda.core."""
+    """The module cuda.core. Raises HostError where it is not installed."""
     try:
         return importlib.import_module("cuda.core")
     except ImportError as error:
-        raise CompileError(f"cuda-core is not installed: {error}") from error
+        raise HostError(f"cuda-core is not installed: {error}") from error

@@ -11,17 +11,26 @@ Calls also raise TypeError, OverflowError and ValueError that name the parameter
 
 from __future__ import annotations
 
+from typing import Literal
+
+Cause = Literal["timeout", "memory", "died"]
+
 LOG_LIMIT = 8000
 """Characters of a compiler's log that are kept: its head, where the first error stands, and its tail."""
 
 
 class CompileError(Exception):
-    """A kernel source could not be built. `message` is one line; `log` is the compiler's trimmed output, or empty."""
+    """A kernel source could not be built. `message` is one line; `log` is the compiler's trimmed output, or empty.
 
-    def __init__(self, message: str, log: str = "") -> None:
+    `cause`: where the compiler did not come to an end, what it ran out of, or "died"; a larger or an idler host may
+    build the same source. None where the source is at fault.
+    """
+
+    def __init__(self, message: str, log: str = "", cause: Cause | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.log = log
+        self.cause = cause
 
 
 class HostError(CompileError):

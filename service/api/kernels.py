@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from kernels_db import store
-from kernels_db.due import DAY_S, DRIFTED
+from kernels_db.due import DAY_S, DRIFTED, presents
 from kernels_db.due import due as is_due
 from kernels_db.export.joining import joined
 from kernels_db.export.kernel import ExportedKernel
@@ -68,6 +68,7 @@ def list_kernels(
     wanted = None if target is None else str(parse_target(target, "query.target"))
     period_s = service.settings.reverify_period_days * DAY_S
     with service.db.reading() as session:
+        known = presents(session)
         found = page(
             store.list_kernels,
             session,
@@ -78,11 +79,11 @@ def list_kernels(
             language=language,
             text=text,
             standing=standings(reverification),
-            due=is_due(session, time.time(), period_s) if due else None,
+            due=is_due(known, time.time(), period_s) if due else None,
             sort=sort,
             order=order,
         )
-        return Page(items=kernel_summaries(session, found.items, period_s), next=found.next)
+        return Page(items=kernel_summaries(session, found.items, known, period_s), next=found.next)
 
 
 def standings(wanted: Standing | None) -> tuple[str, ...]:
@@ -95,7 +96,8 @@ def get_kernel(kernel_id: str, service: ServiceDependency) -> KernelDocument:
     """A kernel with its source, envelope, evidence and lineage."""
     with service.db.reading() as session:
         row = service.row(session, KernelRow, kernel_id, "kernel")
-        return kernel_document(session, row, service.settings.reverify_period_days * DAY_S)
+        known = presents(session, [row.target])
+        return kernel_document(session, row, known, service.settings.reverify_period_days * DAY_S)
 
 
 @router.get(

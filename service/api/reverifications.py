@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ColumnElement, func, select
 
 from kernels_db import store
-from kernels_db.due import DAY_S, due, last_judged
+from kernels_db.due import DAY_S, due, last_judged, presents
 from kernels_db.models import KernelRow, ReverificationRow
 from service.api.paging import After, Limit, page
 from service.bodies import StrictRoute
@@ -83,14 +83,16 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
     """The same for every kernel that matches, the longest unjudged first."""
     now = time.time()
     wanted = None if body.target is None else str(parse_target(body.target, "target"))
+    filters: list[ColumnElement[bool]] = []
+    if body.due:
+        with service.db.reading() as session:  # before the write, which everybody waits for
+            known = presents(session, None if wanted is None else [wanted])
+        filters.append(due(known, now, service.settings.reverify_period_days * DAY_S))
     with service.db.writing() as session:
-        filters: list[ColumnElement[bool]] = []
         if body.op is not None:
             filters.append(KernelRow.op_id.in_(store.op_ids(body.op)))
         if wanted is not None:
             filters.append(KernelRow.target == wanted)
-        if body.due:
-            filters.append(due(session, now, service.settings.reverify_period_days * DAY_S))
         matching = session.scalar(select(func.count()).select_from(KernelRow).where(*filters)) or 0
         chosen = session.scalars(
             select(KernelRow.id).where(*filters).order_by(last_judged(), KernelRow.id).limit(body.limit)

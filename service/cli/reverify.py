@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ from service.schemas import ReverificationDocument, ReverificationSummary
 
 POLL_S = 0.5
 POLLED = 10
-"""Of those that are waited for, so many are looked at in one round: judges take them in order."""
+"""Of those that are waited for, so many are looked at in one round, each in its turn."""
 
 LONGEST_REASON = 200
 NOT_FOUND = 404
@@ -94,19 +95,25 @@ def _asked(client: Client, kernel_id: str) -> ReverificationSummary:
 
 
 def _waited(client: Client, asked: list[ReverificationSummary], wait_s: float) -> list[ReverificationSummary]:
-    """The re-verifications as they are when all are done, or when the time is up."""
+    """The re-verifications as they are when all are done, or, each read once more, when the time is up."""
     deadline = time.monotonic() + wait_s
     found = {each.id: each for each in asked}
-    while True:
-        waiting = [each.id for each in found.values() if each.state != "done"]
-        for each in waiting[:POLLED]:
+    waiting = deque(each.id for each in asked if each.state != "done")
+    while waiting:
+        over = time.monotonic() >= deadline
+        for _ in range(len(waiting) if over else min(POLLED, len(waiting))):
+            each = waiting.popleft()
             now: ReverificationDocument = client.reverification(each)
             found[each] = now
             if now.state == "done":
                 say(f"{now.kernel_id}  {now.op_name}: {WORDS[now.outcome or 'unknown']}")
-        if all(each.state == "done" for each in found.values()) or time.monotonic() >= deadline:
-            return list(found.values())
-        time.sleep(POLL_S)
+            else:
+                waiting.append(each)
+        if over:
+            break
+        if waiting:
+            time.sleep(max(0.0, min(POLL_S, deadline - time.monotonic())))
+    return list(found.values())
 
 
 def _told(found: list[ReverificationSummary], as_json: bool) -> None:

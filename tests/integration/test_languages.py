@@ -208,8 +208,9 @@ def test_a_compiler_without_end_is_stopped_with_its_children(cache: Path) -> Non
     extern "C" void f(unsigned long* x) { x[0] = S<250>::value; }
     """
     start = time.monotonic()
-    with pytest.raises(CompileError, match=r"ran longer than 0\.5 s"):
+    with pytest.raises(CompileError, match=r"ran longer than 0\.5 s") as caught:
         cpp.build(source, timeout_s=0.5)
+    assert caught.value.cause == "timeout"
     assert time.monotonic() - start < 20
     assert not [path for path in cache.glob("*") if path.name.startswith(".build-")]
     deadline = time.monotonic() + 10

@@ -3,6 +3,10 @@ for. The judge of these tests says what it is told to; test_reverification_judge
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,18 +17,21 @@ import pytest
 from sqlalchemy import select, text
 
 from kernels_db import store
-from kernels_db.db import Database
-from kernels_db.due import DAY_S, Present, due, present
+from kernels_db.db import Database, new_id
+from kernels_db.due import DAY_S, Present, due, present, presents
 from kernels_db.job import Verdict
-from kernels_db.models import KernelRow, OpRow, ReverificationRow, VerdictRow
+from kernels_db.models import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
 from kernels_db.op import Target
 from kernels_db.resolve import build_job
-from kernels_db.runtime import cpp
+from kernels_db.runtime import CompileError, HostError, cpp, cuda_build
 from tests.integration import scenario
 from tests.integration.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
 from tests.integration.steps_support import OP, Driver, create, verdict
-from workers.judge import candidates
+from workers.candidate.sources import kernel_sources
+from workers.judge import candidates, languages, referee
 from workers.judge.client import JobRefused, JudgeDied
+from workers.judge.faults import ContenderFault, ended
+from workers.judge.languages import CompileLimits, child, compile_service, cuda_child
 from workers.judge.verdict import Report, Stopped
 from workers.reverification import (
     Finding,
@@ -62,7 +69,7 @@ def judged(db: Database, kernel_id: str, found: Finding, now: float, fingerprint
 
 def due_now(db: Database, now: float, period_days: float = 10.0) -> set[str]:
     with db.reading() as session:
-        return set(session.scalars(select(KernelRow.id).where(due(session, now, period_days * DAY_S))))
+        return set(session.scalars(select(KernelRow.id).where(due(presents(session), now, period_days * DAY_S))))
 
 
 def at_once(work: Callable[[int], Any], threads: int = 6) -> list[Any]:
@@ -130,6 +137,7 @@ def test_whoever_lost_the_lease_writes_nothing(db: Database) -> None:
     kernel_id = keep(db, OP)
     row_id = asked(db, kernel_id)
     assert claim(db, row_id, "first", 30.0, 1000.0) is not None
+    report_judge(db, 0.0, 1030.0)
     assert reconcile(db, 1029.0, SETTINGS) == []
     [message] = reconcile(db, 1031.0, SETTINGS)
     assert message.attempt_id == row_id
@@ -145,6 +153,7 @@ def test_whoever_lost_the_lease_writes_nothing(db: Database) -> None:
 
 def test_a_lost_message_is_sent_again_ever_more_rarely(db: Database) -> None:
     asked(db, keep(db, OP), 1000.0)
+    report_judge(db, 0.0, 1031.0)
     assert reconcile(db, 1009.0, SETTINGS) == []
     assert len(reconcile(db, 1010.0, SETTINGS)) == 1
     assert reconcile(db, 1011.0, SETTINGS) == []
@@ -152,11 +161,40 @@ def test_a_lost_message_is_sent_again_ever_more_rarely(db: Database) -> None:
     assert reconcile(db, 1031.0, SETTINGS) == []
 
 
+def test_without_a_judge_nothing_is_sent_again_and_waiting_ends(db: Database) -> None:
+    kernel_id = keep(db, OP)
+    row_id = asked(db, kernel_id, 1000.0)
+    report_judge(db, 0.0, 1000.0, target="cuda:sm_90")
+    assert reconcile(db, 2000.0, SETTINGS) == []
+    assert claim(db, row_id, "me", 30.0, 2000.0) is not None
+    assert reconcile(db, 3000.0, SETTINGS) == []  # its worker died, and there is no other
+    assert (row_of(db, row_id).state, row_of(db, row_id).sent_at) == ("pending", None)
+    report_judge(db, 3000.0, 3001.0)
+    assert len(reconcile(db, 3001.0, SETTINGS)) == 1
+    assert reconcile(db, 6.9 * DAY_S, SETTINGS) == []
+    assert row_of(db, row_id).state == "pending"
+    assert reconcile(db, 7.1 * DAY_S, SETTINGS) == []
+    row = row_of(db, row_id)
+    assert (row.state, row.outcome, row.reason) == (
+        "done",
+        "unknown",
+        f"gave up: no judge of {row.target} came within 7 days",
+    )
+    assert kernel(db, kernel_id).standing == "verified"
+
+
+def test_a_busy_judge_is_waited_for_as_long_as_it_takes(db: Database) -> None:
+    row_id = asked(db, keep(db, OP), 1000.0)
+    report_judge(db, 0.0, 30 * DAY_S)
+    assert [message.attempt_id for message in reconcile(db, 30 * DAY_S, SETTINGS)] == [row_id]
+
+
 def test_a_kernel_that_kills_its_judge_each_time_is_given_up(db: Database) -> None:
     kernel_id = keep(db, OP)
     row_id = asked(db, kernel_id)
     for number in range(2):
         assert claim(db, row_id, f"worker-{number}", 30.0, 1000.0 + 100 * number) is not None
+        report_judge(db, 0.0, 1050.0 + 100 * number)
         messages = reconcile(db, 1050.0 + 100 * number, SETTINGS)
         assert len(messages) == 1 - number
     row = row_of(db, row_id)
@@ -178,6 +216,22 @@ def test_a_kernel_that_a_search_keeps_again_stands_as_kept(db: Database) -> None
     assert found.verified_at > 9000.0 > found.created_at
 
 
+def test_a_kernel_that_is_kept_again_meanwhile_stands_as_kept(db: Database) -> None:
+    kernel_id = keep(db, OP, at=500.0, evidence=evidence("then", 2.0))
+    row_id = asked(db, kernel_id)
+    work = claim(db, row_id, "me", 30.0, 1001.0)
+    assert work is not None
+    with db.writing() as session:
+        row = session.get_one(KernelRow, kernel_id)
+        row.verified_at, row.evidence = 1002.0, evidence("again", 3.0)
+    assert finish(db, row_id, "me", Finding("slower", "slow"), verdict("verify", score=0.5), 1003.0)
+    assert (kernel(db, kernel_id).standing, kernel(db, kernel_id).reverified_at) == ("verified", None)
+    ended = row_of(db, row_id)
+    assert ended.before is not None
+    assert (ended.outcome, ended.before["fingerprint"], ended.before["score"]) == ("slower", "then", 2.0)
+    assert work.evidence["score"] == 2.0
+
+
 def test_kernels_that_drifted_are_not_offered_to_searches(db: Database) -> None:
     source = "kernels = 1\n\ndef run(x, y, out):\n    kernels.f(x)\n"
     kernels = {standing: keep(db, OP, source, standing=standing) for standing in ("verified", "wrong", "slower")}
@@ -194,6 +248,30 @@ def present_at(db: Database, target: str) -> Present | None:
         return present(session, target)
 
 
+def merge(db: Database, *rows: VerdictRow) -> None:
+    """These verdicts came in a bundle."""
+    with db.writing() as session:
+        for row in rows:
+            held = {"search_id": row.search_id, "attempt_id": row.attempt_id, "job_digest": "d"}
+            session.add(BundleJobRow(id=new_id("bj"), bundle_id="bd_1", created_at=1.0, merged_at=2.0, **held))
+
+
+def test_a_verdict_of_another_device_tells_nothing_of_the_target(db: Database) -> None:
+    driver = Driver(db, create(db))
+    driver.run()
+    target = driver.search().target
+    with db.writing() as session:
+        *older, newest = session.scalars(select(VerdictRow).order_by(VerdictRow.id)).all()
+        newest.document = {**newest.document, "fingerprint": "elsewhere", "device": {"type": "cuda", "arch": "sm_90"}}
+        before = older[-1].created_at
+    assert present_at(db, target) == Present("f", before, own=True)
+    row_id = asked(db, keep(db, OP, target=target), 9000.0)
+    assert claim(db, row_id, "me", 30.0, 9000.0) is not None
+    device = {"type": "cpu", "arch": "s390x"}
+    assert finish(db, row_id, "me", NOTHING, verdict("verify", fingerprint="elsewhere", device=device), 9001.0)
+    assert present_at(db, target) == Present("f", before, own=True)
+
+
 def test_present_is_what_the_newest_verdict_of_an_own_judge_says(db: Database) -> None:
     driver = Driver(db, create(db))
     driver.run()
@@ -204,13 +282,9 @@ def test_present_is_what_the_newest_verdict_of_an_own_judge_says(db: Database) -
         before = older[-1].created_at
     assert present_at(db, target) == Present("newest", newest.created_at, own=True)
     assert present_at(db, "cuda:sm_90") is None
-    with db.writing() as session:
-        merged = session.get_one(VerdictRow, newest.id)
-        merged.document = {**merged.document, "bundle": {"id": "bd_1"}}
+    merge(db, newest)
     assert present_at(db, target) == Present("f", before, own=True)
-    with db.writing() as session:
-        for row in session.scalars(select(VerdictRow)).all():
-            row.document = {**row.document, "bundle": {"id": "bd_1"}}
+    merge(db, *older)
     assert present_at(db, target) == Present("newest", newest.created_at, own=False)
     judged(db, keep(db, OP, target=target), HOLDS, 9000.0, "again")
     assert present_at(db, target) == Present("again", 9000.0, own=True)
@@ -234,6 +308,19 @@ def test_due_is_what_nobody_judged_under_the_present_or_for_long(db: Database) -
     assert due_now(db, 17 * DAY_S, period_days=0.0) == {first, second}
     judged(db, new, HOLDS, 18 * DAY_S, "new")  # the old driver is back: what was judged under it has been
     assert due_now(db, 18 * DAY_S, period_days=0.0) == set()
+
+
+def test_drift_under_an_upgrade_is_due_once_the_upgrade_is_taken_back(db: Database) -> None:
+    first = keep(db, OP, at=0.0, evidence=evidence("old"))
+    second = keep(db, OP, at=0.0, evidence=evidence("old"))
+    judged(db, first, Finding("wrong", "element 3"), DAY_S, "new")
+    judged(db, second, HOLDS, DAY_S, "new")
+    assert due_now(db, DAY_S) == set()
+    other = keep(db, OP, at=0.0, evidence=evidence("old"))
+    judged(db, other, HOLDS, 2 * DAY_S, "old")  # the old driver is back
+    assert due_now(db, 2 * DAY_S) == {first}
+    judged(db, first, HOLDS, 3 * DAY_S, "old")
+    assert due_now(db, 3 * DAY_S) == set()
 
 
 def swept(db: Database, now: float) -> list[str]:
@@ -291,6 +378,23 @@ def test_a_judge_that_started_anew_is_asked_what_it_has_by_one_kernel(db: Databa
     assert swept(db, 600.0) == [first]  # everything has
 
 
+def test_a_judge_that_can_tell_nothing_is_asked_by_one_kernel_a_day(db: Database) -> None:
+    kernels = [keep(db, OP, at=float(number), evidence=evidence("old")) for number in range(3)]
+    device = {"type": "cuda", "arch": "sm_90"}
+    for started_at, now, expected in (
+        (100.0, 200.0, kernels[:1]),
+        (100.0, 900.0, []),  # another kernel would tell no more
+        (1000.0, 1100.0, kernels[1:2]),  # another judge may
+        (1000.0, 1200.0, []),
+        (1000.0, 1200.0 + DAY_S, kernels[:1]),
+    ):
+        report_judge(db, started_at, now)
+        assert swept(db, now) == expected
+        for row in (row for each in kernels for row in history(db, each) if row.state == "pending"):
+            assert claim(db, row.id, "me", 30.0, now) is not None
+            assert finish(db, row.id, "me", NOTHING, verdict("verify", device=device), now)
+
+
 def test_a_kernel_of_which_nothing_could_be_told_rests_for_a_day(db: Database) -> None:
     kernel_id = keep(db, OP, at=0.0)
     now = 20 * DAY_S
@@ -341,6 +445,7 @@ def test_a_judge_that_dies_leaves_it_to_the_next_try(db: Database, tmp_path: Pat
     row = row_of(db, row_id)
     assert (row.state, row.tries) == ("running", 1)
     assert row.lease_expires_at is not None
+    report_judge(db, 0.0, row.lease_expires_at)
     [message] = reconcile(db, row.lease_expires_at + 0.01, SETTINGS)
     perform_reverification(here, message.attempt_id)
     assert (row_of(db, row_id).outcome, row_of(db, row_id).tries) == ("holds", 2)
@@ -405,3 +510,61 @@ def forgotten() -> Iterator[None]:
     finally:
         for known in (cpp._compiler, cpp.toolchain):
             known.cache_clear()
+
+
+def test_a_judge_without_nvrtc_marks_nothing_as_drifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (Path(__file__).parents[1] / "candidates" / "add_relu_cuda.py").read_text()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    cuda_build.toolchain.cache_clear()
+    try:
+        with pytest.raises(HostError, match="NVRTC is not installed"):
+            languages.prepare(source, "cuda", target_arch="sm_90", cache_dir=Path("unused"), limits=CompileLimits())
+        request = {"sources": [dataclasses.asdict(each) for each in kernel_sources(source)], "arch": "sm_90"}
+        answer = cuda_child.compile_candidate(request)
+    finally:
+        cuda_build.toolchain.cache_clear()
+    assert answer["host"] is True
+
+
+@pytest.mark.parametrize(
+    ("code", "timed_out", "printed", "answer", "raised", "cause"),
+    [
+        (0, False, "", {"error": "line 3: no such name", "log": ""}, CompileError, None),
+        (0, False, "", {"error": "NVRTC is not installed", "log": "", "host": True}, HostError, None),
+        (-signal.SIGKILL, True, "", None, CompileError, "timeout"),
+        (-signal.SIGXCPU, False, "", None, CompileError, "timeout"),
+        (1, False, "MemoryError", None, CompileError, "memory"),
+        (1, False, "ImportError: libtorch.so", None, CompileError, "died"),
+        (-signal.SIGKILL, False, "", None, CompileError, "died"),
+        (-signal.SIGSEGV, False, "", None, CompileError, None),  # the compiler, over this source
+    ],
+)
+def test_how_a_compiling_process_ended_stands_on_its_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    timed_out: bool,
+    printed: str,
+    answer: dict[str, Any] | None,
+    raised: type[CompileError],
+    cause: str | None,
+) -> None:
+    def run(module: str, place: Path, variables: object, limits: object) -> tuple[int, bool]:
+        """As the compile server's child leaves it: its death cannot be ordered at will."""
+        (place / "output").write_text(printed)
+        if answer is not None:
+            (place / "answer.json").write_text(json.dumps(answer))
+        return code, timed_out
+
+    monkeypatch.setattr(compile_service, "run", run)
+    with pytest.raises(CompileError) as found:
+        child.ask("any", {}, cache_dir=tmp_path, limits=CompileLimits(), variables={})
+    assert (type(found.value), found.value.cause) == (raised, cause)
+
+
+def test_a_runner_that_was_killed_from_outside_is_told_from_one_that_crashed() -> None:
+    killed, crashed = (ended("candidate", -number, "") for number in (signal.SIGKILL, signal.SIGSEGV))
+    for fault, cause in ((killed, "died"), (crashed, None), (ContenderFault("candidate", "raises", "said"), None)):
+        word, gate, _, failure = referee._ended(fault)
+        assert failure is not None
+        assert (word, gate, failure.get("cause")) == ("rejected", "screen", cause)

@@ -15,13 +15,16 @@ from sqlalchemy import select
 
 from kernels_db.db import Database
 from kernels_db.models import KernelRow, ReverificationRow
-from service.cli.reverify import WORDS
+from service.cli import reverify as command
+from service.cli.reverify import WORDS, _waited
+from service.client import Client
+from service.schemas import ReverificationDocument
 from tests.integration import api_support, scenario
 from tests.integration.api_support import Said, problem
 from tests.integration.reverifying import history, keep, kernel
 from workers.candidate.normalise import normalised_digest
 from workers.process import WorkerProcess
-from workers.reverification import OPEN, perform_reverification
+from workers.reverification import OPEN, Finding, claim, finish, perform_reverification
 from workers.settings import Settings
 
 SLOW = (
@@ -200,6 +203,37 @@ def test_what_drifted_leaves_with_a_warning_and_an_op_stands_for_what_holds(
     code, _, err = said("export", library.kernels["wrong"], *where)
     assert code == 0, err
     assert f"warning: {library.kernels['wrong']} has drifted (wrong)" in err
+
+
+def test_each_is_looked_at_in_its_turn_and_all_when_the_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = api_support.application(api_support.settings_for(tmp_path))
+    db = app.state.service.db
+    kernels = [keep(db, scenario.op(), at=float(number)) for number in range(3)]
+    monkeypatch.setattr(command, "POLLED", 1)
+    monkeypatch.setattr(command, "POLL_S", 0.001)
+    looked_at: list[str] = []
+    with api_support.served(app) as url, Client(url) as client:
+        read = client.reverification
+
+        def noted(row_id: str) -> ReverificationDocument:
+            """Once each has been looked at, all are done."""
+            looked_at.append(row_id)
+            if len(looked_at) == len(kernels) + 1:
+                for each in asked:
+                    assert claim(db, each.id, "me", 30.0, 1.0) is not None
+                    assert finish(db, each.id, "me", Finding("holds", "right"), None, 2.0)
+            return read(row_id)
+
+        asked = [client.reverify(each) for each in kernels]
+        ids = [each.id for each in asked]
+        monkeypatch.setattr(client, "reverification", noted)
+        assert [each.state for each in _waited(client, list(asked), 0.0)] == ["pending"] * 3
+        assert looked_at == ids
+        looked_at.clear()
+        assert {each.outcome for each in _waited(client, list(asked), 60.0)} == {"holds"}
+    assert looked_at == [*ids, *ids]
 
 
 def test_misuse_of_the_command(library: Library, said: Said) -> None:

@@ -62,6 +62,7 @@ class Machine(RuleBasedStateMachine):
                 self.what_must_hold()
                 return
             self.now += LEASE_S + 1.0
+            report_judge(self.db, self.now - 1.0, self.now)
             for message in reconcile(self.db, self.now, SETTINGS):
                 if claim(self.db, message.attempt_id, "last", LEASE_S, self.now) is not None:
                     assert self.end(message.attempt_id, "last", "holds")
@@ -166,7 +167,7 @@ class Machine(RuleBasedStateMachine):
             results = [
                 (row.finished_at, row.outcome)
                 for row in own
-                if row.outcome not in (None, "unknown") and (row.finished_at or 0.0) >= kernel.verified_at
+                if row.outcome not in (None, "unknown") and (row.started_at or 0.0) >= kernel.verified_at
             ]
             at, standing = results[-1] if results else (None, "verified")
             assert (kernel.reverified_at, kernel.standing) == (at, standing)

@@ -156,6 +156,8 @@ def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
     assert [(entry["task"], entry["schedule"], entry["options"]["queue"]) for entry in sent.values()] == [
         (DUE_TASK, 600.0, MODEL_QUEUE)
     ]
+    # A model queue that is behind by more than the interval still brings looks.
+    assert [entry["options"]["expires"] for entry in sent.values()] == [86400.0]
     importlib.import_module("workers.tasks")
     assert {DUE_TASK, REVERIFY_TASK} <= set(celery_app.app.tasks)
 

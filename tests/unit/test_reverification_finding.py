@@ -33,6 +33,8 @@ def outcome(then: Intervals, now: Intervals) -> str:
 
 
 KEPT = all_at(1.4, 1.5)
+GPU = {"type": "cuda", "arch": "sm_90"}
+CPU = {"type": "cpu", "arch": "x86_64"}
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,46 @@ KEPT = all_at(1.4, 1.5)
 )
 def test_what_was_not_accepted(word: str, gate: str, expected: str) -> None:
     found = finding(verified(KEPT), verified(KEPT, word, gate))  # type: ignore[arg-type] # as JSON brings it
+    assert found.outcome == expected
+    assert "said by the judge" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("target", "device", "expected"),
+    [
+        ("cuda:sm_90", GPU, "wrong"),
+        ("cuda:sm_90", CPU, "unknown"),  # interpreted, for want of a GPU
+        ("cuda:sm_100", GPU, "unknown"),
+        ("cpu:x86_64", CPU, "wrong"),
+        ("cpu:aarch64", CPU, "unknown"),
+        ("cpu:x86_64", {}, "wrong"),  # it does not say
+    ],
+)
+def test_a_verdict_of_another_device_says_nothing(target: str, device: dict[str, str], expected: str) -> None:
+    told: Any = {**verified(KEPT, "rejected", "verify"), "target": target, "device": device}
+    found = finding(verified(KEPT), told)
+    assert found.outcome == expected
+    held: Any = {**verified(KEPT), "target": target, "device": device}
+    assert finding(verified(KEPT), held).outcome == ("holds" if expected == "wrong" else "unknown")
+
+
+@pytest.mark.parametrize(
+    ("gate", "failure", "expected"),
+    [
+        ("compile", {"kind": "compile"}, "uncompilable"),
+        ("compile", {"kind": "compile", "cause": "timeout"}, "unknown"),
+        ("compile", {"kind": "compile", "cause": "memory"}, "unknown"),
+        ("compile", {"kind": "compile", "cause": "died"}, "unknown"),
+        ("screen", {"kind": "crash"}, "wrong"),
+        ("screen", {"kind": "crash", "cause": "died"}, "unknown"),
+        ("verify", {"kind": "crash", "cause": "device"}, "unknown"),
+        ("verify", {"kind": "memory"}, "unknown"),
+        ("verify", {"kind": "timeout"}, "wrong"),  # a call that does not end
+    ],
+)
+def test_what_the_host_may_have_brought_about_is_no_drift(gate: str, failure: dict[str, str], expected: str) -> None:
+    told: Any = {**verified(KEPT, "rejected", gate), "failure": {"message": "said", **failure}}
+    found = finding(verified(KEPT), told)
     assert found.outcome == expected
     assert "said by the judge" in found.reason
 

@@ -109,6 +109,8 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         raise Stopped("ambiguous", "compile", error.message, host) from error
     except languages.CompileError as error:
         failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
+        if error.cause is not None:
+            failure["cause"] = error.cause
         raise Stopped("rejected", "compile", error.message, failure) from error
     report.compile = dict(built)
     if built["binaries"]:

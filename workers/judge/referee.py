@@ -172,6 +172,7 @@ class Referee:
             return outcome
         self.must_restart = True
         word, gate, reason, _ = outcome
+        failure = failure | {"cause": "device"}
         return word, gate, f"{reason}; the device fell over with it ({fault}): the judge starts anew", failure
 
     def _judge(self, ready: Ready, bench: _Bench) -> Outcome:
@@ -283,7 +284,10 @@ def _noted(report: Report, candidate: Contender) -> Contender:
 def _ended(fault: ContenderFault) -> Outcome:
     """The outcome where a runner failed outside of any gate that could say more, or was killed from outside twice."""
     if fault.contender == "candidate":
-        return "rejected", "screen", str(fault), {"kind": fault.kind, "message": str(fault)}
+        failure: Failure = {"kind": fault.kind, "message": str(fault)}
+        if fault.external:
+            failure["cause"] = "died"
+        return "rejected", "screen", str(fault), failure
     if fault.contender == PROBE:
         return "ambiguous", "time", f"the memory probe failed: {fault}", None
     reason = f"reference: {fault}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-from kernels_db.job import Verdict, WorkloadVerdict, mean_ends
+from kernels_db.job import Verdict, WorkloadVerdict, judged_elsewhere, mean_ends
 
 Outcome = Literal["holds", "wrong", "slower", "uncompilable", "unknown"]
 
@@ -30,19 +30,34 @@ def finding(evidence: Mapping[str, Any], verdict: Verdict) -> Finding:
     slower         accepted, and surely slower: the whole 95 % interval of its speed-up is below 1
     wrong          rejected by a check: wrong values, a crash, writes out of bounds, a call that does not end ...
     uncompilable   rejected before it ran
-    unknown        the judge could not tell (ambiguous, quarantined), or the op or the host is at fault
+    unknown        the judge could not tell (ambiguous, quarantined), or the op or the host may be at fault: it was
+                   judged on another device than its target's, memory ran out, a compiler took too long, a process was
+                   killed from outside, the device fell over
 
     The fastest baseline counts. Where the kernel was surely slower than a baseline when it was kept (it was kept for
     being faster than another), being so still is no drift: that baseline does not count.
     """
     word, gate = verdict["verdict"], verdict["gate"]
+    if (device := judged_elsewhere(verdict)) is not None:
+        return Finding("unknown", f"judged on {device}, expected {verdict['target']}: {verdict['reason']}")
     if word == "accepted":
         return _speed(evidence, verdict["workloads"])
+    if word == "rejected" and (cause := _of_the_host(verdict)) is not None:
+        return Finding("unknown", f"the host may be at fault ({cause} at {gate}): {verdict['reason']}")
     if word == "rejected" and gate in COMPILE_GATES:
         return Finding("uncompilable", verdict["reason"])
     if word == "rejected" and gate in CHECK_GATES:
         return Finding("wrong", verdict["reason"])
     return Finding("unknown", f"{word} at {gate}: {verdict['reason']}")
+
+
+def _of_the_host(verdict: Verdict) -> str | None:
+    """What of the host may be behind a rejection; None where it speaks of the kernel."""
+    failure = verdict["failure"]
+    if failure is None:
+        return None
+    # A runner's memory is bounded by what the host has left when the job starts.
+    return failure.get("cause") or ("memory" if failure["kind"] == "memory" else None)
 
 
 def _speed(evidence: Mapping[str, Any], workloads: Sequence[WorkloadVerdict]) -> Finding:

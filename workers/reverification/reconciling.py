@@ -5,30 +5,41 @@ from __future__ import annotations
 from sqlalchemy import or_, select
 
 from kernels_db.db import Database
+from kernels_db.due import DAY_S
 from kernels_db.models import KernelRow, ReverificationRow
 from workers.reverification.finding import Finding
 from workers.reverification.rows import end, message
+from workers.reverification.schedule import judges
 from workers.settings import Settings
 from workers.steps.reconciling import LARGEST_ROUND, message_lost
 from workers.steps.values import Message
 
+WAITS_S = 7 * DAY_S
+"""So long one waits for a judge of its target to come; then it ends without a result."""
+
 
 def reconcile(db: Database, now: float, settings: Settings) -> list[Message]:
-    """One round; returns the messages to send. A re-verification whose worker died each time it was tried ends without
-    a result."""
+    """One round; returns the messages to send, to targets with a judge that lives: without one they would only fill the
+    broker. A re-verification whose worker died each time it was tried ends without a result, and so does one that no
+    judge was there for."""
     expired = (ReverificationRow.state == "running") & (ReverificationRow.lease_expires_at < now)
     unsent = (ReverificationRow.state == "pending") & or_(
         ReverificationRow.sent_at.is_(None), message_lost(ReverificationRow, now, settings)
     )
+    nobody = (ReverificationRow.state == "pending") & (ReverificationRow.created_at < now - WAITS_S)
     with db.reading() as session:
-        query = select(ReverificationRow.id, ReverificationRow.kernel_id).where(or_(expired, unsent))
+        alive = {target for target, _ in judges(session, now)}
+        unsent &= ReverificationRow.target.in_(alive)
+        nobody &= ReverificationRow.target.not_in(alive)
+        wanted = or_(expired, unsent, nobody)
+        query = select(ReverificationRow.id, ReverificationRow.kernel_id).where(wanted)
         found = session.execute(query.order_by(ReverificationRow.id).limit(LARGEST_ROUND)).tuples().all()
     messages = []
     for row_id, kernel_id in found:
         with db.writing() as session:
             kernel = session.get_one(KernelRow, kernel_id, with_for_update=True)
             row = session.scalar(
-                select(ReverificationRow).where(ReverificationRow.id == row_id, or_(expired, unsent)).with_for_update()
+                select(ReverificationRow).where(ReverificationRow.id == row_id, wanted).with_for_update()
             )
             if row is None:  # somebody was faster
                 continue
@@ -36,7 +47,12 @@ def reconcile(db: Database, now: float, settings: Settings) -> list[Message]:
                 reason = f"gave up after {row.tries} tries: the judge or its worker died each time"
                 end(kernel, row, Finding("unknown", reason), None, now)
                 continue
+            if row.state == "pending" and row.target not in alive:
+                reason = f"gave up: no judge of {row.target} came within {WAITS_S / DAY_S:g} days"
+                end(kernel, row, Finding("unknown", reason), None, now)
+                continue
             row.state, row.owner, row.lease_expires_at = "pending", None, None
-            row.sent_at = now
-            messages.append(message(row))
+            row.sent_at = now if row.target in alive else None
+            if row.sent_at is not None:
+                messages.append(message(row))
     return messages

@@ -30,6 +30,9 @@ OPEN = ("pending", "running")
 KEPT_OF_EVIDENCE = ("fingerprint", "versions", "score", "score_ci95")
 """What stays with a re-verification of the evidence that it was held against: a search may replace that."""
 
+VERIFIED_AT = "verified_at"
+"""The kernel's, at the claim: whether a search has kept it again since."""
+
 KEPT_OF_WORKLOADS = ("id", "role", "time_us", "speedup", "ci95")
 
 
@@ -105,6 +108,7 @@ def claim(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
             return None
         row = session.get_one(ReverificationRow, row_id)
         kernel = session.get_one(KernelRow, row.kernel_id)
+        row.before = _before(kernel)
         spec = session.get_one(OpRow, kernel.op_id).spec
         return Reverification(
             id=row.id,
@@ -132,8 +136,9 @@ def renew(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
 
 
 def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdict | None, now: float) -> bool:
-    """Store what came of it, and set the kernel's standing unless nothing is known. False, and nothing is written,
-    where the lease was lost. `verdict`: None where the judge gave none."""
+    """Store what came of it, and set the kernel's standing unless nothing is known, or a search has kept the kernel
+    again since the claim. False, and nothing is written, where the lease was lost. `verdict`: None where the judge gave
+    none."""
     with db.writing() as session:
         kernel_id = session.scalar(select(ReverificationRow.kernel_id).where(ReverificationRow.id == row_id))
         if kernel_id is None:
@@ -154,16 +159,19 @@ def end(kernel: KernelRow, row: ReverificationRow, found: Finding, verdict: Verd
     row.outcome, row.reason = found.outcome, storable(found.reason)
     row.verdict = None if verdict is None else plain(verdict)
     row.fingerprint = None if verdict is None else verdict["fingerprint"]
-    row.before = _before(kernel.evidence)
-    if found.outcome != "unknown":
+    held_against = (row.before or {}).get(VERIFIED_AT)
+    if found.outcome != "unknown" and held_against == kernel.verified_at:
         kernel.standing = found.outcome
         kernel.reverified_at = now
 
 
-def _before(evidence: dict[str, Any]) -> dict[str, Any]:
+def _before(kernel: KernelRow) -> dict[str, Any]:
+    """What a claim keeps of the evidence that the kernel is now held against."""
+    evidence = kernel.evidence
     kept = {name: evidence[name] for name in KEPT_OF_EVIDENCE if name in evidence}
     workloads = [
         {name: workload[name] for name in KEPT_OF_WORKLOADS if name in workload}
         for workload in evidence.get("workloads") or []
     ]
-    return {**kept, "device": (evidence.get("device") or {}).get("name"), "workloads": workloads}
+    device = (evidence.get("device") or {}).get("name")
+    return {**kept, VERIFIED_AT: kernel.verified_at, "device": device, "workloads": workloads}

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database
-from kernels_db.due import DAY_S, due, last_judged, present
+from kernels_db.due import DAY_S, due, last_judged, presents
 from kernels_db.models import KernelRow, ReverificationRow, WorkerRow
 from workers import heartbeat
 from workers.reverification.rows import OPEN, ask, message
@@ -21,7 +21,8 @@ AT_ONCE = 4
 """Re-verifications of one target that the schedule has open."""
 
 UNKNOWN_AGAIN_S = DAY_S
-"""After one that came to nothing the schedule leaves the kernel alone for so long."""
+"""After one that came to nothing the schedule leaves the kernel alone for so long, and asks no other kernel what the
+judge has."""
 
 
 def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
@@ -29,7 +30,7 @@ def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
     with db.reading() as session:
         chosen = [
             kernel_id
-            for target, started_at in _judges(session, now)
+            for target, started_at in judges(session, now)
             for kernel_id in _chosen(session, target, started_at, now, settings)
         ]
     messages = []
@@ -41,7 +42,7 @@ def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
     return messages
 
 
-def _judges(session: Session, now: float) -> list[tuple[str, float]]:
+def judges(session: Session, now: float) -> list[tuple[str, float]]:
     """Every target with a judge that lives, and when the latest of them started."""
     alive = WorkerRow.role == "judge", WorkerRow.seen_at >= now - heartbeat.ALIVE_AFTER_S
     query = select(WorkerRow.target, func.max(WorkerRow.started_at)).where(*alive, WorkerRow.target.is_not(None))
@@ -54,15 +55,24 @@ def _chosen(session: Session, target: str, started_at: float, now: float, settin
     if open_now >= AT_ONCE:
         return []
     free = select(KernelRow.id).where(KernelRow.target == target, ~_resting(now)).order_by(last_judged(), KernelRow.id)
-    condition = due(session, now, settings.reverify_period_days * DAY_S)
+    known = presents(session, [target])
+    condition = due(known, now, settings.reverify_period_days * DAY_S)
     found = list(session.scalars(free.where(condition).limit(AT_ONCE - open_now)))
     if found or open_now:
         return found
-    latest = present(session, target)
+    latest = known.get(target)
     if latest is not None and latest.own and latest.at >= started_at:
+        return []
+    if session.scalar(select(_of_no_use(target, max(started_at, now - UNKNOWN_AGAIN_S)))):
         return []
     # A judge has started since the target's newest verdict, and may have come with other versions: one kernel tells.
     return list(session.scalars(free.limit(1)))
+
+
+def _of_no_use(target: str, since: float) -> ColumnElement[bool]:
+    """One of the target came to nothing since then: asking others would, too."""
+    row = ReverificationRow
+    return exists().where(row.target == target, row.outcome == "unknown", row.finished_at >= since)
 
 
 def _resting(now: float) -> ColumnElement[bool]:

@@ -5,13 +5,14 @@ a file.
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from kernels_db.runtime import CompileError
+from kernels_db.runtime import CompileError, HostError
 from kernels_db.runtime.cache import CACHE_VARIABLE
-from kernels_db.runtime.errors import trim_log
+from kernels_db.runtime.errors import Cause, trim_log
 from workers.judge.languages import compile_service
 from workers.judge.languages.prepared import CompileLimits
 
@@ -24,11 +25,12 @@ def ask(
 ) -> dict[str, Any]:
     """Run `main` of `module` (request.json, answer.json) in an empty directory and return the answer. From any thread.
 
-    An answer of the form {"error", "log"} is raised. The module may import the candidate, so its answer is only
-    believed as a report: it decides nothing about a result.
+    An answer of the form {"error", "log"} is raised, one with "host" as a HostError. The module may import the
+    candidate, so its answer is only believed as a report: it decides nothing about a result.
 
     Raises:
-        CompileError: the module said so, or died, or ran out of time or memory.
+        CompileError: the module said so, or died, or ran out of time or memory; `cause` tells those apart.
+        HostError: the module said that nothing can be built here.
         OSError: the host does not let compilers run.
     """
     cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,16 +41,31 @@ def ask(
         with (place / "output").open("rb") as file:
             log = file.read(_LOG_BYTES).decode("utf-8", "replace")
         if timed_out:
-            raise CompileError(f"compiling took longer than {limits.seconds:g} s", trim_log(log))
+            raise CompileError(f"compiling took longer than {limits.seconds:g} s", trim_log(log), "timeout")
         answer = place / "answer.json"
         if not answer.is_file() or answer.stat().st_size > _ANSWER_BYTES:
-            reason = "ran out of memory" if "MemoryError" in log else f"ended with status {code}"
-            raise CompileError(f"the compiling process {reason}", trim_log(log))
+            cause = _cause(code, log)
+            reason = "ran out of memory" if cause == "memory" else f"ended with status {code}"
+            raise CompileError(f"the compiling process {reason}", trim_log(log), cause)
         try:
             document = json.loads(answer.read_text())
         except ValueError as error:
             raise CompileError("the compiling process gave no readable answer", trim_log(log)) from error
     if not isinstance(document, dict) or "error" in document:
         said = document if isinstance(document, dict) else {"error": "no readable answer", "log": ""}
-        raise CompileError(str(said["error"])[:1000], trim_log(str(said.get("log", ""))))
+        kind = HostError if said.get("host") is True else CompileError
+        raise kind(str(said["error"])[:1000], trim_log(str(said.get("log", ""))))
     return document
+
+
+def _cause(code: int, log: str) -> Cause | None:
+    """Why a process left no answer; None where the compiler itself crashed, which a source can bring about.
+
+    A module that raises instead of answering (status 1 or more) could not import what it needs: what the candidate
+    raises is answered.
+    """
+    if any(word in log for word in ("MemoryError", "bad_alloc", "Cannot allocate memory")):
+        return "memory"
+    if code == -signal.SIGXCPU:
+        return "timeout"
+    return "died" if code > 0 or code == -signal.SIGKILL else None

@@ -60,4 +60,4 @@ def _build(entry: KernelSource, cache_dir: Path, limits: CompileLimits) -> tuple
     except HostError:
         raise
     except CompileError as error:
-        raise CompileError(entry.located(error.message), error.log) from error
+        raise CompileError(entry.located(error.message), error.log, error.cause) from error

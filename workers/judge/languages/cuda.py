@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import CompileError, cuda
+from kernels_db.runtime import CompileError, HostError, cuda
 from kernels_db.runtime.errors import trim_log
 from workers.candidate.sources import KernelSource, kernel_sources
 from workers.judge.languages.child import ask
@@ -71,5 +71,7 @@ def prepare(
 def _signatures(entry: KernelSource) -> list[str]:
     try:
         return list(cuda.signatures(entry.source))
+    except HostError:
+        raise
     except CompileError as error:
         raise CompileError(entry.located(error.message), error.log) from error

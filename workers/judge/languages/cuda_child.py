@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernels_db.runtime import Build, CompileError, cuda
+from kernels_db.runtime import Build, CompileError, HostError, cuda
 from kernels_db.runtime.limits import Launch, Usage, of_architecture, problem
 from kernels_db.runtime.tensor_maps import check_tensor_map
 from workers.candidate.sources import KernelSource
@@ -100,12 +100,15 @@ def _usage(report: KernelReport, declared: cubin.Bounds) -> Usage:
 
 
 def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request: {"builds", "binaries", "launches", "log"} or {"error", "log"}."""
+    """The answer to a request: {"builds", "binaries", "launches", "log"} or {"error", "log"}; "host" where
+    nothing can be built here."""
     builds: list[Build] = []
     for fields in request["sources"]:
         entry = KernelSource(**fields)
         try:
             builds.append(cuda.build(entry.source, request["arch"], entry.flags))
+        except HostError as error:
+            return {"error": error.message, "log": error.log, "host": True}
         except CompileError as error:
             return {"error": entry.located(error.message, request["arch"]), "log": error.log}
     binaries = digests(build.path.read_bytes() for build in builds)

@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from kernels_db.runtime import HostError
 from kernels_db.runtime.cache import content_key, find, publish, workspace
 from workers.judge.languages.prepared import Prepared
 
@@ -15,8 +16,12 @@ _ABI = 3
 
 
 def report_key(request: dict[str, Any], *packages: str) -> str:
-    """The identity of a request under the installed versions of `packages`."""
-    return content_key({"abi": _ABI, "request": request, **{name: metadata.version(name) for name in packages}})
+    """The identity of a request under the installed versions of `packages`. Raises HostError where one is missing."""
+    try:
+        versions = {name: metadata.version(name) for name in packages}
+    except metadata.PackageNotFoundError as error:
+        raise HostError(f"{error.name} is not installed") from error
+    return content_key({"abi": _ABI, "request": request, **versions})
 
 
 def earlier_report(directory: Path, key: str) -> Prepared | None:

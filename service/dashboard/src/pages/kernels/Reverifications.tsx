@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<ReverificationSummary>[] = [
     key: "versions",
     header: "Changed since",
     wide: true,
-    cell: ({ before, now }) => <Untrusted text={changes(before, now).join(", ") || "nothing"} />,
+    cell: ({ before, now }) => <Untrusted text={changed(before, now)} />,
   },
   { key: "reason", header: "Why", wide: true, cell: ({ reason }) => <Untrusted text={reason ?? ""} /> },
 ];
@@ -54,6 +54,12 @@ export function changes(
   const names = Object.keys(now.versions).filter((name) => now.versions[name] !== before.versions[name]);
   const versions = names.map((name) => `${name} ${before.versions[name] ?? "none"} to ${now.versions[name]}`);
   return now.device === before.device ? versions : [`device ${before.device} to ${now.device}`, ...versions];
+}
+
+/** The same as text; empty where nothing was measured yet. */
+export function changed(before: ReverificationSummary["before"], now: ReverificationSummary["now"]): string {
+  if (!before || !now) return "";
+  return changes(before, now).join(", ") || "nothing";
 }
 
 /** How often it was judged anew, and with what result. */

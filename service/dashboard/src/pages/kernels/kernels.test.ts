@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { envelopeOf, evidenceOf, lineageOf } from "./evidence";
 import { kernelQuery, picked } from "./query";
-import { changes } from "./Reverifications";
+import { changed, changes } from "./Reverifications";
 import { standingInWords, verificationInWords } from "./verification";
 
 it("asks for what the address names and leaves the rest out", () =>
@@ -144,6 +144,11 @@ it("names what has changed since a kernel was kept", () => {
   };
   expect(changes(measured, measured)).toEqual([]);
   expect(changes(measured, null)).toEqual([]);
+  expect([changed(measured, measured), changed(measured, null), changed(null, null)]).toEqual([
+    "nothing",
+    "",
+    "",
+  ]);
   expect(
     changes(measured, {
       ...measured,
