@@ -228,15 +228,13 @@ def _variants(found: dict[str, Any]) -> Table:
     for heading in ("ms", "95 %", "over model", "95 %", "largest difference", "argmax", "agrees"):
         table.add_column(heading, justify="right")
     for row in found["variants"]:
-        low, high = row["ms_ci95"]
-        slow, fast = row["speedup_ci95"]
         table.add_row(
             seen(row["variant"], LONGEST),
             f"{row['ms']:.3f}",
-            f"{low:.3f} to {high:.3f}",
+            _interval(row["ms_ci95"]),
             f"{row['speedup']:.3f}x",
-            f"{slow:.3f} to {fast:.3f}",
-            f"{row['largest_difference']:.2e}",
+            _interval(row["speedup_ci95"]),
+            _difference(row),
             "-" if row["argmax_agreement"] is None else f"{row['argmax_agreement']:.2%}",
             "yes" if row["agrees"] else "NO",
         )
@@ -246,12 +244,21 @@ def _variants(found: dict[str, Any]) -> Table:
 def _compared(found: dict[str, Any]) -> str:
     argmax = "" if found["argmax_agreement"] is None else f", argmax agreement {found['argmax_agreement']:.2%}"
     word = "agree" if found["agrees"] else "do NOT agree"
-    return f"results {word}: largest difference {found['largest_difference']:.2e}{argmax}"
+    alone = "" if found["reference"] == "float64" else ", reference: none (the model does not run in float64)"
+    return f"results {word}: largest difference {_difference(found)}{argmax}{alone}"
+
+
+def _difference(one: dict[str, Any]) -> str:
+    found = one["largest_difference"]
+    return "not finite" if found is None else f"{found:.2e}"
+
+
+def _interval(found: list[float] | None) -> str:
+    return "-" if found is None else f"{found[0]:.3f} to {found[1]:.3f}"
 
 
 def _ratio(one: dict[str, Any]) -> str:
-    low, high = one["ci95"]
-    return f"{one['speedup']:.3f}x [{low:.3f}, {high:.3f}]"
+    return f"{one['speedup']:.3f}x [{_interval(one['ci95'])}]"
 
 
 def _tell_unusable(found: dict[str, Any]) -> None:

@@ -237,7 +237,8 @@ def test_a_recommenders_costs(recommender: Profiled) -> None:
     rows = by_places(recommender.document)
     assert rows[("interaction",)]["operators"] == "cat + bmm + index_select + cat"
     op = load_op(Path(rows[("interaction",)]["file"]))
-    assert str(op.limits.flops) == "2 * batch * 9 * 9 * 32"
+    assert op.limits is not None
+    assert op.limits.flops is None, "of the products 36 numbers a row are taken, whichever they are"
     assert op.inputs[2].dist is not None
     assert op.inputs[2].dist.model_dump() == {"kind": "randint", "low": 0, "high": 81}
     table = load_op(Path(rows[("the model + table",)]["file"]))
@@ -360,7 +361,10 @@ def test_each_kernel_is_measured_on_and_off_and_left_out(
     rows = {row["variant"]: row for row in found["variants"]}
     for row in rows.values():
         assert row["agrees"]
-        assert row["ms_ci95"][0] <= row["ms"] <= row["ms_ci95"][1]
+        if found["rounds"] < 6:
+            assert row["ms_ci95"] is None, "too few to say"
+        else:
+            assert row["ms_ci95"][0] <= row["ms"] <= row["ms_ci95"][1]
     assert rows["model"]["speedup"] == 1.0
     assert rows["model"]["largest_difference"] == 0.0
     assert rows["graph"]["largest_difference"] == 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from kernels_db.export.package import build
 from kernels_db.op import load_op
 from kernels_db.resolve import resolve_workload
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
-from workers.models import checking, comparing, contract, packages, regions
-from workers.models.applied import match
-from workers.models.applied.applying import Recorder, apply
+from workers.models import checking, contract, packages, regions
+from workers.models.applied import comparing, match
+from workers.models.applied.applying import Disagreement, apply, prepare
 from workers.models.applied.graph import Captured, Inputs, NotExportable, capture
+from workers.models.applied.places import Recorder
 from workers.models.profiling import write_specs
 from workers.models.ranking import Opportunity, ranked, scaled
 from workers.models.reference import Unspeakable, write
@@ -160,6 +162,38 @@ def test_rows_that_are_gathered_are_what_a_table_costs() -> None:
     assert resolve_workload(op, op.workloads[0])["min_bytes"] == 4 * 7 * 4 // 2 + 8 * 7 + 4 * 7 * 4
 
 
+@pytest.mark.parametrize(
+    ("run", "weight", "limits"),
+    [
+        (lambda x, weight: torch.relu(x[:, 2:5]) * weight[1], (5, 3), (4 * 6 * 3 + 4 * 3 + 4 * 6 * 3, None)),
+        (lambda x, weight: torch.relu(x)[:, 2:5] * weight[1], (5, 3), (4 * 3 + 4 * 6 * 3, None)),
+        (lambda x, weight: functional.linear(x, weight)[:, 1:] * 2, (4, 8), (4 * 6 * 3, None)),
+        (lambda x, weight: functional.linear(x, weight) * 2, (4, 8), (4 * (6 * 8 + 4 * 8 + 6 * 4), 2 * 6 * 8 * 4)),
+        (lambda x, weight: weight.split(2)[0] * x.unbind(1)[3].sum(), (4, 8), (4 * 2 * 8 + 4 * 6 + 4 * 2 * 8, None)),
+    ],
+    ids=["slices", "a slice of what is computed", "a part of a product", "a whole product", "parts"],
+)
+def test_what_nobody_needs_is_no_limit(run: Function, weight: tuple[int, ...], limits: tuple[int, int | None]) -> None:
+    document, op = spec_of(run, torch.randn(6, 8), weight=torch.randn(weight))
+    found = resolve_workload(op, op.workloads[0])
+    assert (found["min_bytes"], found["flops"]) == limits, document
+
+
+def test_sizes_that_are_sums_stand_in_parentheses() -> None:
+    def run(x: Any, y: Any, weight: Any) -> Any:
+        return torch.relu(functional.linear(torch.cat([x, y]), weight))
+
+    found = captured(run, torch.randn(6, 8), torch.randn(5, 8), weight=torch.randn(4, 8))
+    region = regions.find(found.graph)[-1]
+    recorder = Recorder(found.module, {*region.inputs, *region.outputs})
+    recorder.of(Inputs((torch.randn(6, 8), torch.randn(5, 8))))
+    document = describe(region, found.graph, recorder.kept).document
+    op = checking.checked(
+        document, [recorder.kept[n] for n in region.inputs], [recorder.kept[n] for n in region.outputs]
+    )
+    assert resolve_workload(op, op.workloads[0])["flops"] == 2 * 11 * 4 * 8
+
+
 def test_a_spec_that_is_not_what_the_model_computes_is_not_written() -> None:
     document, _ = spec_of(lambda x: torch.relu(x) * 2, torch.randn(6, 8))
     x = torch.randn(6, 8)
@@ -225,6 +259,14 @@ def test_a_pattern_is_found_at_other_sizes_and_with_other_orders_but_not_with_ot
     wanted = pattern(op, torch.zeros(3, 4), torch.zeros(3, 4))
     found = match.find(wanted, captured(run, torch.randn(8, 5), torch.randn(8, 5)).graph)
     assert [[node.name for node in one.nodes] for one in found] == [["add", "relu", "view", "mul"]]
+
+
+def test_a_constant_is_not_found_for_a_size() -> None:
+    def op(x: Any) -> Any:
+        return torch.relu(x * 16)
+
+    found = captured(lambda x: torch.relu(x * x.shape[1]), torch.randn(8, 16))
+    assert match.find(pattern(op, torch.zeros(3, 4)), found.graph) == []
 
 
 def test_what_others_use_is_no_part_of_a_match() -> None:
@@ -373,12 +415,239 @@ def test_a_graph_sees_new_values_of_weights_and_buffers(tmp_path: Path, monkeypa
         torch.testing.assert_close(found, model(x))
 
 
+def kernels_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str = SCALED_ADD_CPP, **changed: Any) -> Any:
+    """The kernel of x + 0.5 y in a package of the test's own: no other test has loaded it."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    spec = SCALED_ADD | {"name": f"added_{uuid.uuid4().hex[:8]}"} | changed
+    usable, others = packages.kernels(packages.opened([build(exported(spec, source), tmp_path)]))
+    assert others == {}
+    return usable
+
+
+class Remembers(nn.Module):
+    """Writes into a buffer between what it reads of it, as a cache of keys does; and two sums on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 8))
+        self.register_buffer("cache", torch.zeros(3, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = self.cache.clone()  # type: ignore[operator]
+        self.cache.copy_(torch.tanh(x))  # type: ignore[operator]
+        return torch.tanh(x + 0.5 * self.weight) + before + self.cache
+
+
+def test_a_graph_that_writes_in_place_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usable = kernels_of(tmp_path, monkeypatch)
+    model, x = Remembers().eval(), torch.randn(3, 8)
+    model.cache.fill_(3.0)  # type: ignore[operator]
+    applied = apply(model, x, usable)
+    assert [place.kind for place in applied.places] == ["region"]
+    assert "matters (aten.copy_" in str(applied.places[0].reason)
+    assert bool((model.cache == 3.0).all()), "the calls that apply made are not seen"  # type: ignore[operator]
+    assert applied.kernels == []
+
+
+class Pair(nn.Module):
+    """A module that returns more than its sum."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> tuple[torch.Tensor, None]:
+        return self.inner(x), None
+
+
+class Calls(nn.Module):
+    """Calls its submodule in a way of its own."""
+
+    def __init__(self, inner: nn.Module, call: Function) -> None:
+        super().__init__()
+        self.inner, self.call = inner, call
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.call(self.inner, x))
+
+
+@pytest.mark.parametrize(
+    ("inner", "call", "where"),
+    [
+        (lambda: Pair(Scaled()), lambda inner, x: inner(x)[0], ("module", "inner.inner")),
+        (Scaled, lambda inner, x: inner(x=x), ("region", "inner")),
+        (lambda: Pair(Scaled()).inner, lambda inner, x: inner(torch.tanh(x)), ("module", "inner")),
+        (lambda: Pair(Scaled()), lambda inner, x: inner.inner.forward(x), ("region", "inner.inner")),
+    ],
+    ids=["returns a pair", "called by name", "plainly", "not called itself"],
+)
+def test_a_module_is_replaced_where_it_is_called_with_one_tensor(
+    inner: Callable[[], nn.Module],
+    call: Function,
+    where: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, x = Calls(inner(), call).eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        before = model(x)
+        with apply(model, x, kernels_of(tmp_path, monkeypatch)) as applied:
+            (place,) = applied.places
+            assert place.reason is None
+            assert place.kind == where[0]
+            assert place.kind == "region" or place.where == where[1]
+            torch.testing.assert_close(model(x), before)
+
+
+class Sized(nn.Module):
+    """Computes something else for many rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8))
+        self.inner = nn.Dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 5 or x.dtype is torch.float64:
+            return self.inner(x - self.weight)
+        return self.inner(x + 0.5 * self.weight.expand(x.shape))
+
+
+def test_the_module_itself_serves_what_its_export_or_the_kernel_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = "def run(x, y, m):\n    return x + m * y.expand(x.shape)\n"
+    inputs = [SCALED_ADD["inputs"][0], SCALED_ADD["inputs"][1] | {"shape": ["columns"]}, SCALED_ADD["inputs"][2]]  # type: ignore[index]
+    source = SCALED_ADD_CPP.replace("m * y[i]", "m * y[i % 8]")
+    usable = kernels_of(tmp_path, monkeypatch, source, reference=reference, inputs=inputs)
+    package = usable[0].package
+    model = nn.Sequential(nn.Tanh(), Sized()).eval()
+    samples = {rows: torch.randn(rows, 8) for rows in (2, 3, 4, 7, 50)}
+    with torch.no_grad():
+        before = {rows: model(x) for rows, x in samples.items()}
+        wide = model.double()(samples[3].double())
+        model.float()
+        with apply(model, samples[3], usable) as applied:
+            assert [(place.kind, place.where, place.reason) for place in applied.places] == [("module", "1", None)]
+
+            def kernel_serves(x: torch.Tensor, expected: torch.Tensor) -> bool:
+                count = package.status()["served"]["kernel"]
+                torch.testing.assert_close(model(x), expected, rtol=1e-5, atol=1e-6)
+                return bool(package.status()["served"]["kernel"] > count)
+
+            served = [rows for rows, x in samples.items() if kernel_serves(x, before[rows])]
+            assert served == [3, 4], "2 is no verified size; from 6 on it is another op"
+            model.double()
+            torch.testing.assert_close(model(samples[3].double()), wide)
+            model.float()
+            assert kernel_serves(samples[3], before[3])
+            with torch.enable_grad():
+                assert not kernel_serves(samples[3], before[3]), "gradients are the original's"
+            with torch.autocast("cpu"):
+                assert not kernel_serves(samples[3], before[3])
+            model[1].inner.train()
+            count = package.status()["served"]["kernel"]
+            model(samples[3])
+            assert package.status()["served"]["kernel"] == count, "a module in it drops out now"
+            model.eval()
+            hook = model[1].inner.register_forward_hook(lambda _m, _a, result: result * 0)
+            assert not bool(model(samples[3]).any())
+            hook.remove()
+            assert kernel_serves(samples[3], before[3])
+
+
+class Branch(nn.Module):
+    """A region between modules, one of which drops out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 8))
+        self.first, self.dropout = nn.Tanh(), nn.Dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.dropout(self.first(x) + 0.5 * self.weight))
+
+
+def test_a_graph_serves_while_the_model_is_what_was_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usable = kernels_of(tmp_path, monkeypatch)
+    model, x = Branch().eval(), torch.randn(3, 8)
+    own = Branch.forward
+    model.forward = lambda x: own(model, x)  # type: ignore[method-assign]
+    with torch.no_grad(), apply(model, x, usable) as applied:
+
+        def graph_serves() -> bool:
+            served = applied.status()["calls"]["graph"]
+            found = model(x)
+            if not model.dropout.training:
+                assert torch.allclose(found.float(), own(model, x).float(), atol=1e-2)
+            return bool(applied.status()["calls"]["graph"] > served)
+
+        assert graph_serves()
+        with torch.enable_grad():
+            assert not graph_serves()
+        with torch.autocast("cpu"):
+            assert not graph_serves()
+        model.dropout.train()
+        assert not graph_serves(), "one submodule trains, and forward is no method"
+        model.eval()
+        hook = model.first.register_forward_hook(lambda *_: None)
+        assert not graph_serves()
+        hook.remove()
+        assert graph_serves()
+        model.load_state_dict({"weight": torch.zeros(3, 8)}, assign=True)
+        assert not graph_serves(), "another object"
+        with pytest.raises(ValueError, match=r"names: found \['scaled'\], expected some of"):
+            applied.install(["scaled"])
+        with pytest.raises(ValueError, match="names: found"):
+            applied.install(applied.kernels[0])
+    assert "forward" in model.__dict__
+    assert model(x) is not None
+
+
+class Counts(nn.Module):
+    """A sum of which the last bits decide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 0.5 * self.weight).mul(1e9).to(torch.int64)
+
+
+def test_apply_undoes_where_results_do_not_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is within the op's tolerance, and the model asks for bits that the op does not promise."""
+    source = SCALED_ADD_CPP.replace("x[i] + m * y[i]", "(x[i] + m * y[i]) * 1.0000002f")
+    usable = kernels_of(tmp_path, monkeypatch, source)
+    model, x = Counts().eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        before = model(x)
+        assert [place.replaced for place in prepare(model, x, usable).places] == [True]
+        with pytest.raises(Disagreement, match="the results do not agree") as caught:
+            apply(model, x, usable)
+        assert not caught.value.comparison.agrees
+        assert "region the model" in caught.value.report
+        assert "forward" not in model.__dict__
+        assert torch.equal(model(x), before)
+
+
 def test_a_model_with_hooks_inside_is_left_alone(tmp_path: Path) -> None:
     usable, _ = packages.kernels(packages.opened([build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path)]))
     model = nn.Sequential(nn.Tanh(), Scaled())
     model[0].register_forward_hook(lambda *_: None)
     applied = apply(model, torch.randn(3, 8), usable)
     assert [place.reason for place in applied.places] == ["0 has forward hooks, which a kernel would pass by"]
+
+
+def test_a_users_assertions_stay_in_the_graph() -> None:
+    def run(x: Any) -> Any:
+        torch._assert_async((x < 3).all())
+        return torch.relu(x)
+
+    found = captured(run, torch.zeros(4))
+    assert [str(node.target) for node in found.graph.nodes if "assert" in str(node.target)] == [
+        "aten._assert_async.default"
+    ]
 
 
 def test_an_op_in_place_stands_in_no_model(tmp_path: Path) -> None:
@@ -400,6 +669,29 @@ def test_results_are_held_against_float64() -> None:
     assert flipped.argmax < 0.5
     assert comparing.compare(before[:, :1], before[:, :1], None).argmax is None
     assert not comparing.compare(before, before[:5], None).agrees
-    lost = before.clone()
-    lost[0, 0] = float("nan")
-    assert not comparing.compare(before, lost, [exact]).agrees
+    lost, zero = before.clone(), before.clone()
+    lost[0, 0], zero[0, 0] = float("nan"), 0.0
+    for one, other in ((before, lost), (lost, before), (zero, lost), (lost, zero)):
+        for wide in ([exact], None):
+            found = comparing.compare(one, other, wide)
+            assert not found.agrees
+            assert found.document()["largest_difference"] is None, "JSON has no infinity"
+    assert comparing.compare(lost, lost, [exact]).agrees
+    endless = before.clone()
+    endless[0, 0] = float("inf")
+    assert not comparing.compare(endless, -endless, [exact]).agrees
+    assert not comparing.compare(endless, wrong, [exact]).agrees
+    spoiled = endless.clone()
+    spoiled[3, 4] += 0.1
+    assert not comparing.compare(endless, spoiled, [exact]).agrees, "the model's own infinity allows nothing"
+
+
+def test_each_result_is_held_against_its_own_limit() -> None:
+    exact = torch.randn(50, dtype=torch.float64)
+    rough, fine = exact.float() * 1.01, exact.float()
+    found = comparing.compare((rough, fine), (rough, fine * 1.001), [exact, exact])
+    assert not found.agrees, "that the first is wrong by itself allows the second nothing"
+    assert comparing.compare((rough, fine), (rough, fine), [exact, exact]).agrees
+    assert (found.reference, comparing.compare(rough, rough, None).reference) == ("float64", "none")
+    assert not comparing.compare((fine, None), fine, None).agrees, "another nesting"
+    assert not comparing.compare((fine, 3), (fine, 4), None).agrees

@@ -49,9 +49,13 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     device = torch.device(request["device"])
     if device.type == "cuda" and not torch.cuda.is_available():
         raise contract.NoModel("--device", request["device"], "cpu: PyTorch sees no CUDA GPU here")
+    output = None if request.get("output") is None else Path(request["output"])
+    if request["command"] == "apply" and output is not None:
+        made = packages.destination(Path(request["model"]), output)
+        if made.exists():
+            raise contract.NoModel("--output", made, "a directory without it: nothing is overwritten")
     projects = packages.opened([Path(each) for each in request.get("packages", [])])
     user = contract.load(Path(request["model"]), device)
-    output = None if request.get("output") is None else Path(request["output"])
     if request["command"] == "profile":
         assert output is not None
         options = {"top": int(request["top"]), "force": bool(request["force"]), "say": _say}

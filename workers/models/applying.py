@@ -12,34 +12,38 @@ import torch
 
 from workers.exports.project import Project
 from workers.judge.timing import ratio_with_interval
-from workers.models import comparing, measuring, packages
-from workers.models.applied.applying import Applied
-from workers.models.applied.applying import apply as put_in
+from workers.models import measuring, packages
+from workers.models.applied import comparing
+from workers.models.applied.applying import Applied, prepare
 from workers.models.contract import UserModel
 
 Say = Callable[[str], None]
 MODEL, GRAPH, ALL = "model", "graph", "all"
 """Variants: the model as it is, its graph without kernels, every kernel."""
+FEWEST_ROUNDS = 6
+"""With fewer, resampling rounds says nothing of a 95 % interval."""
 
 
 def apply(user: UserModel, projects: Sequence[Project], output: Path | None, say: Say) -> dict[str, Any]:
     """Put packages into a model, compare its results, take them out again; the document that the command prints. With
-    `output`, write the package that does so in the user's own process. Raises NotExportable; FileExistsError.
+    `output`, write the package that does so in the user's own process, where something was replaced and all is well.
+    Raises NotExportable.
     """
     say("looking for places")
     kernels, unusable = packages.kernels(projects)
-    wide, before = comparing.exact(user), user.call()
-    weights = {name: value.clone() for name, value in user.module.state_dict().items()}
+    before = comparing.run(user.module, user.inputs)
+    weights = {name: value.detach().clone() for name, value in _tensors(user.module)}
     modules = dict(user.module.named_modules())
-    applied = put_in(user.module, user.inputs.args or dict(user.inputs.kwargs), kernels)
-    after = user.call()
+    applied = prepare(user.module, user.inputs.args or dict(user.inputs.kwargs), kernels)
+    compared = applied.compare()
     served = applied.status()
     applied.undo()
-    compared = comparing.compare(before, after, wide)
+    untouched = _untouched(weights, user.module)
+    undone = _undone(modules, user) and comparing.same(before, comparing.run(user.module, user.inputs))
     generated = None
-    if output is not None and applied.kernels:
+    if output is not None and applied.kernels and compared.agrees and untouched and undone:
         used = [project for project in projects if project.module in applied.kernels]
-        generated = str(packages.generate(user.path.name, used, output))
+        generated = str(packages.generate(user.path, used, output))
     return {
         "model": user.path.name,
         "places": [{**dataclasses.asdict(place), "replaced": place.replaced} for place in applied.places],
@@ -47,23 +51,28 @@ def apply(user: UserModel, projects: Sequence[Project], output: Path | None, say
         "graph": applied.has_regions,
         "served": {name: status["served"] for name, status in served["kernels"].items()},
         **compared.document(),
-        "weights_untouched": _untouched(weights, user.module),
-        "undone": _undone(modules, user) and comparing.same(before, user.call()),
+        "weights_untouched": untouched,
+        "undone": undone,
         "package": generated,
     }
 
 
+def _tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Parameters and buffers by name."""
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
 def _untouched(weights: dict[str, torch.Tensor], module: torch.nn.Module) -> bool:
     """Whether parameters and buffers are what they were, bit by bit."""
-    found = module.state_dict()
+    found = dict(_tensors(module))
     return list(found) == list(weights) and all(
-        torch.equal(found[name].view(torch.uint8) if found[name].dim() else found[name], _bits(value, found[name]))
+        found[name].dtype is value.dtype and torch.equal(_bits(found[name]), _bits(value))
         for name, value in weights.items()
     )
 
 
-def _bits(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    return value.view(torch.uint8) if like.dim() else value
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().contiguous().flatten().view(torch.uint8)
 
 
 def _undone(modules: dict[str, torch.nn.Module], user: UserModel) -> bool:
@@ -78,15 +87,14 @@ def ablate(
     """Measure a model without kernels, with all, with each alone and with all but each. Raises NotExportable."""
     say("looking for places")
     kernels, unusable = packages.kernels(projects)
-    wide, before = comparing.exact(user), user.call()
-    applied = put_in(user.module, user.inputs.args or dict(user.inputs.kwargs), kernels)
-    applied.undo()
+    wide, before = comparing.exact(user.module, user.inputs), comparing.run(user.module, user.inputs)
+    applied = prepare(user.module, user.inputs.args or dict(user.inputs.kwargs), kernels)
     variants = _variants(applied)
     results: dict[str, Any] = {}
     try:
         for name, chosen in variants.items():
             _ready(applied, chosen)
-            results[name] = user.call()
+            results[name] = comparing.run(user.module, user.inputs)
         say(f"timing {len(variants)} variants in turns")
         samples = measuring.time_in_turns(
             {name: _starter(user, applied, chosen) for name, chosen in variants.items()}, device, time_s
@@ -95,9 +103,9 @@ def ablate(
         applied.undo()
     rows = []
     for name in variants:
-        ms, interval = ratio_with_interval([value / 1e3 for value in samples[name]], [1.0] * len(samples[name]), 0)
-        speedup, ci95 = ratio_with_interval(samples[MODEL], samples[name], 0)
-        row = {"variant": name, "ms": ms, "ms_ci95": list(interval), "speedup": speedup, "speedup_ci95": list(ci95)}
+        ms, interval = _ratio([value / 1e3 for value in samples[name]], [1.0] * len(samples[name]))
+        speedup, ci95 = _ratio(samples[MODEL], samples[name])
+        row = {"variant": name, "ms": ms, "ms_ci95": interval, "speedup": speedup, "speedup_ci95": ci95}
         rows.append(row | comparing.compare(before, results[name], wide).document())
     return {
         "model": user.path.name,
@@ -109,6 +117,12 @@ def ablate(
         "places": [{**dataclasses.asdict(place), "replaced": place.replaced} for place in applied.places],
         "unusable": unusable,
     }
+
+
+def _ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, list[float] | None]:
+    """The ratio of the medians and its 95 % interval; None where there are too few rounds to tell one."""
+    ratio, interval = ratio_with_interval(slow, fast, 0)
+    return ratio, list(interval) if len(slow) >= FEWEST_ROUNDS else None
 
 
 _Variant = tuple[list[str] | None, bool]
@@ -154,7 +168,7 @@ def _brings(name: str, samples: dict[str, list[float]]) -> dict[str, Any]:
     }
     found: dict[str, Any] = {"kernel": name}
     for key, (slow, fast) in pairs.items():
-        ratio, interval = ratio_with_interval(samples[slow], samples[fast], 0)
+        ratio, interval = _ratio(samples[slow], samples[fast])
         saved = statistics.median(samples[slow]) - statistics.median(samples[fast])
-        found[key] = {"speedup": ratio, "ci95": list(interval), "saved_us": saved}
+        found[key] = {"speedup": ratio, "ci95": interval, "saved_us": saved}
     return found

@@ -257,8 +257,9 @@ def operands(node: Node) -> list[torch.Tensor]:
 
 
 def flops(node: Node) -> list[tuple[int, list[int | torch.SymInt]]]:
-    """The operations of a product or an attention that no kernel can avoid, a multiply-add counting two, as products of
-    sizes with a factor; nothing for any other node. Of a causal attention's scores half are needed.
+    """The operations of a product or an attention that no kernel can avoid which computes all of its result, a
+    multiply-add counting two, as products of sizes with a factor; nothing for any other node. Of a causal attention's
+    scores half are needed.
     """
     shapes = [list(value.shape) for value in operands(node)]
     called, result = name(node), tensor(node)

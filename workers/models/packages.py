@@ -14,7 +14,16 @@ from kernels_db.formats.names import identifier
 from workers.exports.project import FILE_CHECKS, Project, Refused, open_project
 from workers.models.applied.kernel import Kernel, NotUsable
 
-MODULES = ("graph.py", "match.py", "kernel.py", "standins.py", "applying.py")
+MODULES = (
+    "graph.py",
+    "match.py",
+    "kernel.py",
+    "state.py",
+    "standins.py",
+    "comparing.py",
+    "places.py",
+    "applying.py",
+)
 _INIT = '''"""Kernels for {model}, found and verified by Warpsmith, and what puts them into it. PyTorch alone is needed.
 
     from {name} import apply
@@ -34,22 +43,24 @@ from typing import Any
 
 from torch import nn
 
-from .applying import Applied, Place
+from .applying import Applied, Disagreement, Place
 from .applying import apply as _apply
 from .graph import NotExportable
 from .kernel import Kernel, NotUsable
 
-__all__ = ["PACKAGES", "Applied", "NotExportable", "NotUsable", "Place", "apply"]
+__all__ = ["PACKAGES", "Applied", "Disagreement", "NotExportable", "NotUsable", "Place", "apply"]
 
 PACKAGES = ({packages})
 """The packages, by name; the first of several that fit a place serves it."""
 
 
 def apply(model: nn.Module, example_inputs: Any, packages: Sequence[str] = PACKAGES) -> Applied:
-    """Put the kernels of these packages into `model`, wherever they compute what it computes. `example_inputs` are the
-    arguments of one call: a tensor, a tuple, or a dict by name; other batch sizes are served as well.
+    """Put the kernels of these packages into `model`, wherever they compute what it computes, and compare its results
+    with those before. `example_inputs` are the arguments of one call: a tensor, a tuple, or a dict by name; other batch
+    sizes are served as well, while gradients are off.
 
-    Raises NotExportable, NotUsable, and ValueError for a model that has kernels; the model is then as it was.
+    Raises NotExportable, NotUsable, Disagreement where the results are others, and ValueError for a model that has
+    kernels; the model is then as it was.
     """
     kernels = [Kernel(importlib.import_module(f".{{name}}", __name__)) for name in packages]
     return _apply(model, example_inputs, kernels)
@@ -86,17 +97,26 @@ def kernels(projects: Sequence[Project]) -> tuple[list[Kernel], dict[str, str]]:
     return usable, others
 
 
-def generate(model: str, projects: Sequence[Project], output: Path) -> Path:
+def destination(model: Path, output: Path) -> Path:
+    """Where `generate` writes for a model's file, below `output`."""
+    return output / _name(model)
+
+
+def generate(model: Path, projects: Sequence[Project], output: Path) -> Path:
     """Write the package that puts these kernels into a model in the user's own process, below `output`; `model` is its
-    file's name. Raises FileExistsError where it exists.
+    file. Raises FileExistsError where it exists.
     """
-    name = f"{identifier(Path(model).stem, 'model')}_kernels"
+    name = _name(model)
     source = resources.files("workers.models.applied")
     files = {each: (source / each).read_text("utf-8") for each in MODULES}
     packages = ", ".join(f'"{project.module}"' for project in projects) + ("," if len(projects) == 1 else "")
-    files["__init__.py"] = _INIT.format(model=model, name=name, packages=packages)
+    files["__init__.py"] = _INIT.format(model=model.name, name=name, packages=packages)
     written = write_project(output, name, files)
     for project in projects:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(project.package, written / project.module, ignore=ignored)
     return written
+
+
+def _name(model: Path) -> str:
+    return f"{identifier(model.stem, 'model')}_kernels"

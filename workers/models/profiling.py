@@ -13,9 +13,9 @@ import torch
 
 from kernels_db.formats.names import Names
 from kernels_db.op import Op
-from workers.models import checking, measuring, physical, regions
-from workers.models.applied.applying import Recorder
+from workers.models import checking, measuring, operators, physical, regions
 from workers.models.applied.graph import Captured, capture
+from workers.models.applied.places import Recorder
 from workers.models.contract import UserModel
 from workers.models.ranking import Opportunity, ranked, scaled
 from workers.models.reference import Unspeakable
@@ -126,7 +126,7 @@ def _specs(
             document = written.document if known is None else known.written.document
             if known is None:
                 document["name"] = names.new(document["name"])
-                if device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32:
+                if device.type == "cuda" and _in_tf32(region):
                     document["math"] = "tf32"
             chosen = _workload(document, written.sizes)
             op = checking.checked(document, inputs, outputs)
@@ -137,6 +137,16 @@ def _specs(
         except Unspeakable as reason:
             unspoken.append((region, str(reason)))
     return list(specs.values()), unspoken
+
+
+def _in_tf32(region: Region) -> bool:
+    """Whether PyTorch computes products of the region in TF32 here: cuDNN's convolutions by a switch of their own."""
+    products = [operators.name(node) for node in region.nodes if operators.kind(node) in ("product", "attention")]
+    convolutions = [called for called in products if called.startswith("conv")]
+    return bool(
+        (convolutions and torch.backends.cudnn.allow_tf32)
+        or (len(products) > len(convolutions) and torch.backends.cuda.matmul.allow_tf32)
+    )
 
 
 def _workload(document: dict[str, Any], sizes: dict[str, int]) -> str:

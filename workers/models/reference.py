@@ -74,7 +74,14 @@ class Sizes:
         self._known = known
 
     def text(self, size: int | torch.SymInt) -> str:
-        """Python source of a size. Raises Unspeakable where it follows from nothing that is known."""
+        """Python source of a size, in parentheses where it is more than a name or a number: it stands among other
+        operators. Raises Unspeakable where it follows from nothing that is known.
+        """
+        text = self.plain(size)
+        return text if text in self._known.values() or text.isdigit() else f"({text})"
+
+    def plain(self, size: int | torch.SymInt) -> str:
+        """`text` without parentheses around all of it."""
         size, said = size_of(size), str(size)
         if isinstance(size, int):
             return said

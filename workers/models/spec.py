@@ -5,6 +5,7 @@ drawn as they were found. Functions of the graph and of the values that one call
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from kernels_db.formats.names import Names, identifier
 from kernels_db.spec_types import DTYPE_BYTES
 from workers.models import operators
 from workers.models.applied.graph import size_of
+from workers.models.needed import needed, whole
 from workers.models.operators import at_sample, kind, name, tensor
 from workers.models.reference import Sizes, Unspeakable, input_names, write
 from workers.models.regions import Region
@@ -122,7 +124,7 @@ def _symbols(graph: Graph) -> dict[str, str]:
 def _expression(size: torch.SymInt, given: Mapping[str, str]) -> str | None:
     """A size as an expression of the spec; None where the spec's language has none for it."""
     try:
-        text = Sizes(given).text(size)
+        text = Sizes(given).plain(size)
         expr.parse(text, "integer")
     except (Unspeakable, expr.ExprError):
         return None
@@ -208,42 +210,35 @@ def _smaller(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def _limits(region: Region, known: Sizes) -> dict[str, str]:
-    """The operations of products, and bytes where a table is not read as a whole."""
+    """The operations of products whose results are needed as a whole, and bytes where an input is not."""
+    read = needed(region)
+    products = [
+        (factor, shape) for node in region.nodes if read(node) == whole(node) for factor, shape in operators.flops(node)
+    ]
     limits = {}
-    try:
-        terms = [
-            " * ".join([str(factor), *(known.text(size) for size in shape)])
-            for node in region.nodes
-            for factor, shape in operators.flops(node)
-        ]
+    with suppress(Unspeakable):
+        terms = [" * ".join([str(factor), *map(known.text, shape)]) for factor, shape in products]
         if terms:
             limits["flops"] = " + ".join(terms)
-        if least := _bytes(region, known):
-            limits["bytes"] = least
-    except Unspeakable:
-        return {}
+    if any(read(node) != whole(node) for node in region.inputs):
+        limits["bytes"] = _bytes(region, known)
     return limits
 
 
-def _bytes(region: Region, known: Sizes) -> str | None:
-    """The least traffic where rows of a table are gathered; None where every input is read as a whole.
+def _bytes(region: Region, known: Sizes) -> str:
+    """The least traffic: what is needed of the inputs, as far as there are words for its size, and the results.
 
     Of m uniform draws from n rows at least half of min(m, n) are different ones on average.
     """
-    tables = {
-        node.args[0]: node
-        for node in region.nodes
-        if name(node) == "embedding" and node.args[0] in region.inputs and len(node.args[0].users) == 1  # type: ignore[union-attr]
-    }
-    if not tables:
-        return None
-    parts = []
-    for node in (*region.inputs, *region.outputs):
+
+    def size(node: Node) -> str:
         value = _of(node)
-        size = f"{value.element_size()} * " + " * ".join(known.text(each) for each in value.shape or (1,))
-        if node in tables:
-            rows = _of(tables[node])
-            gathered = f"{rows.element_size()} * " + " * ".join(known.text(each) for each in rows.shape)
-            size = f"min({size}, {gathered}) // 2"
-        parts.append(size)
-    return " + ".join(parts)
+        return f"{value.element_size()} * " + " * ".join(known.text(each) for each in value.shape or (1,))
+
+    read = needed(region)
+    parts = []
+    for amount in [amount for node in region.inputs for amount in read(node)]:
+        with suppress(Unspeakable):
+            sizes = list(map(size, amount))
+            parts.append(sizes[0] if len(sizes) == 1 else f"min({sizes[0]}, {sizes[1]}) // 2")
+    return " + ".join([*parts, *map(size, region.outputs)])

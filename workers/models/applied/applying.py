@@ -1,4 +1,4 @@
-"""Kernels in a model: where they fit, put in place, taken out again.
+"""Kernels in a model: put in place, compared with the model without them, taken out again.
 
 A kernel that is a whole submodule replaces the module object; any other place is a region of the model's graph, and the
 model's `forward` then runs the graph for the calls for which it holds, and is as it was for all others. Parameters and
@@ -7,56 +7,40 @@ buffers stay where they are and are never written.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
-from torch.fx import GraphModule, Interpreter, Node
-from torch.fx.passes.tools_common import legalize_graph
+from torch.fx import Graph, GraphModule, Node
 
-from . import match
+from . import comparing
+from .comparing import Comparison
 from .graph import Captured, Inputs, capture
 from .kernel import Kernel
+from .places import Found, Place, attribute, find
 from .standins import Forward, KernelModule, is_applied
 
-NOWHERE = "nowhere"
+__all__ = ["Applied", "Disagreement", "Place", "apply", "prepare"]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a kernel stands, or why it does not: `kind` "module" or "region", `where` the module's name or the names of
-    the modules around the region, `reason` None where it stands.
-    """
+class Disagreement(ValueError):  # noqa: N818 - named for what was found
+    """With the kernels the model's results are others. `comparison` says by how much, `report` what stood where."""
 
-    kernel: str
-    op: str
-    where: str
-    kind: str
-    operators: int
-    reason: str | None = None
-
-    @property
-    def replaced(self) -> bool:
-        """Whether the kernel stands there."""
-        return self.reason is None
-
-
-@dataclass(frozen=True)
-class _Found:
-    kernel: Kernel
-    match: match.Match
-    place: Place
+    def __init__(self, comparison: Comparison, report: str) -> None:
+        super().__init__(f"{comparison}, allowed is a relative error of {comparison.limit:.1e}: nothing is replaced")
+        self.comparison, self.report = comparison, report
 
 
 class Applied:
     """Kernels that were put into a model; `undo` takes them out. Also a context manager that undoes at its end."""
 
-    def __init__(self, model: nn.Module, captured: Captured, found: Sequence[_Found]) -> None:
+    def __init__(self, model: nn.Module, captured: Captured, inputs: Inputs, found: Sequence[Found]) -> None:
         self.model = model
         self.places = [one.place for one in found]
         self._captured = captured
+        self._inputs = inputs
         self._found = [one for one in found if one.place.replaced]
         self._modules: list[tuple[str, nn.Module, KernelModule]] = []
         self._forward: Forward | None = None
@@ -74,17 +58,27 @@ class Applied:
 
     def install(self, names: Collection[str] | None = None, *, graph: bool | None = None) -> None:
         """Put the kernels of these packages in place (all where not given) and take the others out. `graph`: whether
-        the model runs as a graph; by default where a region asks for it.
+        the model runs as a graph; by default where a region asks for it. Raises ValueError for a name that stands
+        nowhere, and leaves the model without kernels where anything is raised after that.
         """
+        wanted = self.kernels if names is None else names
+        if isinstance(wanted, str) or not set(wanted) <= set(self.kernels):
+            raise ValueError(f"names: found {names!r}, expected some of {self.kernels}")
+        chosen = [one for one in self._found if one.kernel.name in wanted]
+        as_graph = any(one.place.kind == "region" for one in chosen) if graph is None else graph
+        rewritten = _rewritten(self._captured, chosen) if as_graph else None
         self.undo()
-        chosen = [one for one in self._found if names is None or one.kernel.name in names]
-        for one in chosen:
-            if one.place.kind == "module":
-                self._replace(one)
-        if any(one.place.kind == "region" for one in chosen) if graph is None else graph:
-            self._hidden = self.model.__dict__.get("forward")
-            self._forward = Forward(self.model.forward, self._captured, _rewritten(self._captured, chosen))
-            self.model.__dict__["forward"] = self._forward
+        try:
+            for one in chosen:
+                if one.alone is not None:
+                    self._replace(one, one.alone)
+            if rewritten is not None:
+                forward = Forward(self.model, self._captured, rewritten)
+                self._hidden = self.model.__dict__.get("forward")
+                self.model.__dict__["forward"] = self._forward = forward
+        except BaseException:
+            self.undo()
+            raise
 
     def undo(self) -> None:
         """Make the model what it was: the same module objects, the same `forward`. Raises RuntimeError, and leaves
@@ -102,6 +96,22 @@ class Applied:
             if self._hidden is not None:
                 self.model.__dict__["forward"] = self._hidden
         self._modules, self._forward, self._hidden = [], None, None
+
+    def compare(self) -> Comparison:
+        """Take the kernels out, run the model on the example inputs, put all of them in, run it again. They stay in
+        place, whatever is found; where the model raises with them, none does.
+        """
+        self.undo()
+        exact, before = comparing.exact(self.model, self._inputs), comparing.run(self.model, self._inputs)
+        self.install()
+        try:
+            after = comparing.run(self.model, self._inputs)
+        except BaseException:
+            self.undo()
+            raise
+        if self._forward is not None:
+            self._forward.served = self._forward.passed_on = 0
+        return comparing.compare(before, after, exact)
 
     def status(self) -> dict[str, Any]:
         """By package what its own `status()` says; how many calls the graph served, and how many the model's code."""
@@ -123,119 +133,41 @@ class Applied:
     def __exit__(self, *_: object) -> None:
         self.undo()
 
-    def _replace(self, one: _Found) -> None:
+    def _replace(self, one: Found, alone: Captured) -> None:
         name = one.place.where
         original = self.model.get_submodule(name)
-        sources = [_attribute(node, name) for node in one.match.inputs]
-        stand_in = KernelModule(original, one.kernel, sources)
-        self._modules.append((name, original, stand_in))
+        stand_in = KernelModule(original, one.kernel, [attribute(node, name) for node in one.match.inputs], alone)
         _put(self.model, name, stand_in)
+        self._modules.append((name, original, stand_in))
 
 
 def apply(model: nn.Module, example_inputs: Any, kernels: Sequence[Kernel]) -> Applied:
     """Put kernels into `model` wherever they compute what it computes and their envelope takes the sizes of
-    `example_inputs` (a tensor, a tuple of positional arguments, or a dict by name). A node that several could serve
-    goes to the kernel that is given first. Nothing is changed where it raises: NotExportable, or ValueError for a
-    model that kernels were applied to before.
+    `example_inputs` (a tensor, a tuple of positional arguments, or a dict by name), and compare its results with those
+    before. A node that several could serve goes to the kernel that is given first. Nothing is changed where it raises:
+    NotExportable, Disagreement, or ValueError for a model that kernels were applied to before.
     """
+    applied = prepare(model, example_inputs, kernels)
+    if applied.kernels:
+        comparison = applied.compare()
+        if not comparison.agrees:
+            applied.undo()
+            raise Disagreement(comparison, applied.report())
+    return applied
+
+
+def prepare(model: nn.Module, example_inputs: Any, kernels: Sequence[Kernel]) -> Applied:
+    """The places of kernels in `model`, as `apply` finds them, and nothing replaced yet."""
     if is_applied(model):
         raise ValueError("kernels were applied to this model before: undo() that first")
     inputs = Inputs.of(example_inputs)
     captured = capture(model, inputs)
-    applied = Applied(model, captured, _places(model, captured, inputs, kernels))
-    applied.install()
-    return applied
+    return Applied(model, captured, inputs, find(model, captured, inputs, kernels))
 
 
-def _places(model: nn.Module, captured: Captured, inputs: Inputs, kernels: Sequence[Kernel]) -> list[_Found]:
-    """Every place of every kernel, with why it is none."""
-    taken: list[Node] = []
-    found: list[_Found] = []
-    hooked = _hooked(model)
-    for kernel in kernels:
-        matches = match.find(kernel.pattern, captured.graph)
-        if not matches:
-            place = Place(kernel.name, kernel.op, NOWHERE, "region", 0, "the model does not compute this op")
-            found.append(_Found(kernel, match.Match((), (), ()), place))
-            continue
-        values = Recorder(captured.module, {node for one in matches for node in (*one.inputs, *one.outputs)})
-        values.of(inputs)
-        for one in matches:
-            kind, where = _where(model, captured, one)
-            place = Place(kernel.name, kernel.op, where, kind, len(one.nodes))
-            tensors = [values.kept[node] for node in one.inputs]
-            reason: str | None
-            if any(node in taken and not match.is_view(node) for node in one.nodes):
-                reason = "a kernel that was given before stands there"
-            elif hooked:
-                reason = f"{hooked} has forward hooks, which a kernel would pass by"
-            else:
-                reason = kernel.refusal(tensors) or kernel.wrong(tensors, [values.kept[node] for node in one.outputs])
-            if reason is None:
-                taken += one.nodes
-            found.append(_Found(kernel, one, replace(place, reason=reason)))
-    return found
-
-
-class Recorder(Interpreter):
-    """Runs a graph and keeps the values of some of its nodes."""
-
-    def __init__(self, module: GraphModule, wanted: Collection[Node]) -> None:
-        super().__init__(module)
-        self._wanted = set(wanted)
-        self.kept: dict[Node, Any] = {}
-
-    def of(self, inputs: Inputs) -> Any:
-        """What the graph returns for these inputs; `kept` has the values."""
-        with torch.no_grad():
-            return self.run(*inputs.leaves()[0], enable_io_processing=False)
-
-    def run_node(self, n: Node) -> Any:
-        value = super().run_node(n)
-        if n in self._wanted:
-            self.kept[n] = value.detach() if n.op == "get_attr" else value.detach().clone()
-        return value
-
-
-def _where(model: nn.Module, captured: Captured, one: match.Match) -> tuple[str, str]:
-    """("module", its name) where the match is all that a submodule does; else ("region", the names around it)."""
-    innermost = [_modules_of(node) for node in one.nodes]
-    common = [name for name in innermost[0] if all(name in names for names in innermost)]
-    for name in reversed(common):
-        if name and _is_whole(model, captured, one, name):
-            return "module", name
-    names = dict.fromkeys(names[-1] for names in innermost)
-    return "region", " + ".join(name or "the model" for name in names)
-
-
-def _is_whole(model: nn.Module, captured: Captured, one: match.Match, name: str) -> bool:
-    """Whether the match is a submodule that takes one tensor and returns one."""
-    theirs = [node for node in captured.graph.nodes if node.op == "call_function" and name in _modules_of(node)]
-    outside = [node for node in one.inputs if _attribute(node, name) is None]
-    single = len(set(outside)) == 1 and len(one.outputs) == 1 and outside[0] not in theirs
-    try:
-        module = model.get_submodule(name)
-    except AttributeError:
-        return False
-    shared = sum(module is other for _, other in model.named_modules(remove_duplicate=False)) > 1
-    return single and not shared and set(theirs) == set(one.nodes)
-
-
-def _modules_of(node: Node) -> list[str]:
-    """Names of the modules whose forward computed a node, the outermost first."""
-    stack = node.meta.get("nn_module_stack") or {}
-    return [str(name) for name, _ in stack.values()]
-
-
-def _attribute(node: Node, module: str) -> str | None:
-    """The name, inside the submodule, of the parameter or buffer that a node is; None for any other."""
-    target = str(node.target)
-    return target[len(module) + 1 :] if node.op == "get_attr" and target.startswith(f"{module}.") else None
-
-
-def _rewritten(captured: Captured, chosen: Sequence[_Found]) -> GraphModule:
+def _rewritten(captured: Captured, chosen: Sequence[Found]) -> GraphModule:
     """The graph with these places served by their kernels."""
-    graph = torch.fx.Graph()
+    graph = Graph()
     copies: dict[Node, Node] = {}
     graph.set_codegen(captured.graph._codegen)
     result = graph.graph_copy(captured.graph, copies)
@@ -256,7 +188,28 @@ def _rewritten(captured: Captured, chosen: Sequence[_Found]) -> GraphModule:
             if not copies[node].users:  # a view may have others
                 graph.erase_node(copies[node])
         copies |= dict(zip(outputs, results, strict=True))  # the input of another place, maybe
-    return legalize_graph(GraphModule(captured.module, graph))
+    _sort(graph)
+    return GraphModule(captured.module, graph)
+
+
+def _sort(graph: Graph) -> None:
+    """Put every node behind its inputs, and otherwise leave the order as it is."""
+    position = {node: number for number, node in enumerate(graph.nodes)}
+    missing = {node: len(node.all_input_nodes) for node in graph.nodes}
+    ready = [(position[node], node) for node, count in missing.items() if not count]
+    heapq.heapify(ready)
+    order: list[Node] = []
+    while ready:
+        order.append(heapq.heappop(ready)[1])
+        for user in order[-1].users:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, (position[user], user))
+    end = next(node for node in graph.nodes if node.op == "output")
+    for node in order:
+        if node is not end:
+            end.prepend(node)
+    torch.fx.Graph.lint(graph)
 
 
 def _item(values: Any, position: int) -> Any:
@@ -267,11 +220,3 @@ def _put(model: nn.Module, name: str, module: nn.Module) -> None:
     """Make `module` the submodule of this name, in its place among the others."""
     parent, _, own = name.rpartition(".")
     model.get_submodule(parent)._modules[own] = module
-
-
-def _hooked(model: nn.Module) -> str | None:
-    """The first submodule with forward hooks of its own."""
-    for name, module in model.named_modules():
-        if name and (module._forward_hooks or module._forward_pre_hooks):
-            return str(name)
-    return None

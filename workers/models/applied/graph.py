@@ -5,6 +5,7 @@ Sizes of the inputs stay symbolic where the model allows it, so that one graph s
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import traceback
@@ -27,6 +28,8 @@ _HINTS = (
     ("Unsupported", "that operation cannot be traced: keep it outside of the model"),
 )
 _ADVICE = "or give a part of the model that can be exported: a file whose model() returns that submodule"
+_SWITCHES = ("_set_grad", "_enter", "_exit")
+"""How the names of functions begin that switch gradients and autocast."""
 _TORCH = str(Path(torch.__file__).parent)
 
 
@@ -58,6 +61,13 @@ class Inputs:
         """With every tensor on `device`."""
         moved = pytree.tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf, self._tree())
         return Inputs(*moved)
+
+    def copied(self) -> Inputs:
+        """With a copy of every tensor, laid out as it is."""
+        copied = pytree.tree_map(
+            lambda leaf: copy.deepcopy(leaf.detach()) if isinstance(leaf, torch.Tensor) else leaf, self._tree()
+        )
+        return Inputs(*copied)
 
     def call(self, model: Callable[..., Any]) -> Any:
         """What the model returns."""
@@ -145,6 +155,21 @@ class Captured:
         return low <= found <= high
 
 
+def order_matters(graph: Graph) -> str | None:
+    """The first operator that has to stay between those around it: a write in place, a switch of PyTorch's mode, or one
+    with graphs of its own, which are not looked into. None where the edges say all.
+    """
+    for node in graph.nodes:
+        schema: Any = getattr(node.target, "_schema", None)
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch._ops.HigherOrderOperator) or (schema is not None and schema.is_mutable):
+            return str(node.target)
+        if (called := str(getattr(node.target, "__name__", ""))).startswith(_SWITCHES):
+            return called
+    return None
+
+
 def size_of(size: int | torch.SymInt) -> int | torch.SymInt:
     """A size as a plain number where the export found that it cannot vary."""
     return int(size) if isinstance(size, int) or size.node.expr.is_number else size
@@ -175,12 +200,12 @@ def _simplified(module: GraphModule) -> Callable[..., object] | None:
         if node.op == "call_module":
             guards = module.get_submodule(str(node.target))
             module.graph.erase_node(node)
-        elif node.op == "call_function" and str(node.target).startswith("aten._assert"):
+        elif node.op == "call_function" and str(node.target).startswith("aten._assert_tensor_metadata"):
             module.graph.erase_node(node)
         elif _is_idle_dropout(node):
             node.replace_all_uses_with(node.args[0])
             module.graph.erase_node(node)
-    module.graph.eliminate_dead_code()
+    module.graph.eliminate_dead_code(lambda node: node.is_impure() or str(node.target).startswith("aten._assert"))
     module.recompile()
     return guards
 

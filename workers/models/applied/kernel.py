@@ -30,6 +30,7 @@ class Kernel:
         try:
             spec = importlib.import_module(f"{package.__name__}._spec")
             self._compare = importlib.import_module(f"{package.__name__}._compare")
+            self._admitted = importlib.import_module(f"{package.__name__}._op").admitted_call
             reference = importlib.import_module(f"{package.__name__}._reference")
         except ImportError as error:
             raise NotUsable(f"{self.name}: {error}") from None
@@ -64,6 +65,10 @@ class Kernel:
         """Why the kernel itself would not serve this call; None where it would."""
         said = str(self.package.explain(*self.arguments(tensors)))
         return said.removeprefix("PyTorch: ") if said.startswith("PyTorch") else None
+
+    def admits(self, tensors: Sequence[Any]) -> bool:
+        """Whether the kernel itself would serve this call."""
+        return not isinstance(self._admitted(tuple(self.arguments(tensors))), str)
 
     def wrong(self, tensors: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str | None:
         """What is wrong with the op in this place: its reference is no stand-in for what the model computes here

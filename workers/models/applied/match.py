@@ -55,12 +55,12 @@ class Match:
     nodes: tuple[Node, ...]
 
 
-def find(pattern: Pattern, graph: Graph, taken: Sequence[Node] = ()) -> list[Match]:
-    """Every occurrence that shares no node but views with another or with `taken`, in the graph's order. What it
-    computes on the way is used by nobody else, and nothing outside of it stands between its nodes.
+def find(pattern: Pattern, graph: Graph) -> list[Match]:
+    """Every occurrence that shares no node but views with another, in the graph's order. What it computes on the way is
+    used by nobody else, and nothing outside of it stands between its nodes.
     """
     order = {node: number for number, node in enumerate(graph.nodes)}
-    used = set(taken)
+    used: set[Node] = set()
     found = []
     for anchor in graph.nodes:
         for bound in _bindings(pattern, anchor, graph):
@@ -164,8 +164,6 @@ def _values(pairs: Sequence[tuple[Any, Any]], bound: dict[Node, Node]) -> Iterat
 def _same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, _Size):
         return isinstance(theirs, _Size)
-    if isinstance(theirs, Node):  # a symbolic number of the model, where the reference had one of its own size
-        return isinstance(ours, int) and isinstance(theirs.meta.get("val"), torch.SymInt)
     return type(ours) is type(theirs) and bool(ours == theirs)
 
 
