@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -568,3 +569,15 @@ def test_a_runner_that_was_killed_from_outside_is_told_from_one_that_crashed() -
         word, gate, _, failure = referee._ended(fault)
         assert failure is not None
         assert (word, gate, failure.get("cause")) == ("rejected", "screen", cause)
+
+
+def test_a_device_that_fell_over_stands_on_the_failure() -> None:
+    """No GPU falls over when it is told to."""
+    device = SimpleNamespace(kind="cuda", fault=lambda: "unspecified launch failure")
+    bench: Any = SimpleNamespace(device=device, warm=SimpleNamespace(drop_broken=lambda: None))
+    judge: Any = SimpleNamespace(must_restart=False)
+    crashed: Any = ("rejected", "verify", "broke its CUDA context", {"kind": "crash", "message": "said"})
+    word, gate, reason, failure = referee.Referee._proven(judge, crashed, bench)
+    assert (word, gate, failure) == ("rejected", "verify", {"kind": "crash", "message": "said", "cause": "device"})
+    assert "the judge starts anew" in reason
+    assert judge.must_restart
