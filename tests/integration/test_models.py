@@ -255,7 +255,7 @@ def test_a_spec_that_profile_wrote_is_judged_as_it_is(
     spec.write_text(text + "objective: {baselines: [eager]}\n")  # nothing is compiled for a minute
     run(["judge", str(spec), str(candidate), "--level", "screen", "--json"])
     verdict = json.loads(capsys.readouterr().out)
-    assert verdict["gate"] in ("time", "physics"), verdict["reason"]
+    assert (verdict["verdict"], verdict["gate"]) == ("accepted", "time"), verdict["reason"]
     assert verdict["workloads"][0]["error"]["candidate"] <= verdict["workloads"][0]["error"]["limit"]
 
 
@@ -487,6 +487,13 @@ def test_a_file_without_the_contract_is_refused(tmp_path: Path, capsys: pytest.C
     assert error == {"field": "model()", "found": "a int", "expected": "a torch.nn.Module"}
 
 
-def test_what_is_no_package_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_package_and_what_stands_in_the_way_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     error = asked(capsys, "apply", str(TRANSFORMER), "--package", str(tmp_path), code=2)["error"]
     assert error["message"].startswith(f"--package: {tmp_path} holds 0 packages")
+    made = tmp_path / "transformer_kernels"
+    made.mkdir()
+    words = ["apply", str(TRANSFORMER), "--package", str(tmp_path), "--output", str(tmp_path)]
+    (error,) = asked(capsys, *words, code=2)["error"]["errors"]
+    assert (error["field"], error["found"]) == ("--output", str(made))

@@ -21,7 +21,7 @@ from kernels_db.export.package import build
 from kernels_db.op import load_op
 from kernels_db.resolve import resolve_workload
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
-from workers.models import checking, contract, packages, regions
+from workers.models import applying, checking, contract, packages, regions
 from workers.models.applied import comparing, match
 from workers.models.applied.applying import Disagreement, apply, prepare
 from workers.models.applied.graph import Captured, Inputs, NotExportable, capture
@@ -427,25 +427,27 @@ def kernels_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str = SC
 class Remembers(nn.Module):
     """Writes into a buffer between what it reads of it, as a cache of keys does; and two sums on the way."""
 
+    cache: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(3, 8))
         self.register_buffer("cache", torch.zeros(3, 8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        before = self.cache.clone()  # type: ignore[operator]
-        self.cache.copy_(torch.tanh(x))  # type: ignore[operator]
+        before = self.cache.clone()
+        self.cache.copy_(torch.tanh(x))
         return torch.tanh(x + 0.5 * self.weight) + before + self.cache
 
 
 def test_a_graph_that_writes_in_place_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usable = kernels_of(tmp_path, monkeypatch)
     model, x = Remembers().eval(), torch.randn(3, 8)
-    model.cache.fill_(3.0)  # type: ignore[operator]
+    model.cache.fill_(3.0)
     applied = apply(model, x, usable)
     assert [place.kind for place in applied.places] == ["region"]
     assert "matters (aten.copy_" in str(applied.places[0].reason)
-    assert bool((model.cache == 3.0).all()), "the calls that apply made are not seen"  # type: ignore[operator]
+    assert bool((model.cache == 3.0).all()), "the calls that apply made are not seen"
     assert applied.kernels == []
 
 
@@ -545,12 +547,13 @@ def test_the_module_itself_serves_what_its_export_or_the_kernel_does_not(
                 assert not kernel_serves(samples[3], before[3]), "gradients are the original's"
             with torch.autocast("cpu"):
                 assert not kernel_serves(samples[3], before[3])
-            model[1].inner.train()
+            inner = model.get_submodule("1.inner")
+            inner.train()
             count = package.status()["served"]["kernel"]
             model(samples[3])
             assert package.status()["served"]["kernel"] == count, "a module in it drops out now"
             model.eval()
-            hook = model[1].inner.register_forward_hook(lambda _m, _a, result: result * 0)
+            hook = inner.register_forward_hook(lambda _m, _a, result: result * 0)
             assert not bool(model(samples[3]).any())
             hook.remove()
             assert kernel_serves(samples[3], before[3])
@@ -629,6 +632,58 @@ def test_apply_undoes_where_results_do_not_agree(tmp_path: Path, monkeypatch: py
         assert "region the model" in caught.value.report
         assert "forward" not in model.__dict__
         assert torch.equal(model(x), before)
+
+
+FILE = """
+import torch
+from torch import nn
+
+class Sum(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8, 3).t() * 0.3)  # not contiguous
+
+    def forward(self, x):
+        return {result}
+
+    def get_extra_state(self):
+        return {{"no": "tensor"}}
+
+    def set_extra_state(self, state):
+        pass
+
+def model():
+    return nn.Sequential(nn.Tanh(), Sum()).eval()
+
+def example_inputs():
+    return torch.linspace(-1, 1, 24).view(3, 8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("result", "agrees"),
+    [
+        ("self.weight.contiguous() * 0.5 + x", True),
+        ("((x + 0.5 * self.weight.contiguous()) * 1e9).to(torch.int64)", False),
+    ],
+)
+def test_a_package_is_written_where_results_agree(
+    result: str, agrees: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = SCALED_ADD_CPP.replace("x[i] + m * y[i]", "(x[i] + m * y[i]) * 1.0000002f")
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    reference = "def run(x, y, m):\n    return x + m * y\n"
+    spec = SCALED_ADD | {"name": f"written_{uuid.uuid4().hex[:8]}", "reference": reference}
+    projects = packages.opened([build(exported(spec, source), tmp_path)])
+    file = tmp_path / "sum.py"
+    file.write_text(FILE.format(result=result))
+    user = contract.load(file, torch.device("cpu"))
+    found = applying.apply(user, projects, tmp_path, lambda _: None)
+    assert [place["replaced"] for place in found["places"]] == [True]
+    assert (found["agrees"], found["weights_untouched"], found["undone"]) == (agrees, True, True)
+    made = packages.destination(file, tmp_path)
+    assert found["package"] == (str(made) if agrees else None)
+    assert made.exists() is agrees
 
 
 def test_a_model_with_hooks_inside_is_left_alone(tmp_path: Path) -> None:
