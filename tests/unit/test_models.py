@@ -543,6 +543,11 @@ def test_the_module_itself_serves_what_its_export_or_the_kernel_does_not(
             torch.testing.assert_close(model(samples[3].double()), wide)
             model.float()
             assert kernel_serves(samples[3], before[3])
+            compiled = torch.compile(model, backend="eager", fullgraph=True)
+            for rows in (3, 7, 50):
+                count = package.status()["served"]["kernel"]
+                torch.testing.assert_close(compiled(samples[rows]), before[rows], rtol=1e-5, atol=1e-6)
+                assert package.status()["served"]["kernel"] - count == (rows == 3)
             with torch.enable_grad():
                 assert not kernel_serves(samples[3], before[3]), "gradients are the original's"
             with torch.autocast("cpu"):
