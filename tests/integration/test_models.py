@@ -307,11 +307,13 @@ with torch.no_grad():
     assert torch.equal(before, model(*inputs))
     torch.testing.assert_close(smaller, model(*half), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(one, model(*(value[:1] for value in inputs)), rtol=1e-4, atol=1e-4)
-    with kernels.apply(model, inputs):
+    with applied:
+        applied.install()
         try:
             kernels.apply(model, inputs)
         except ValueError as error:
             print(error)
+        assert torch.equal(after, model(*inputs))
     assert torch.equal(before, model(*inputs))
 assert not [name for name in sys.modules if name.split(".")[0] in ("workers", "kernels_db", "service")]
 """
