@@ -224,9 +224,10 @@ def _command(pid: int) -> list[str]:
 def _children(pid: int) -> list[int]:
     """Of all its threads. Read from where the kernel keeps them: psutil reads every process of the machine."""
     found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # it has ended
-            found += map(int, thread.read_text().split())
+    with suppress(OSError):  # the process has ended
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # this thread has
+                found += map(int, (thread / "children").read_text().split())
     return found
 
 
