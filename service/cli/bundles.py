@@ -91,43 +91,51 @@ def bundle(
 
 
 def merge(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A bundle's directory that came back, or its verdicts.jsonl.")
+    directories: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Bundles' directories that came back, or their verdicts.jsonl."),
     ],
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Bring in what came back of a bundle. Exit code 1 where a line was refused; every other line is merged."""
-    if not directory.exists():
-        misuse("DIR", str(directory), "a bundle's directory")
+    """Bring in what came back of bundles. Exit code 1 where a line was refused; every other line is merged."""
+    for directory in directories:
+        if not directory.exists():
+            misuse("DIR", str(directory), "a bundle's directory")
     try:
-        files = [(file, *read_lines(file)) for file in files_that_came_back(directory)]
+        files = [(file, *read_lines(file)) for each in directories for file in files_that_came_back(each)]
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
     told: list[tuple[Path, MergedLine]] = []
     with connected(url, key) as client:
         for file, lines, torn in files:
             if torn:
-                say(f"the last line of {file.name} was not finished: left out; python -m workers.judge writes it again")
+                name = _name(file, directories)
+                say(f"the last line of {name} was not finished: left out; python -m workers.judge writes it again")
             for before, content in chunks(lines):
                 if content.strip():
                     found = client.merge_verdicts(content).lines
                     told += [(file, line.model_copy(update={"line": line.line + before})) for line in found]
     report = MergeReport.of([line for _, line in told])
     if as_json:
-        lines_of_files = [{"file": file.name, **line.model_dump(mode="json")} for file, line in told]
+        lines_of_files = [{"file": _name(file, directories), **line.model_dump(mode="json")} for file, line in told]
         print_json({**report.model_dump(mode="json"), "lines": lines_of_files})
     else:
-        _tell_report(report, told, directory)
+        _tell_report(report, told, directories)
     if report.refused:
         raise typer.Exit(FAILED)
 
 
-def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], directory: Path) -> None:
+def _name(file: Path, directories: list[Path]) -> str:
+    """A file as it is told of: with its directory where there are several."""
+    return file.name if len(directories) == 1 else str(file)
+
+
+def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], directories: list[Path]) -> None:
     worth_telling = [(file, line) for file, line in told if line.outcome in ("refused", "late", "unjudged")]
     for file, line in worth_telling[:MOST_SHOWN]:
-        place = f"{file.name}, line {line.line}"
+        place = f"{_name(file, directories)}, line {line.line}"
         if line.error is not None:
             error = line.error
             say(f"{place}: refused: {error.field}: found {error.found!r}, expected {error.expected}")
@@ -145,7 +153,7 @@ def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], direc
     }
     rest = "".join(f", {count} {word}" for word, count in others.items() if count)
     merged = f"{report.merged} verdict{'' if report.merged == 1 else 's'} merged"
-    tell(f"{merged}{rest}" if report.lines else f"no verdicts in {directory}")
+    tell(f"{merged}{rest}" if report.lines else f"no verdicts in {' '.join(map(str, directories))}")
     for search_id in sorted({line.search_id for line in report.lines if line.search_id and line.outcome == "merged"}):
         say(f"the search goes on: warpsmith tree {search_id}")
     for bundle_id in sorted({line.bundle_id for line in report.lines if line.bundle_id and line.outcome == "unjudged"}):

@@ -459,9 +459,9 @@ class Elsewhere:
         for name in ABSENT:
             (self.judge / f"{name}.py").write_text(f"raise ImportError('{name} is not on this host')\n")
 
-    def start(self, directory: Path, *options: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge", *options, str(directory)],
+            [sys.executable, "-P", "-m", "workers.judge", *map(str, arguments)],
             cwd=self.place,
             env={
                 "PATH": os.environ["PATH"],
@@ -472,8 +472,8 @@ class Elsewhere:
             text=True,
         )
 
-    def run(self, directory: Path, *options: str) -> tuple[int, str]:
-        process = self.start(directory, *options)
+    def run(self, *arguments: str | Path) -> tuple[int, str]:
+        process = self.start(*arguments)
         _, said = process.communicate(timeout=250)
         return process.returncode, said
 
@@ -540,6 +540,19 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     assert found == {"accepted", "rejected"}
     assert merged(client, *(line.decode() for line in lines_in(file)))["already"] == 2
     assert [attempt for attempt in attempts(db, search_id) if attempt.state == "pending"]  # a repair, and what follows
+
+
+def test_one_judge_takes_several_bundles(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
+    host = Elsewhere(tmp_path)
+    directories = [tmp_path / "one", tmp_path / "other"]
+    for directory in directories:
+        write_bundle(directory, bundled(client, created(db, small_op(examples))), with_judge=False)
+    status, said = host.run(directories[0], tmp_path / "one" / ".." / "one")
+    assert (status, "twice" in said) == (2, True), said
+    status, said = host.run(*directories, "--job-timeout", "0.01")
+    assert (status, "no verdict on 2 of 2 jobs" in said) == (1, True), said
+    reports = [merged(client, *map(bytes.decode, lines_in(each / "unjudged.jsonl"))) for each in directories]
+    assert [report["unjudged"] for report in reports] == [1, 1], "each bundle's lines lie in its own directory"
 
 
 def test_a_judge_that_has_no_verdict_says_why(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:

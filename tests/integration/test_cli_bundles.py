@@ -128,6 +128,19 @@ def test_what_was_not_judged_is_shown_and_settled(said: Any, tmp_path: Path) -> 
     assert (code, "expected the id of a bundle that is out" in err) == (1, True)
 
 
+def test_several_directories_are_merged_at_once(said: Any, tmp_path: Path) -> None:
+    directories = [tmp_path / "one", tmp_path / "other"]
+    for directory in directories:
+        assert said("bundle", created(said.db), "-o", str(directory))[0] == 0
+        (directory / "verdicts.jsonl").write_text("")
+        (directory / "unjudged.jsonl").write_text(json.dumps(unjudged_line(bundle_in(directory))) + "\n")
+    code, out, err = said("merge", *map(str, directories))
+    assert (code, out) == (0, "0 verdicts merged, 2 not judged\n"), err
+    assert all(f"{directory / 'unjudged.jsonl'}, line 1: bj_" in err for directory in directories)
+    code, _, err = said("merge", str(directories[0]), str(tmp_path / "none"))
+    assert (code, "expected a bundle's directory" in err) == (2, True)
+
+
 def test_what_was_not_judged_is_given_up(said: Any, tmp_path: Path) -> None:
     search_id = created(said.db)
     assert said("bundle", search_id, "-o", str(tmp_path / "b"))[0] == 0

@@ -7,9 +7,9 @@ WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warp
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
 {"id", "fault": traceback}. {"cancel": id} takes a job back that is not being judged yet.
 
-`python -m workers.judge DIR` judges a bundle instead (`workers.judge.directory`; `--job-timeout S` seconds for a job):
-0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130 and 143
-when it was interrupted. What it has judged by then stays.
+`python -m workers.judge DIR...` judges bundles instead (`workers.judge.directory`; `--job-timeout S` seconds for a
+job): 0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130
+and 143 when it was interrupted. What it has judged by then stays.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _judge_bundle(directory: Path, timeout_s: float | None) -> int:
-    from workers.judge.directory import JOB_TIMEOUT_S, judge_directory  # noqa: PLC0415 - the door needs none of it
+def _judge_bundles(directories: list[Path], timeout_s: float | None) -> int:
+    from workers.judge.directory import JOB_TIMEOUT_S, judge_directories  # noqa: PLC0415 - the door needs none of it
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        return judge_directory(directory, cache_directory(), timeout_s or JOB_TIMEOUT_S)
+        return judge_directories(directories, cache_directory(), timeout_s or JOB_TIMEOUT_S)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: the verdicts so far stay; the same command goes on from here\n")
         return 130
@@ -85,14 +85,14 @@ def _judge_bundle(directory: Path, timeout_s: float | None) -> int:
 def main() -> int:
     """Serve until the end of input, or judge a bundle; returns the exit status."""
     arguments = argparse.ArgumentParser(
-        prog="python -m workers.judge", description="Judge jobs from standard input, or those of a bundle."
+        prog="python -m workers.judge", description="Judge jobs from standard input, or those of bundles."
     )
-    arguments.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="a bundle by `warpsmith bundle`")
+    arguments.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="bundles by `warpsmith bundle`")
     arguments.add_argument("--job-timeout", type=_seconds, metavar="S", help="seconds for a job of a bundle (600)")
     arguments.add_argument("--die-with-parent", type=int, metavar="PID")
     given = arguments.parse_args()
-    if given.directory is not None:
-        return _judge_bundle(given.directory, given.job_timeout)
+    if given.directories:
+        return _judge_bundles(given.directories, given.job_timeout)
     if given.job_timeout is not None:
         arguments.error("--job-timeout is for a bundle: name its directory")
     if given.die_with_parent is not None:

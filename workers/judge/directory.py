@@ -1,7 +1,8 @@
-"""`python -m workers.judge DIR`: the jobs of a bundle, judged where the service cannot reach.
+"""`python -m workers.judge DIR...`: the jobs of bundles, judged where the service cannot reach.
 
 Reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its own (`workers.judge.client`) judge every job
-that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. It may be killed at any
+that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. Several bundles share one
+judge: it starts once, and compiles for one while it times another. It may be killed at any
 moment and started again: a line that was not finished is cut off, and its job judged anew. What could not be judged
 gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that file anew.
 
@@ -18,7 +19,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -63,33 +67,77 @@ class _Interrupted(Exception):  # noqa: N818 - no error
     """Raised in the threads that wait for verdicts when the run is to end."""
 
 
-def judge_directory(directory: Path, cache: Path, timeout_s: float) -> int:
+@dataclass(frozen=True)
+class _Bundle:
+    """A bundle that is held: its directory and header, its jobs without a verdict, and the file of verdicts."""
+
+    directory: Path
+    header: BundleHeader
+    waiting: list[SignedJob]
+    verdicts: BinaryIO
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One job, the bundle's name for its op, and the files that its answer goes to."""
+
+    op: str
+    job: SignedJob
+    verdicts: BinaryIO
+    unjudged: BinaryIO
+
+
+def judge_directories(directories: Sequence[Path], cache: Path, timeout_s: float) -> int:
     """Judge what has no verdict yet, at most `timeout_s` seconds a job; returns the exit status.
 
-    DONE: every job has its verdict. SOME_LEFT: some could not be judged. MISUSE: a bad directory, or the wrong host.
+    DONE: every job has its verdict. SOME_LEFT: some could not be judged. MISUSE: a bad directory, or the wrong host;
+    then nothing was judged in any of them.
     """
     try:
-        header, jobs = read_bundle(directory)
-        with opened_verdicts(directory / VERDICTS) as (file, judged):
-            unknown = judged - {job["nonce"] for job in jobs}
-            if unknown:
-                raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
-            waiting = [job for job in jobs if job["nonce"] not in judged]
-            say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
-            if judged:
-                say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
-            if waiting:
-                check_host(header["target"], cache)
-            with opened_unjudged(directory / UNJUDGED) as unjudged:
-                left = _judge_all(waiting, cache, timeout_s, file, unjudged, header["target"])
+        with ExitStack() as files:
+            bundles = [_held(directory, files) for directory in _different(directories)]
+            waiting = [bundle for bundle in bundles if bundle.waiting]
+            for target in sorted({bundle.header["target"] for bundle in waiting}):
+                check_host(target, cache)
+            asked: list[_Asked] = []
+            for bundle in bundles:
+                unjudged = files.enter_context(opened_unjudged(bundle.directory / UNJUDGED))
+                asked += [_Asked(bundle.header["op"], job, bundle.verdicts, unjudged) for job in bundle.waiting]
+            left = _judge_all(asked, cache, timeout_s) if asked else 0
     except BadDirectory as error:
         say(f"error: {error}")
         return MISUSE
     if left:
-        say(f"no verdict on {left} of {_jobs(len(jobs))} ({UNJUDGED}): run this again, or merge what there is")
+        count = sum(bundle.header["count"] for bundle in bundles)
+        say(f"no verdict on {left} of {_jobs(count)} ({UNJUDGED}): run this again, or merge what there is")
         return SOME_LEFT
-    say(f"every job has its verdict; take {directory / VERDICTS} back and: warpsmith merge DIR")
+    named = " ".join(str(directory) for directory in directories)
+    say(f"every job has its verdict, in {VERDICTS}; take it back and: warpsmith merge {named}")
     return DONE
+
+
+def _different(directories: Sequence[Path]) -> Sequence[Path]:
+    """Raises BadDirectory where one is named twice."""
+    seen: set[Path] = set()
+    for directory in directories:
+        if (resolved := directory.resolve()) in seen:
+            raise BadDirectory(f"DIR: found {directory} twice, expected every directory once")
+        seen.add(resolved)
+    return directories
+
+
+def _held(directory: Path, files: ExitStack) -> _Bundle:
+    """A bundle, its file of verdicts held until `files` closes. Raises BadDirectory."""
+    header, jobs = read_bundle(directory)
+    verdicts, judged = files.enter_context(opened_verdicts(directory / VERDICTS))
+    unknown = judged - {job["nonce"] for job in jobs}
+    if unknown:
+        raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
+    waiting = [job for job in jobs if job["nonce"] not in judged]
+    say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
+    if judged:
+        say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
+    return _Bundle(directory, header, waiting, verdicts)
 
 
 def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
@@ -196,11 +244,10 @@ def check_host(target: str, cache: Path) -> None:
         raise BadDirectory(f"target: found {here}, expected {target}, for which the jobs are")
 
 
-def _judge_all(
-    jobs: list[SignedJob], cache: Path, timeout_s: float, verdicts: BinaryIO, unjudged: BinaryIO, target: str
-) -> int:
+def _judge_all(asked: Sequence[_Asked], cache: Path, timeout_s: float) -> int:
     """Judge the jobs and write their verdicts, or why there is none; returns how many got none."""
-    width = AT_ONCE_ON_A_GPU if target.startswith("cuda") else 1
+    on_a_gpu = any(one.job["job"]["target"].startswith("cuda") for one in asked)
+    width = AT_ONCE_ON_A_GPU if on_a_gpu else 1
     ending = threading.Event()
 
     def stop_when_ending() -> None:
@@ -214,21 +261,21 @@ def _judge_all(
             began = time.monotonic()
             return client.judge(job["job"], timeout_s, on_wait=stop_when_ending), time.monotonic() - began
 
-        asked = {pool.submit(judge, job): job for job in jobs}
+        futures = {pool.submit(judge, one.job): one for one in asked}
         left = 0
         try:
-            for number, future in enumerate(as_completed(asked), 1):
-                job = asked[future]
-                place = f"[{number}/{len(jobs)}] {job['nonce']}"
+            for number, future in enumerate(as_completed(futures), 1):
+                one = futures[future]
+                place = f"[{number}/{len(asked)}] {one.job['nonce']}"
                 try:
                     verdict, seconds = future.result()
                 except JudgeError as error:
                     left += 1
-                    append_unjudged(unjudged, job, error)
+                    append_unjudged(one.unjudged, one.job, error)
                     say(f"{place}: no verdict: {error}")
                     continue
-                append_verdict(verdicts, job, verdict)
-                say(f"{place}: {_summary(verdict)} ({seconds:.1f} s)")
+                append_verdict(one.verdicts, one.job, verdict)
+                say(f"{place}: {one.op}, {_summary(verdict)} ({seconds:.1f} s)")
         except BaseException:
             ending.set()
             raise
