@@ -29,12 +29,21 @@ and there may be as many of them as calls."""
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A call that a kernel can serve: its axes, and shape and dtype of each output."""
+    """A call that a kernel can serve: its axes, and what it allocates.
+
+    outputs: of each output a tensor of its shape, dtype and device that has memory for one element: `empty_like` of one
+    costs half of what `empty` does, which reads its arguments anew. one_device: no other device can be the current one.
+    """
 
     kernel: _load.Kernel
     axes: dict[str, int]
-    outputs: list[tuple[tuple[int, ...], torch.dtype]]
+    outputs: list[torch.Tensor]
     device: torch.device
+    one_device: bool
+
+    def allocate(self) -> list[torch.Tensor]:
+        """Contiguous, uninitialised outputs for one call."""
+        return [torch.empty_like(like, memory_format=torch.contiguous_format) for like in self.outputs]
 
 
 class Timed(NamedTuple):
@@ -143,8 +152,9 @@ def _fit(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> Admitted | str:
     reason = _numbers(kernel, arguments)
     if reason is not None:
         return reason
-    outputs = list(zip(_spec.output_shapes(axes), kernel.outputs, strict=True))
-    return Admitted(kernel, axes, outputs, devices[0])
+    shapes = zip(_spec.output_shapes(axes), kernel.outputs, strict=True)
+    outputs = [torch.empty((), dtype=dtype, device=devices[0]).expand(shape) for shape, dtype in shapes]
+    return Admitted(kernel, axes, outputs, devices[0], devices[0].type != "cuda" or torch.cuda.device_count() == 1)
 
 
 def _numbers(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> str | None:

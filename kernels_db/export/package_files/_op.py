@@ -50,10 +50,10 @@ def _run(*arguments: Any) -> Any:
     if isinstance(admitted, str):
         return _fallback(arguments, admitted)
     kernel = admitted.kernel
-    outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
+    outputs = admitted.allocate()
     shadow = _shadow.begin(arguments, outputs, admitted) if _control.due(kernel.name) else None
     try:
-        _launch(kernel, arguments, outputs, admitted.device)
+        _launch(admitted, arguments, outputs)
     except Exception as error:
         which = "the kernel" if len(_load.KERNELS) == 1 else f"the kernel {kernel.name}"
         reason = f"{which} raised {type(error).__name__}: {error}"
@@ -70,14 +70,16 @@ def _run(*arguments: Any) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _launch(
-    kernel: _load.Kernel, arguments: tuple[Any, ...], outputs: list[torch.Tensor], device: torch.device
-) -> None:
+def _launch(admitted: _guard.Admitted, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
     """Run the kernel, which is loaded, on the device of its tensors, which need not be the current one."""
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(kernel, arguments, outputs, device)
+    if admitted.one_device or admitted.device.index == torch.cuda.current_device():
+        _start(admitted.kernel, arguments, outputs)
         return
+    with torch.cuda.device(admitted.device):
+        _start(admitted.kernel, arguments, outputs)
+
+
+def _start(kernel: _load.Kernel, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
     try:
         kernel.module.run(*arguments, *outputs)
     except CacheError as error:  # CUDA is compiled at the first launch

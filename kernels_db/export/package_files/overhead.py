@@ -37,7 +37,7 @@ def measure() -> dict[str, float]:
         raise RuntimeError(admitted)
     kernel = admitted.kernel.module
     gpu = admitted.device.type == "cuda"
-    outputs = [torch.empty(shape, dtype=dtype, device=admitted.device) for shape, dtype in admitted.outputs]
+    outputs = admitted.allocate()
     cases: dict[str, Callable[[], Any]] = {
         "raw": lambda: kernel.run(*arguments, *outputs),
         "op": lambda: _op.call(*arguments),
