@@ -286,6 +286,7 @@ class KernelRow(Base):
     envelope: Mapped[dict[str, Any]] = mapped_column(Document)
     evidence: Mapped[dict[str, Any]] = mapped_column(Document)  # the verify verdict's document
     lineage: Mapped[list[dict[str, Any]]] = mapped_column(Document)  # root to winner
+    prompts: Mapped[list[dict[str, Any]] | None] = mapped_column(Document)  # of a kernel that came without its search
     created_at: Mapped[float]
     verified_at: Mapped[float] = mapped_column(default=_created_at, server_default="0")  # when the evidence was made
     standing: Mapped[str] = mapped_column(String(16), default="verified", server_default="verified")

@@ -144,7 +144,7 @@ def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, b
         return found, False
     created_at = time.time() if now is None else now
     row = OpRow(id=new_id("op"), name=op.name, digest=op.digest, spec=op.document(), created_at=created_at)
-    if not _inserted(session, row):
+    if not inserted(session, row):
         return session.scalars(known).one(), False
     session.add_all(
         WorkloadRow(
@@ -176,7 +176,7 @@ def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[Po
         replies=len(pool.replies),
         created_at=time.time() if now is None else now,
     )
-    if not _inserted(session, row):
+    if not inserted(session, row):
         return session.scalars(known).one(), False
     session.add_all(
         PoolReplyRow(pool_id=row.id, request=reply.request, ordinal=reply.ordinal, reply=reply.document())
@@ -186,7 +186,7 @@ def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[Po
     return row, True
 
 
-def _inserted(session: Session, row: OpRow | PoolRow) -> bool:
+def inserted(session: Session, row: OpRow | PoolRow | KernelRow) -> bool:
     """Insert `row`; False where another transaction stored the same content at the same moment."""
     try:
         with session.begin_nested():

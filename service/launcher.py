@@ -30,6 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kernels_db.db import Database, StorageFull
 from kernels_db.models import WorkerRow
+from kernels_db.stocking import stock
 from service import machine
 from service.home import HomeLock
 from service.settings import ServiceSettings
@@ -174,6 +175,7 @@ class Launcher:
             raise StartError(str(error)) from None
         try:
             database.upgrade()
+            stock(database)
         except (SQLAlchemyError, StorageFull) as error:
             cause = getattr(error, "orig", None) or error
             raise StartError(

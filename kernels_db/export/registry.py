@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels_db.export import flashinfer_bench, gpu_mode, hf_kernels, kernelbench, module_file, package
+from kernels_db.export import flashinfer_bench, gpu_mode, hf_kernels, kernelbench, library, module_file, package
 from kernels_db.export.kernel import ExportedKernel
 from kernels_db.op import SpecError, SpecErrors
 
@@ -40,6 +40,7 @@ FORMATS = (
     Format("kernelbench", "A KernelBench problem with its ModelNew", kernelbench.build),
     Format("flashinfer-bench", "A FlashInfer-Bench Solution with its Definition and Traces", flashinfer_bench.build),
     Format("gpu-mode", "A GPU MODE submission, with a task where the op came from none", gpu_mode.build),
+    Format(library.NAME, "The kernel with its op, whole verdict and lineage, for another Warpsmith", library.build),
 )
 """The first is the default."""
 

@@ -170,7 +170,8 @@ def exported(session: Session, row: KernelRow) -> ExportedKernel:
         evidence=row.evidence,
         lineage=row.lineage,
         verified_at=datetime.fromtimestamp(row.verified_at, UTC).isoformat(timespec="seconds"),
-        prompts=store.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
+        prompts=row.prompts
+        or store.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
     )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kernels_db.db import Database, StorageFull
 from kernels_db.models import ApiKeyRow
+from kernels_db.stocking import stock
 from service import auth
 from service.cli.options import Json
 from service.cli.output import CommandError, misuse, print_json, say, tell
@@ -42,15 +43,18 @@ def database() -> Iterator[Database]:
 
 @db_app.command()
 def upgrade(as_json: Json = False) -> None:
-    """Bring the database to the schema of this version; safe to repeat."""
+    """Bring the database to the schema of this version, with the kernels that ship with it; safe to repeat."""
     with database() as db:
         before, _ = db.revision()
         db.upgrade()
+        stored = stock(db)
         found, _ = db.revision()
     if as_json:
-        print_json({"before": before, "revision": found})
+        print_json({"before": before, "revision": found, "kernels": stored})
     else:
         tell(f"database at revision {found}" + ("" if before != found else " already"))
+        if stored:
+            tell(f"{stored} kernels from the library stored")
 
 
 @db_app.command()

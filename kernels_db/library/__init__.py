@@ -1,0 +1,91 @@
+"""The kernels that ship with Warpsmith: each a directory in the `library` export format, read and held to its digests.
+
+`kernels_db.stocking` puts them into a database; `python -m benchmarks.library` judges them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kernels_db.export.library import CANDIDATE, FORMAT, KERNEL, OP, VERDICT, VERSION
+from kernels_db.op import Op, parse_op
+
+SHIPPED = Path(__file__).parent
+
+
+class BrokenEntry(ValueError):  # noqa: N818 - named for what is wrong
+    """An entry that is not as it was exported: the message names the file, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kernel of a library. op: its spec; document: kernel.json; evidence: the verify verdict, whole."""
+
+    directory: Path
+    op: Op
+    source: str
+    document: dict[str, Any]
+    evidence: dict[str, Any]
+
+    @property
+    def target(self) -> str:
+        """What it was verified for, such as cuda:sm_90."""
+        return str(self.document["target"])
+
+    @property
+    def language(self) -> str:
+        """cpp, triton or cuda."""
+        return str(self.document["language"])
+
+    @property
+    def verified_at(self) -> float:
+        """When its evidence was made, in seconds since the epoch."""
+        return datetime.fromisoformat(self.document["verified_at"]).timestamp()
+
+
+def entries(library: Path = SHIPPED) -> Iterator[Entry]:
+    """The kernels of a library, by the name of their directories. Raises BrokenEntry."""
+    for file in sorted(library.glob(f"*/{KERNEL}")):
+        yield read_entry(file.parent)
+
+
+def read_entry(directory: Path) -> Entry:
+    """One kernel. Raises BrokenEntry where a file is missing or is not the one that was exported."""
+    document, spec, evidence = (_document(directory / name) for name in (KERNEL, OP, VERDICT))
+    found = (document.get("format"), document.get("version"))
+    if found != (FORMAT, VERSION):
+        raise BrokenEntry(f"{directory / KERNEL}: found {found}, expected {(FORMAT, VERSION)}")
+    source = _text(directory / CANDIDATE)
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    if digest != document["candidate_sha256"]:
+        raise BrokenEntry(f"{directory / CANDIDATE}: found SHA-256 {digest}, expected {document['candidate_sha256']}")
+    try:
+        op = parse_op(spec)
+    except ValueError as error:
+        raise BrokenEntry(f"{directory / OP}: {error}") from None
+    if op.digest != document["envelope"]["op_digest"]:
+        raise BrokenEntry(f"{directory / OP}: found the op {op.digest}, expected the envelope's")
+    return Entry(directory, op, source, document, evidence)
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_text(file))
+    except json.JSONDecodeError as error:
+        raise BrokenEntry(f"{file}: found no JSON ({error}), expected an object") from None
+    if not isinstance(found, dict):
+        raise BrokenEntry(f"{file}: found {type(found).__name__}, expected an object")
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokenEntry(f"{file}: found {error}, expected a file of a library entry") from None
