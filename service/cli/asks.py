@@ -13,9 +13,11 @@ from service.cli.documents import make_directory
 from service.cli.options import Json, Key, Url
 from service.cli.output import CommandError, misuse, print_json, say, tell
 from service.client import Client
+from service.foreign import seen
 from service.schemas import AskDocument, AskSummary
 
 SEARCH, ASK = "sr_", "ak_"
+LONGEST = 100
 
 
 def ask(
@@ -78,7 +80,7 @@ def tell_reply(
     text = _read(reply)
     with connected(url, key) as client:
         document = client.answer(ask_id, text, answered_by)
-    print_json(document) if as_json else tell(f"ask {document.id} is {document.state}")
+    print_json(document) if as_json else tell(f"ask {document.id} is {document.state}: {_subject(document)}")
 
 
 def prompt_text(document: AskDocument) -> str:
@@ -104,7 +106,12 @@ def _list(found: list[AskSummary], every: bool, as_json: bool) -> None:
 
 
 def _line(item: AskSummary) -> str:
-    return f"{item.id}  {item.kind:8} {item.state:9} search {item.search_id}  node {item.node_id}"
+    return f"{item.id}  {item.kind:8} {item.state:9} search {item.search_id}  node {item.node_id}  {_subject(item)}"
+
+
+def _subject(item: AskSummary) -> str:
+    """What the reply is for: a code ask's idea, which need not come in the order in which ideas were told."""
+    return f"{item.op_name} #{item.seq}" + (f" {seen(item.title, LONGEST)}" if item.title else "")
 
 
 def _show(document: AskDocument) -> None:

@@ -21,6 +21,8 @@ from workers.settings import Settings
 
 PROMPT = "write code"
 
+LINE = "ak_0  code     open      search sr_seed  node nd_bad  add_relu #2 <script>alert('x')</script>"
+
 
 @dataclass
 class Desk:
@@ -63,7 +65,7 @@ def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Desk]:
 
 def test_the_open_asks_of_a_search_come_with_their_prompts(desk: Desk) -> None:
     out, err = desk("ask", "sr_seed")
-    assert out == ("=== ak_0  code     open      search sr_seed  node nd_bad ===\n--- user ---\nwrite code\n")
+    assert out == f"=== {LINE} ===\n--- user ---\nwrite code\n"
     assert "warpsmith tell ASK" in err
     [document] = desk.document("ask", "sr_seed")
     assert document["messages"] == [{"role": "user", "content": PROMPT}]
@@ -72,7 +74,7 @@ def test_the_open_asks_of_a_search_come_with_their_prompts(desk: Desk) -> None:
 
 def test_without_a_search_asks_are_listed_without_prompts(desk: Desk) -> None:
     out, err = desk("ask")
-    assert out == "ak_0  code     open      search sr_seed  node nd_bad\n"
+    assert out == f"{LINE}\n"
     assert "warpsmith ask SEARCH" in err
     [item] = desk.document("ask")
     assert "messages" not in item
@@ -140,7 +142,7 @@ def test_an_answer_comes_from_a_file_or_from_standard_input(
         reply.write_bytes(content)
         assert message in desk("tell", "ak_0", str(reply), code=2)[1]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("größer\n".encode()), encoding="ascii"))
-    assert desk("tell", "ak_0", "-", "--by", "ada")[0] == "ask ak_0 is answered\n"
+    assert desk("tell", "ak_0", "-", "--by", "ada")[0].startswith("ask ak_0 is answered: ")
     assert "no open asks" in desk("ask", "sr_seed")[1]
     shown = desk("ask", "ak_0")[0]
     assert shown.endswith("--- reply of ada ---\ngrößer\n\n")
