@@ -186,7 +186,7 @@ def resume(
 def cancel(
     search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
 ) -> None:
-    """End a search for good."""
+    """End a search for good; the best of what it has verified is kept."""
     _change(search_id, "cancel", url, key, as_json)
 
 

@@ -185,6 +185,27 @@ def test_a_ban_during_its_verification_keeps_the_winner_out(db: Database) -> Non
     assert all(payload["seq"] != work.node.seq for payload in payloads(play, "kernel.kept"))
 
 
+def test_a_cancelled_search_keeps_what_it_had_verified(db: Database) -> None:
+    play = driver(db)
+    accepted(play, 3.0)
+    work = play.until("verify")
+    assert steps.complete_judge(db, work.attempt_id, "me", verdict("verify", score=3.0), play.now)
+    steps.cancel(db, play.search_id, play.now)
+    (kept,) = payloads(play, "kernel.kept")
+    assert kept["score"] == 3.0
+    with db.reading() as session:
+        search = session.get_one(SearchRow, play.search_id)
+    assert (search.state, search.best_node_id) == ("cancelled", work.node.id)
+
+
+def test_a_search_cancelled_before_its_verification_keeps_nothing(db: Database) -> None:
+    play = driver(db)
+    accepted(play, 3.0)
+    play.until("verify")
+    steps.cancel(db, play.search_id, play.now)
+    assert payloads(play, "kernel.kept") == []
+
+
 def test_a_node_banned_while_it_is_coded_goes_no_further(db: Database) -> None:
     play = driver(db)
     work = play.until("code")

@@ -38,11 +38,13 @@ def end(
     problem: dict[str, Any] | None = None,
     by: str | None = None,
 ) -> None:
-    """End the search: nothing of it stays open, and a finished one keeps its winner. `by`: who asked for it."""
+    """End the search: nothing of it stays open, and unless it failed it keeps its winner. A cancelled one, too: what
+    was verified before is worth as much. `by`: who asked for it.
+    """
     _end_open_steps(session, search, now)
-    if state == "finished":
+    if state != "failed":
         kernel_id = keep_winner(session, search, now)
-        if kernel_id is None:
+        if kernel_id is None and state == "finished":
             reason = f"{reason}; {_no_winner(session, search)}"
     stop_clock(search, now)
     search.state = state
