@@ -204,6 +204,38 @@ def run(x, w, out):
 """
 
 
+PROPAGATING = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def relu(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, i < n)
+    tl.store(y + i, tl.maximum(v, 0.0, propagate_nan=tl.PropagateNan.ALL), i < n)
+
+def run(x, y):
+    n = y.numel()
+    relu[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)
+"""
+
+
+@pytest.mark.parametrize("member", ["ALL", "NONE"])
+def test_a_kernel_may_say_what_becomes_of_nan(member: str) -> None:
+    source = PROPAGATING.replace("PropagateNan.ALL", f"PropagateNan.{member}")
+    assert check(source, "triton", parameters=["x", "y"]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["PropagateNan", "PropagateNan.ANY", "PropagateNan.mro", "PropagateNan.ALL.name", "PropagateNan.ALL()", "ALL"],
+)
+def test_of_that_enum_its_two_members_alone_are_allowed(text: str) -> None:
+    problems = check(PROPAGATING.replace("PropagateNan.ALL", text), "triton", parameters=["x", "y"])
+    assert [problem.line for problem in problems] == [9], problems
+    assert "is not allowed in a kernel" in problems[0].message
+
+
 def test_library_calls_open_what_they_name_and_no_more() -> None:
     assert check(LIBRARY, "triton", ["torch.mm", "conv2d", "contiguous"]) == []
     found = {problem.line for problem in check(LIBRARY, "triton", ["torch.mm"])}

@@ -141,6 +141,9 @@ _LIBDEVICE = """
 KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.libdevice.")
 KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.cuda.libdevice.")
 """What a `@triton.jit` function may use. Clocks, printing and the random generator's internals are left out."""
+KERNEL_VALUES = names("PropagateNan.ALL PropagateNan.NONE", "triton.language.")
+"""Members of Triton's enums, which a kernel passes on and does not call. ALL keeps NaN in `maximum`, `minimum` and
+`clamp`, as PyTorch does. The enum itself is left out: its other attributes are Python's."""
 KERNEL_BUILTINS = names("abs bool float int len max min range tuple")
 KERNEL_ATTRIBUTES = names(
     """

@@ -35,10 +35,10 @@ class Kernel(Body):
         )
 
     def attribute(self, node: ast.Attribute) -> None:
-        """An allowed name of `triton.language`, or an attribute of a value."""
+        """An allowed name or enum member of `triton.language`, or an attribute of a value."""
         dotted = self.scope.dotted(node)
         if dotted is not None:
-            if dotted not in allowed.KERNEL_NAMES:
+            if dotted not in allowed.KERNEL_NAMES | allowed.KERNEL_VALUES:
                 self.refuse(
                     node, f"`{dotted}` is not allowed in a kernel: expected a function of triton.language or libdevice"
                 )
@@ -63,6 +63,8 @@ class Kernel(Body):
                     f"a call of `{function.id}` is not allowed in a kernel: "
                     f"expected a @triton.jit function or one of {short(allowed.KERNEL_BUILTINS)}",
                 )
+        elif self.scope.dotted(function) in allowed.KERNEL_VALUES:
+            self.refuse(node, f"a call of {spelled(function)} is not allowed in a kernel: it is a value")
         elif isinstance(function, ast.Attribute):
             self.attribute(function)
         else:
