@@ -23,29 +23,11 @@ from tests.integration.api_support import SPEC, application, command_line, seed,
 
 pytest.importorskip("torch", reason="models are run with torch, which is not installed")
 
+from benchmarks.models import KERNELS, candidates
+
 MODELS = Path(__file__).parents[2] / "examples" / "models"
 TRANSFORMER, RECOMMENDER = MODELS / "transformer.py", MODELS / "recommender.py"
 
-ADD_RMS_NORM = '''from kernels_db.runtime import cpp
-
-kernels = cpp.compile(r"""
-#include <cmath>
-extern "C" void add_rms_norm(const float* x, const float* r, const float* w, float* z, float* y, int64_t rows,
-                             int64_t n) {
-  for (int64_t row = 0; row < rows; ++row) {
-    double squares = 0;
-    for (int64_t i = row * n; i < (row + 1) * n; ++i) { z[i] = x[i] + r[i]; squares += double(z[i]) * z[i]; }
-    const double scale = 1 / std::sqrt(squares / n + 1e-6);
-    for (int64_t i = 0; i < n; ++i) y[row * n + i] = float(z[row * n + i] * scale * w[i]);
-  }
-}
-""")
-
-
-def run(x, r, weight, z, y):
-    n = weight.numel()
-    kernels.add_rms_norm(x, r, weight, z, y, x.numel() // n, n)
-'''
 RMS_NORM = {
     "schema_version": 1,
     "name": "rms_norm",
@@ -81,51 +63,6 @@ extern "C" void rms_norm(const float* x, const float* w, float* y, int64_t rows,
 def run(x, weight, y):
     n = weight.numel()
     kernels.rms_norm(x, weight, y, x.numel() // n, n)
-'''
-INTERACTION = '''from kernels_db.runtime import cpp
-
-kernels = cpp.compile(r"""
-extern "C" void interaction(const float* dense, const float* sparse, const int64_t* pairs, float* y, int64_t batch,
-                            int64_t tables, int64_t width, int64_t count) {
-  const int64_t vectors = tables + 1, features = width + count;
-  for (int64_t b = 0; b < batch; ++b) {
-    const float* first = dense + b * width;
-    const float* rest = sparse + b * tables * width;
-    float* out = y + b * features;
-    for (int64_t i = 0; i < width; ++i) out[i] = first[i];
-    for (int64_t p = 0; p < count; ++p) {
-      const int64_t one = pairs[p] / vectors, other = pairs[p] % vectors;
-      const float* a = one ? rest + (one - 1) * width : first;
-      const float* c = other ? rest + (other - 1) * width : first;
-      double sum = 0;
-      for (int64_t i = 0; i < width; ++i) sum += double(a[i]) * c[i];
-      out[width + p] = float(sum);
-    }
-  }
-}
-""")
-
-
-def run(x, x_2, pairs, y):
-    kernels.interaction(x, x_2, pairs, y, x.shape[0], x_2.shape[1], x.shape[1], pairs.numel())
-'''
-LINEAR_RELU = '''from kernels_db.runtime import cpp
-
-kernels = cpp.compile(r"""
-extern "C" void linear_relu(const float* x, const float* w, const float* b, float* y, int64_t rows, int64_t k,
-                            int64_t n) {
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t j = 0; j < n; ++j) {
-      double sum = b[j];
-      for (int64_t i = 0; i < k; ++i) sum += double(x[row * k + i]) * w[j * k + i];
-      y[row * n + j] = sum > 0 ? float(sum) : 0.0f;
-    }
-}
-""")
-
-
-def run(x, weight, bias, y):
-    kernels.linear_relu(x, weight, bias, y, x.shape[0], x.shape[1], bias.numel())
 '''
 
 
@@ -179,9 +116,12 @@ def profiled(model: Path, directory: Path, home: Path) -> tuple[dict[str, Any], 
     return json.loads(done.stdout), specs
 
 
-def packaged(specs: Path, name: str, source: str, directory: Path) -> Path:
-    """A package of a kernel for the spec of this name."""
-    return build(exported(load_op(specs / f"{name}.yaml").document(), source), directory)
+def packaged(model: str, specs: Path, directory: Path) -> list[Path]:
+    """Packages of the benchmark's C++ kernels for specs of this model."""
+    return [
+        build(exported(load_op(specs / f"{one.op}.yaml").document(), one.file.read_text()), directory)
+        for one in candidates(model, "cpu")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -189,16 +129,14 @@ def transformer(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profile
     directory = tmp_path_factory.mktemp("transformer")
     document, specs = profiled(TRANSFORMER, directory, home)
     whole = build(exported(RMS_NORM, RMS_NORM_CPP), directory)
-    return Profiled(document, specs, [packaged(specs, "add_rms_norm", ADD_RMS_NORM, directory), whole])
+    return Profiled(document, specs, [*packaged("transformer", specs, directory), whole])
 
 
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
     directory = tmp_path_factory.mktemp("recommender")
     document, specs = profiled(RECOMMENDER, directory, home)
-    top = next(Path(one["file"]).stem for one in document["opportunities"] if one["places"] == ["top.0 + top.1"])
-    interaction = packaged(specs, "cat_bmm_index_select_cat", INTERACTION, directory)
-    return Profiled(document, specs, [interaction, packaged(specs, top, LINEAR_RELU, directory)])
+    return Profiled(document, specs, packaged("recommender", specs, directory))
 
 
 def by_places(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -249,7 +187,7 @@ def test_a_spec_that_profile_wrote_is_judged_as_it_is(
     recommender: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     candidate = tmp_path / "candidate.py"
-    candidate.write_text(INTERACTION)
+    shutil.copy(KERNELS / "recommender" / "cat_bmm_index_select_cat.cpp.py", candidate)
     spec = tmp_path / "spec.yaml"
     text = (recommender.specs / "cat_bmm_index_select_cat.yaml").read_text()
     spec.write_text(text + "objective: {baselines: [eager]}\n")  # nothing is compiled for a minute
