@@ -25,6 +25,7 @@ ALL = ("shifted", "heavy", "tiny", "large", "constant_rows", "integers", "low_ra
 MATMUL = "def run(a, b):\n    return a @ b\n"
 SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
 MEAN = "def run(x):\n    return x.mean(-1)\n"
+GELU = "import torch\n\ndef run(x):\n    return torch.nn.functional.gelu(x, approximate='tanh')\n"
 BLEND = "def run(x, w):\n    return x + 1e-7 * (x @ w)\n"
 
 
@@ -321,3 +322,24 @@ def test_expected_infinities_keep_their_places_and_signs() -> None:
     for other in (torch.inf, torch.nan, -3e38):
         caught = caught_by(reference, place, lambda x, mask, other=other: x.masked_fill(mask, other))
         assert {"shifted", "integers", "zeroed:x"} - caught <= {"zeroed:x"}
+
+
+def gelu_without_cancellation(x: torch.Tensor) -> torch.Tensor:
+    """x sigmoid(2u) is 0.5 x (1 + tanh(u)), and keeps what 1 + tanh(u) loses below -20."""
+    wide = x.to(torch.float64)
+    return (wide * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (wide + 0.044715 * wide**3))).to(x.dtype)
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (6, 8)])
+def test_who_keeps_what_the_reference_loses_in_float64_is_right(shape: tuple[int, int]) -> None:
+    place = of(tensor("x", shape, kind="normal", std=2.0), outputs=[output("y", shape)])
+    runners = learnt(GELU, place)
+    lost = caught = 0
+    for seed in range(40):
+        for family in kinds(place, seed):
+            question = question_on(runners, place, family, seed)
+            lost += int((question.expected[0] == 0).sum())
+            assert wrong_on(runners, place, question, gelu_without_cancellation) is None, family
+            caught += wrong_on(runners, place, question, lambda x: torch.nn.functional.gelu(x) * 1.01) is not None
+    assert lost, "no value lay where the reference loses its result"
+    assert caught > 200, "elsewhere 1 % is found out"
