@@ -29,6 +29,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels_db.db import Database, StorageFull
+from kernels_db.library import BrokenEntry
 from kernels_db.models import WorkerRow
 from kernels_db.stocking import stock
 from service import machine
@@ -176,6 +177,8 @@ class Launcher:
         try:
             database.upgrade()
             stock(database)
+        except BrokenEntry as error:
+            raise StartError(f"the library of kernels: {error}; install Warpsmith again") from None
         except (SQLAlchemyError, StorageFull) as error:
             cause = getattr(error, "orig", None) or error
             raise StartError(

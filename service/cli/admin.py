@@ -10,6 +10,7 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from kernels_db.db import Database, StorageFull
+from kernels_db.library import BrokenEntry
 from kernels_db.models import ApiKeyRow
 from kernels_db.stocking import stock
 from service import auth
@@ -31,6 +32,8 @@ def database() -> Iterator[Database]:
         raise CommandError(str(error), 2) from None
     try:
         yield db
+    except BrokenEntry as error:
+        raise CommandError(f"the library of kernels: {error}; install Warpsmith again") from None
     except (SQLAlchemyError, StorageFull) as error:
         cause = getattr(error, "orig", None) or error
         raise CommandError(
