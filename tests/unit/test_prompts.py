@@ -11,11 +11,15 @@ import jinja2
 import pytest
 
 import prompts
+from kernels_db.export import spec_module
 from kernels_db.op import Target
+from kernels_db.runtime.calls import converter
+from kernels_db.runtime.signatures import signatures
 from tests.golden import DIRECTORY, shown
 from tests.unit import prompt_scenarios, prompt_scenarios_gpu
 from tests.unit.prompt_scenarios import IDEA, PARENT_SOURCE, context, op, workloads
 from workers.candidate import allowed
+from workers.judge import buffers
 from workers.model import facts
 from workers.model.requests import build
 from workers.model.techniques import TECHNIQUES
@@ -68,7 +72,7 @@ def test_every_kind_says_what_a_kernel_needs(kind: str) -> None:
         "`residual`: float32 tensor [tokens, hidden]; contiguous; UPDATED IN PLACE",
         "`eps`: Python number (float32); value 1e-06",
         "`prefill` (bench): tokens=2048, hidden=4096",
-        "Always true: `hidden % 16 == 0`",
+        "Axes: variable tokens, hidden. Always true: `hidden % 16 == 0`.",
         "relative L2 error at most 1.20e-07",
         "|y - y64| <= k E0 + c ulp(y64)",
         "cpp.compile",
@@ -100,13 +104,69 @@ def test_a_gpu_s_facts_are_told() -> None:
         "shared memory for one block, at most: 227 KiB",
         "32-bit registers per multiprocessor: 65536",
         "at the footprint of `prefill` (128 MiB): about 3930 GB/s",
-        "measured peak GFLOP/s: float32 134000",
+        "measured peak GFLOP/s: float32 134000 (by split tensor-core products, where these beat the float32 units)",
+        "starts at a multiple of 64 bytes (of 512 while it is judged)",
         "with a cold L2",
         "kernel `add_rms_norm`: registers 40, spills 0, shared bytes 32",
         "## What pays on Hopper",
     ):
         assert part in text
     assert "another core" not in text
+
+
+def test_the_alignment_that_is_told_is_what_the_judge_and_exports_keep() -> None:
+    """What may be relied on is what an export's guard asks of its callers; the judge gives that or more."""
+    assert f"starts at a multiple of {spec_module.ALIGNMENT} bytes" in prompt("code_cpp")
+    assert f"(of {buffers.GPU_ALIGNMENT} while it is judged)" not in prompt("code_cpp")
+    assert f"(of {buffers.GPU_ALIGNMENT} while it is judged)" in prompt("code_cuda")
+    assert buffers.ALIGNMENT == spec_module.ALIGNMENT
+    assert buffers.GPU_ALIGNMENT % spec_module.ALIGNMENT == 0
+
+
+def test_the_axes_are_told_by_what_is_known_of_them() -> None:
+    spec = """
+schema_version: 1
+name: halves
+axes: {n: {kind: var}, wide: {kind: expr, expr: 2 * h}, h: {kind: const, value: 128}, m: {kind: var}}
+inputs: [{name: x, shape: [n, m, wide], dtype: float32, alignment: 128}]
+outputs: [{name: "y", shape: [n, m, h], dtype: float32}]
+reference: |
+  def run(x):
+      return x[..., ::2] + x[..., 1::2]
+workloads: [{id: a, role: bench, axes: {n: 4, m: 3}}]
+"""
+    halves = op(spec)
+    text = build(context("code", op=halves, workloads=workloads(halves), baselines=None, parent=None)).messages[1]
+    told = "- Axes: constant h=128; variable n, m; derived wide = `2 * h`. No other constraint holds.\n"
+    assert told in text["content"]
+    assert "data pointer aligned to 128 bytes; values" in text["content"]
+    nameless = halves.model_copy(update={"axes": {}})
+    assert facts.axes_line(nameless) == ""
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        (0.98, "that baseline reaches it, so little is to be gained here"),
+        (1.049, "that baseline reaches it, so little is to be gained here"),
+        (1.05, "1.05x is the most to be gained"),
+        (2.0, "2.00x is the most to be gained"),
+    ],
+)
+def test_a_baseline_at_the_limit_leaves_little_to_gain(times: float, told: str) -> None:
+    """Of the fastest baseline: a slower one beside it does not count."""
+    entry = prompt_scenarios.timed("decode", None, 900.0, 100.0 * times, 100.0)
+    verdict = prompt_scenarios.baselines() | {"workloads": [entry]}
+    [line] = facts.baseline_lines(verdict, workloads(op()))  # type: ignore[arg-type]
+    assert line.endswith(f"; physical limit by bytes 100 us: {told}")
+
+
+def test_a_float32_rate_is_explained_on_a_gpu_alone() -> None:
+    peaks = {"gflops": {"bfloat16": 9.0, "float32": 3.0}}
+    [told] = facts.device_lines({"type": "cuda", "peaks": peaks}, ())
+    assert told == f"measured peak GFLOP/s: bfloat16 9.00, float32 3.00{facts.SPLIT}"
+    [told] = facts.device_lines({"type": "cpu", "peaks": peaks}, ())
+    assert told == "measured peak GFLOP/s: bfloat16 9.00, float32 3.00"
 
 
 def test_a_compiler_s_log_is_told_without_where_it_ran() -> None:
@@ -205,6 +265,37 @@ def test_the_example_of_each_language_is_a_candidate(language: str) -> None:
     example = prompts.example(language)
     assert any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in ast.parse(example).body)
     assert gate.check(example, language) == []
+
+
+@pytest.mark.parametrize(
+    ("pointer", "fits"), [("long long*", True), ("int64_t*", True), ("unsigned long long*", False)]
+)
+def test_int64_passes_as_the_rules_of_cuda_say(pointer: str, fits: bool) -> None:
+    class Indices:
+        dtype, is_cuda, device = "torch.int64", True, "cuda"
+
+        def data_ptr(self) -> int:
+            return 64
+
+    assert "int64 as `long long*` or `int64_t*`, never unsigned" in prompt("code_cuda")
+    source = f'extern "C" __global__ void kernel({pointer} x) {{ }}'
+    convert = converter("kernel", signatures(source, cuda=True)["kernel"][0], "cuda")
+    if fits:
+        assert convert(Indices()) == 64
+    else:
+        with pytest.raises(TypeError, match="found a tensor of int64, expected uint64"):
+            convert(Indices())
+
+
+@pytest.mark.parametrize("language", allowed.LANGUAGES)
+def test_an_address_may_be_read_as_the_rules_say(language: str) -> None:
+    gate = pytest.importorskip("workers.candidate.gate")
+    text = (DIRECTORY.parents[1] / "prompts" / "languages" / f"{language}.md.j2").read_text(encoding="utf-8")
+    assert "`data_ptr()`" in text
+    head, _, body = prompts.example(language).rpartition("def run(")
+    parameters, _, rest = body.partition(":\n")
+    reads = f"{head}def run({parameters}:\n    if x.data_ptr() % 16:\n        raise ValueError('x')\n{rest}"
+    assert gate.check(reads, language) == []
 
 
 @pytest.mark.parametrize("language", allowed.LANGUAGES)

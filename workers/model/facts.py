@@ -9,8 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kernels_db.export.spec_module import ALIGNMENT
 from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
 from kernels_db.op import Op
+from kernels_db.spec_tensors import ConstAxis, ExprAxis
 from workers.model.text import middle_cut
 
 MAX_GENERATED_CHARS = 8_000
@@ -24,6 +26,8 @@ BASELINE_NAMES = {
 
 AT_THE_LIMIT = 1.05
 """Times the measured limit up to which a baseline counts as having reached it."""
+SPLIT = " (by split tensor-core products, where these beat the float32 units)"
+"""Said of a GPU's float32 rate, which is then a third of a narrower one's and looks odd without it."""
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -74,6 +78,17 @@ def entry_point(workload: ResolvedWorkload) -> str:
     return f"def run({', '.join(names)}):"
 
 
+def axes_line(op: Op) -> str:
+    """The op's axes by what is known of their sizes, those that never change first; empty where it names none."""
+    constant = [f"{name}={axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
+    derived = [
+        f"{name} = `{' '.join(axis.expr.split())}`" for name, axis in op.axes.items() if isinstance(axis, ExprAxis)
+    ]
+    variable = [name for name, axis in op.axes.items() if not isinstance(axis, ConstAxis | ExprAxis)]
+    kinds = (("constant", constant), ("variable", variable), ("derived", derived))
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in kinds if names)
+
+
 def parameter_lines(op: Op, workloads: Sequence[ResolvedWorkload]) -> list[str]:
     """One line for each parameter of `run`.
 
@@ -104,7 +119,8 @@ def _input_line(spec: Any, item: ResolvedInput, workloads: Sequence[ResolvedWork
         notes.append("may be None")
     alignment = getattr(spec, "alignment", None)
     if alignment is not None:
-        notes.append(f"data pointer aligned to {alignment} bytes and no more")
+        least = " and no more" if alignment < ALIGNMENT else ""
+        notes.append(f"data pointer aligned to {alignment} bytes{least}")
     kinds = {_distribution(entry["dist"]) for entry in same if entry["dist"]}
     if kinds:
         notes.append(f"values {' or '.join(sorted(kinds))}")
@@ -270,7 +286,9 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
         lines.append(f"measured peak: {significant(gflops)} GFLOP/s")
     elif isinstance(gflops, Mapping):
         shown = ", ".join(
-            f"{kind} {significant(value)}" for kind, value in sorted(gflops.items()) if isinstance(value, int | float)
+            f"{kind} {significant(value)}{SPLIT if (device.get('type'), kind) == ('cuda', 'float32') else ''}"
+            for kind, value in sorted(gflops.items())
+            if isinstance(value, int | float)
         )
         lines += [f"measured peak GFLOP/s: {shown}"] if shown else []
     return lines

@@ -183,7 +183,8 @@ def _common(context: RequestContext) -> dict[str, Any]:
             "init": list(op.init or ()),
             "is_module": bool(op.state) or op.init is not None,
             "math": op.math,
-            "constraints": list(op.constraints),
+            "axes": facts.axes_line(op),
+            "constraints": [" ".join(constraint.split()) for constraint in op.constraints],
             "has_float32": any(
                 item["dtype"] == "float32" for item in (*workloads[0]["inputs"], *workloads[0]["outputs"])
             ),
