@@ -125,7 +125,7 @@ def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
         "targets": list(dict.fromkeys(str(Target.parse(kernel.target)) for kernel in kernels)),
         "languages": languages,
         "module": module,
-        "description": " ".join(op.description.split()),
+        "description": " ".join(op.description.split()).removesuffix("."),
         "parameters": _parameters(op),
         "names": ", ".join(i.name for i in arguments(op)),
         "numbers": [i.name for i in arguments(op) if i.shape is None],
