@@ -69,14 +69,15 @@ def judge(
     language = language or language_of(source, str(file))
     candidate: JobCandidate = {"language": language, "source": source}  # type: ignore[typeddict-item]
     where = target_for(target, language)
-    chosen = _workloads(spec, where, workload)
+    lacking = shortfall(where, language)
+    chosen = _workloads(spec, where, workload, interpreted=lacking is not None and language == "triton", level=level)
     missing = machine.missing_for_judge(language)
     if missing:
         raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
     limits = limits_with(sandbox_minimum or ServiceSettings().sandbox_minimum)
     job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen, limits=limits)  # type: ignore[arg-type]
     say(f"judging {file} against {spec.name} on {where} ({level}, {len(job['workloads'])} workloads)")
-    if lacking := shortfall(where, language):
+    if lacking:
         say(lacking)
     verdict = run_job(job)
     if as_json:
@@ -190,5 +191,16 @@ def _times(workload: WorkloadVerdict) -> WorkloadTimes:
     )
 
 
-def _workloads(spec: Op, target: Target, names: list[str] | None) -> list[Workload] | None:
-    return None if not names else [spec.workload(target, name) for name in names]
+def _workloads(
+    spec: Op, target: Target, names: list[str] | None, *, interpreted: bool, level: str
+) -> list[Workload] | None:
+    """The workloads to judge on; None where `build_job` chooses.
+
+    Those that a screening times are mostly too large for Triton's interpreter, so a screening that is `interpreted`
+    gets the test workloads too: the judge takes the smallest.
+    """
+    if names:
+        return [spec.workload(target, name) for name in names]
+    if interpreted and level == "screen":
+        return [item for item in spec.workloads_for(target) if item.role != "holdout"]
+    return None

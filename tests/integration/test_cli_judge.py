@@ -74,5 +74,10 @@ def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path,
     assert result.stdout.startswith("ambiguous at ")
     assert reason in result.stdout.splitlines()[0]
     assert re.search(r"kernel    bias_relu: \d+ registers, 0 bytes spilled", result.stdout)
+    screened = warpsmith(tmp_path / "home", *arguments, "--target", "cuda:sm_90", "--level", "screen", code=1)
+    assert ("interpreter on single, compiled" in screened.stdout) is (language == "triton"), screened.stdout
+    only = ("--target", "cuda:sm_90", "--level", "screen", "--workload", "small")
+    named = warpsmith(tmp_path / "home", *arguments, *only, code=1)
+    assert ("not checked; workload small has" in named.stdout) is (language == "triton"), named.stdout
     refused = warpsmith(tmp_path / "home", *arguments, code=2)
     assert "--target: found None" in refused.stderr

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.jobs import Role
+from kernels_db.job import Level, ResolvedWorkload
 from tests import judging
 from workers.judge import buffers, footprint, host, upkeep
 from workers.judge.buffers import TensorSpec, contiguous_strides
+from workers.judge.candidates import Prepared
+from workers.judge.case import Case
 from workers.judge.device import Cpu
+from workers.judge.faults import ContenderFault
 from workers.judge.inputs import BadDistribution, InputSource
-from workers.judge.verdict import Stopped, json_safe
+from workers.judge.verdict import Report, Stopped, json_safe
 
 CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool]
@@ -129,6 +135,59 @@ def test_memory_is_refused_by_workload_with_numbers() -> None:
     assert stopped.value.failure is not None
     assert stopped.value.failure["workload"] == "bench"
     assert str(stopped.value.failure["found"]) in str(stopped.value)
+
+
+def sized(name: str, role: Role, elements: int) -> ResolvedWorkload:
+    return judging.workload(name, role, [judging.tensor("x", (elements - 1,))], [judging.output("y", (1,))])
+
+
+@pytest.mark.parametrize("level", ["screen", "verify"])
+def test_an_interpreter_gets_the_smallest_workloads_whatever_their_role(level: Level) -> None:
+    most = footprint.INTERPRETED_ELEMENTS
+    workloads = [
+        sized("huge", "bench", 64 * most),
+        sized("most", "test", most),
+        sized("least", "test", 2),
+        sized("beyond", "test", most + 1),
+        sized("little", "bench", 9),
+    ]
+    job = judging.job(judging.LAYER_NORM, workloads, "", language="triton", target="cuda:sm_90", level=level)
+    assert [workload["id"] for workload in footprint.select(job, Cpu(2))] == ["least", "little"]
+    assert [workload["id"] for workload in footprint.select({**job, "workloads": workloads[:2]}, Cpu(2))] == ["most"]
+    second = sized("second", "test", footprint.INTERPRETED_SECOND + 1)
+    assert footprint.select({**job, "workloads": [workloads[2], second]}, Cpu(2)) == [workloads[2]]
+    assert footprint.select({**job, "target": "cpu"}, Cpu(2)) == workloads
+    with pytest.raises(Stopped, match=rf"not checked; workload beyond has {most + 1} elements") as stopped:
+        footprint.select({**job, "workloads": [workloads[0], workloads[3]]}, Cpu(2))
+    assert (stopped.value.verdict, stopped.value.gate) == ("ambiguous", "screen")
+
+
+def interpreted_case(interpreted: bool) -> Case:
+    workloads = [sized("least", "test", 2)]
+    job = judging.job(judging.LAYER_NORM, workloads, "", language="triton", target="cuda:sm_90")
+    unused: Any = None
+    return Case(job, Report(job), Prepared(interpreted=interpreted), workloads, unused, unused, unused, unused, unused)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interpreted", "verdict"),
+    [("timeout", True, "ambiguous"), ("timeout", False, "rejected"), ("crash", True, "rejected")],
+)
+def test_a_call_that_an_interpreter_does_not_end_proves_nothing(kind: str, interpreted: bool, verdict: str) -> None:
+    class Slow:
+        def bind(self, *_: object) -> None:
+            raise ContenderFault("candidate", kind, "did not return within 60 s")
+
+    case = interpreted_case(interpreted)
+    slow: Any = Slow()
+    with (
+        pytest.raises(Stopped, match="workload least: did not return") as stopped,
+        case.bound(slow, case.workloads[0], "screen"),
+    ):
+        pass
+    assert stopped.value.verdict == verdict
+    assert stopped.value.failure is not None
+    assert stopped.value.failure["kind"] == kind
 
 
 def test_only_what_was_not_used_for_weeks_is_removed(tmp_path: Path) -> None:

@@ -109,7 +109,9 @@ class Case:
 
     @contextmanager
     def _interpreter_at_fault(self, gate: Gate, workload: ResolvedWorkload) -> Iterator[None]:
-        """Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there."""
+        """Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there; nor does
+        a call that takes it too long.
+        """
         try:
             yield
         except Wrong as wrong:
@@ -119,6 +121,12 @@ class Case:
                 raise
             reason = f"no CUDA device, and Triton's interpreter computes bfloat16 otherwise than one: {wrong}"
             raise Stopped("ambiguous", gate, reason, wrong.failure) from wrong
+        except ContenderFault as fault:
+            if not self.interpreted or fault.contender != "candidate" or fault.kind != "timeout":
+                raise
+            failure = failure_of(fault, workload["id"])
+            reason = f"no CUDA device, and Triton's interpreter may be what is slow: {failure['message']}"
+            raise Stopped("ambiguous", gate, reason, failure) from fault
 
 
 @contextmanager

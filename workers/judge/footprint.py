@@ -22,7 +22,9 @@ SHARE = 0.8
 LEAST_FOR_RUNNERS = 512 << 20
 GPU_RUNNER = 4 << 30
 """Host memory that a process with a CUDA context may always use."""
-INTERPRETED_ELEMENTS, INTERPRETED_WORKLOADS = 1 << 16, 2
+INTERPRETED_ELEMENTS, INTERPRETED_SECOND = 1 << 20, 1 << 16
+"""Most elements, of all tensors, that the job's smallest workload may have for Triton's interpreter, and its second
+smallest, whatever their roles. A product of a million elements may take half a minute for a call, so one is enough."""
 
 
 def select(job: Job, device: Device) -> list[ResolvedWorkload]:
@@ -42,7 +44,7 @@ def select(job: Job, device: Device) -> list[ResolvedWorkload]:
             f"the interpreter takes at most {INTERPRETED_ELEMENTS}"
         )
         raise Stopped("ambiguous", "screen", message)
-    return small[:INTERPRETED_WORKLOADS]
+    return small[:1] + [workload for workload in small[1:2] if _elements(workload) <= INTERPRETED_SECOND]
 
 
 def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:

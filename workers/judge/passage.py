@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from kernels_db.job import Failure, Gate, Job, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
+from kernels_db.job import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
 from workers.judge import admission, families, timing
 from workers.judge.baselines import (
     OpRunners,
@@ -16,7 +16,6 @@ from workers.judge.baselines import (
     result_positions,
     workload_key,
 )
-from workers.judge.candidates import Prepared
 from workers.judge.case import Case, candidate_at_fault
 from workers.judge.contender import Contender
 from workers.judge.measurement import available, believe, measure
@@ -99,7 +98,7 @@ class Passage:
 
     def _timed(self, candidate: Contender | None) -> Outcome:
         if not self.case.job["target"].startswith(self.case.device.type):
-            return "ambiguous", "time", _no_device(self.case.job, self.case.prepared), None
+            return "ambiguous", "time", _no_device(self.case), None
         with self.case.report.gate("time"):
             scored = [measure(self.case, workload, candidate) for workload in self.case.bench()]
         if candidate is None:
@@ -202,8 +201,13 @@ def _untimed(workload: ResolvedWorkload, runners: OpRunners) -> WorkloadVerdict:
     }
 
 
-def _no_device(job: Job, prepared: Prepared | None) -> str:
-    if prepared is None:
+def _no_device(case: Case) -> str:
+    """What was done without the device of the target. Hold-outs are counted, not named."""
+    if case.prepared is None:
         return "no CUDA device: the reference was checked on the CPU, nothing was timed"
-    arch = job["target"].partition(":")[2]
-    return f"no CUDA device: checked under Triton's interpreter, compiled for {arch}, not timed"
+    arch = case.job["target"].partition(":")[2]
+    named = [workload["id"] for workload in case.workloads if workload["role"] != "holdout"]
+    hidden = len(case.workloads) - len(named)
+    checked = named + ([f"{hidden} hold-out{'s' if hidden > 1 else ''}"] if hidden else [])
+    where = f"under Triton's interpreter on {' and '.join(checked)}"
+    return f"no CUDA device: checked {where}, compiled for {arch}, not timed"
