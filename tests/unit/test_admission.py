@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
 from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload, output, tensor, workload
 from tests.unit.in_process import InProcess, no_code
+from workers.judge import compare
 from workers.judge.admission import examine
 from workers.judge.families import Family
 from workers.judge.inputs import CPU, InputSource
@@ -32,7 +33,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def examined(reference: str, *workloads: ResolvedWorkload, math: Any = "ieee", seed: int = 1) -> list[AdmissionCheck]:
-    runners = InProcess(reference)
+    return examined_by(InProcess(reference), *workloads, math=math, seed=seed)
+
+
+def examined_by(
+    runners: InProcess, *workloads: ResolvedWorkload, math: Any = "ieee", seed: int = 1
+) -> list[AdmissionCheck]:
     rng = random.Random(seed)
 
     def source(place: ResolvedWorkload, family: Family | None = None) -> InputSource:
@@ -43,7 +49,7 @@ def examined(reference: str, *workloads: ResolvedWorkload, math: Any = "ieee", s
     op: JobOp = {
         "name": "op",
         "digest": "",
-        "reference": reference,
+        "reference": "",
         "math": math,
         "library_calls": [],
         "baselines": ["eager"],
@@ -161,6 +167,25 @@ def test_one_result_of_several_that_is_never_looked_at_is_named() -> None:
     assert failure["field"] == "outputs.h.tolerance"
     assert "zeros as h" in failure["message"]
     assert "zeros as y" not in failure["message"]
+
+
+def test_results_that_an_answer_leaves_right_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[torch.Size] = []
+
+    def counted(found: torch.Tensor, *others: Any) -> compare.Comparison:
+        compared.append(found.shape)
+        return compare_floats(found, *others)
+
+    compare_floats = compare.compare_floats
+    place = rows("a", output("y", (16, 40)), output("h", (16, 40)), output("g", (16, 40)))
+    runners = InProcess("def run(x):\n    return x.exp(), x.sin(), x.cos()\n")
+    monkeypatch.setattr(compare, "compare_floats", counted)
+    learnt = 3  # learning compares eager with itself
+    checks = examined_by(runners, place)
+    answers = [check["answer"] for check in checks]
+    assert missed(checks) == {}
+    assert {check["tensor"] for check in checks if " as " in check["answer"]} == {"y", "h", "g"}
+    assert len(compared) - learnt <= len(answers) + 3, "one for each answer, and one for each right result"
 
 
 def test_operands_that_may_stand_for_each_other_only_warn() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -45,6 +46,31 @@ class _Fate:
         return self.caught is None and (bool(self.passed) or (self.mutant.right_is_wrong and self.right > 0))
 
 
+@dataclass
+class _Asked:
+    """A question with the scene that wrong answers to it are made of."""
+
+    scene: Scene
+    question: Question
+    runners: OpRunners
+    family: Family | None
+
+    def compare(self, found: Results) -> Iterator[Comparison]:
+        """Each result against its expected value, as far as the caller reads on. A wrong answer to one of several
+        results has eager's own tensors for the others, which are compared once for all wrong answers.
+        """
+        for position, (one, right) in enumerate(zip(found, self.scene.right, strict=True)):
+            yield self._of_right[position] if one is right else self._check(position, one)
+
+    @cached_property
+    def _of_right(self) -> list[Comparison]:
+        return [self._check(position, right) for position, right in enumerate(self.scene.right)]
+
+    def _check(self, position: int, one: torch.Tensor) -> Comparison:
+        at = slice(position, position + 1)
+        return self.runners.check([one], self.question.expected[at], self.question.limits[at])[0]
+
+
 def examine(
     op: JobOp, workloads: Sequence[ResolvedWorkload], runners: OpRunners, source: Source, rng: random.Random
 ) -> list[AdmissionCheck]:
@@ -67,11 +93,11 @@ def examine(
                 if family is None
                 else ask(runners, workload, family, drawn, op["math"], rng)
             )
-            scene = _scene(runners, workload, question, drawn)
+            asked = _Asked(_scene(runners, workload, question, drawn), question, runners, family)
         except Unsuited:
             continue
         for fate in open_fates:
-            _judge(fate, scene, question, runners, workload["id"], family)
+            _judge(fate, asked)
     return [_told(fate, workloads, runners) for fate in fates.values() if fate.caught or fate.passed or fate.uncaught]
 
 
@@ -108,26 +134,23 @@ def _scene(runners: OpRunners, workload: ResolvedWorkload, question: Question, s
     return Scene(workload, question.values, right, other_values, other, eager)
 
 
-def _judge(
-    fate: _Fate, scene: Scene, question: Question, runners: OpRunners, workload: str, family: Family | None
-) -> None:
+def _judge(fate: _Fate, asked: _Asked) -> None:
+    scene = asked.scene
     found = fate.mutant.make(scene)
     if found is None:
         return
     if all(_same(one, right) for one, right in zip(found, scene.right, strict=True)):
         fate.right += 1
         return
-    for (name, _), one in zip(
-        result_positions(scene.workload), runners.check(found, question.expected, question.limits), strict=True
-    ):
+    for (name, _), one in zip(result_positions(scene.workload), asked.compare(found), strict=True):
         if not one.passed:
-            fate.caught = _caught(fate.mutant, one, name, workload, family)
+            fate.caught = _caught(fate.mutant, one, name, scene.workload["id"], asked.family)
             return
-    fate.passed.append(question.place)
+    fate.passed.append(asked.question.place)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return one is other or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _caught(mutant: Mutant, found: Comparison, tensor: str, workload: str, family: Family | None) -> AdmissionCheck:
