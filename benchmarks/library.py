@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
-from benchmarks.showcase import Shown, ask, gpu_target, lines, table
-from kernels_db.job import Job, JobCandidate, Verdict
+from benchmarks.showcase import Shown, ask, lines, table
+from kernels_db.job import Job, JobCandidate, Verdict, judged_elsewhere
 from kernels_db.library import Entry, entries
 from kernels_db.op import Target
 from kernels_db.resolve import build_job
@@ -35,12 +35,12 @@ AT_ONCE = 4
 COMPILE_S, CALL_S = 120.0, 10.0
 
 
-def job_of(entry: Entry, here: str | None, baselines: Sequence[str], time_s: float) -> Job:
-    """The job that judges a kernel: in full where its device is, else as far as a machine without it can."""
+def job_of(entry: Entry, baselines: Sequence[str], time_s: float) -> Job:
+    """The job that judges a kernel in full; a judge without its device takes it as far as it can."""
     job = build_job(
         entry.op,
         Target.parse(entry.target),
-        level="verify" if here == entry.target else "screen",
+        level="verify",
         candidate=cast("JobCandidate", {"language": entry.language, "source": entry.source}),
         limits={"compile_s": COMPILE_S, "call_s": CALL_S, "time_s": time_s, "memory_bytes": None},
     )
@@ -50,10 +50,9 @@ def job_of(entry: Entry, here: str | None, baselines: Sequence[str], time_s: flo
 
 def judged(found: Sequence[Entry], cache: Path, baselines: Sequence[str], time_s: float) -> list[Shown]:
     """Every kernel before the judge, in their order; tells of each as its verdict comes."""
-    here = gpu_target()
     shown: list[Shown] = []
     with JudgeClient(cache=cache) as client, ThreadPoolExecutor(AT_ONCE) as pool:
-        for one in pool.map(lambda entry: ask(client, job_of(entry, here, baselines, time_s)), found):
+        for one in pool.map(lambda entry: ask(client, job_of(entry, baselines, time_s)), found):
             shown.append(one)
             print("\n".join(lines(one)), file=sys.stderr, flush=True)
     return shown
@@ -66,8 +65,10 @@ def stored(entry: Entry) -> Shown:
 
 
 def is_good(one: Shown) -> bool:
-    """Accepted; or without its device neither wrong nor refused."""
-    return one.verdict is not None and one.verdict["verdict"] in ("accepted", "ambiguous")
+    """Accepted; or where its device is not there neither wrong nor refused."""
+    if one.verdict is None or one.verdict["verdict"] == "accepted":
+        return one.verdict is not None
+    return one.verdict["verdict"] == "ambiguous" and judged_elsewhere(one.verdict) is not None
 
 
 def main() -> int:

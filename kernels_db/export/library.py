@@ -27,11 +27,12 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
     """Write the kernel into a new directory below `directory` and return that. Raises FileExistsError where it
     exists.
     """
+    verdict = json.dumps(kernel.evidence, allow_nan=False, separators=(",", ":")) + "\n"
     files = {
         OP: _json(kernel.spec),
         CANDIDATE: kernel.source,
-        VERDICT: json.dumps(kernel.evidence, allow_nan=False, separators=(",", ":")) + "\n",
-        KERNEL: _json(_document(kernel)),
+        VERDICT: verdict,
+        KERNEL: _json({**_document(kernel), "verdict_sha256": _sha256(verdict)}),
         LINEAGE: _prose(kernel),
     }
     return write_project(directory, f"{kernel.spec['name']}_{kernel_name(kernel)}", files)
@@ -47,7 +48,7 @@ def _document(kernel: ExportedKernel) -> dict[str, Any]:
         "target": kernel.target,
         "language": kernel.language,
         "source_digest": kernel.source_digest,
-        "candidate_sha256": hashlib.sha256(kernel.source.encode()).hexdigest(),
+        "candidate_sha256": _sha256(kernel.source),
         "verified_at": kernel.verified_at,
         "envelope": kernel.envelope,
         "lineage": kernel.lineage,
@@ -98,6 +99,10 @@ def _line(text: object) -> str:
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {_line(line)}".rstrip() for line in text.strip().splitlines())
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _json(document: Any) -> str:

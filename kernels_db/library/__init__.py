@@ -17,6 +17,14 @@ from kernels_db.export.library import CANDIDATE, FORMAT, KERNEL, OP, VERDICT, VE
 from kernels_db.op import Op, parse_op
 
 SHIPPED = Path(__file__).parent
+FIELDS: dict[str, type] = {
+    **dict.fromkeys(("id", "target", "language", "source_digest", "candidate_sha256", "verdict_sha256"), str),
+    "verified_at": str,
+    "envelope": dict,
+    "lineage": list,
+    "prompts": list,
+}
+"""What kernel.json has to hold."""
 
 
 class BrokenEntry(ValueError):  # noqa: N818 - named for what is wrong
@@ -51,27 +59,46 @@ class Entry:
 
 def entries(library: Path = SHIPPED) -> Iterator[Entry]:
     """The kernels of a library, by the name of their directories. Raises BrokenEntry."""
-    for file in sorted(library.glob(f"*/{KERNEL}")):
-        yield read_entry(file.parent)
+    for directory in sorted(library.iterdir()):
+        if directory.is_dir() and not directory.name.startswith(("_", ".")):
+            yield read_entry(directory)
 
 
 def read_entry(directory: Path) -> Entry:
     """One kernel. Raises BrokenEntry where a file is missing or is not the one that was exported."""
-    document, spec, evidence = (_document(directory / name) for name in (KERNEL, OP, VERDICT))
-    found = (document.get("format"), document.get("version"))
-    if found != (FORMAT, VERSION):
-        raise BrokenEntry(f"{directory / KERNEL}: found {found}, expected {(FORMAT, VERSION)}")
-    source = _text(directory / CANDIDATE)
-    digest = hashlib.sha256(source.encode()).hexdigest()
-    if digest != document["candidate_sha256"]:
-        raise BrokenEntry(f"{directory / CANDIDATE}: found SHA-256 {digest}, expected {document['candidate_sha256']}")
+    document = _kernel(directory / KERNEL)
+    for name in (CANDIDATE, VERDICT):
+        digest = hashlib.sha256(_text(directory / name).encode()).hexdigest()
+        expected = document[f"{Path(name).stem}_sha256"]
+        if digest != expected:
+            raise BrokenEntry(f"{directory / name}: found SHA-256 {digest}, expected {expected}")
+    evidence = _document(directory / VERDICT)
+    said = {name: evidence.get(name) for name in ("target", "language", "level", "verdict")}
+    wanted = {"target": document["target"], "language": document["language"], "level": "verify", "verdict": "accepted"}
+    if said != wanted:
+        raise BrokenEntry(f"{directory / VERDICT}: found {said}, expected {wanted}")
     try:
-        op = parse_op(spec)
+        op = parse_op(_document(directory / OP))
     except ValueError as error:
         raise BrokenEntry(f"{directory / OP}: {error}") from None
-    if op.digest != document["envelope"]["op_digest"]:
+    if op.digest != document["envelope"].get("op_digest"):
         raise BrokenEntry(f"{directory / OP}: found the op {op.digest}, expected the envelope's")
-    return Entry(directory, op, source, document, evidence)
+    return Entry(directory, op, _text(directory / CANDIDATE), document, evidence)
+
+
+def _kernel(file: Path) -> dict[str, Any]:
+    document = _document(file)
+    found = (document.get("format"), document.get("version"))
+    if found != (FORMAT, VERSION):
+        raise BrokenEntry(f"{file}: found {found}, expected {(FORMAT, VERSION)}")
+    for name, kind in FIELDS.items():
+        if not isinstance(document.get(name), kind):
+            raise BrokenEntry(f"{file}: {name}: found {document.get(name)!r}, expected {kind.__name__}")
+    try:
+        datetime.fromisoformat(document["verified_at"])
+    except ValueError as error:
+        raise BrokenEntry(f"{file}: verified_at: {error}") from None
+    return document
 
 
 def _document(file: Path) -> dict[str, Any]:

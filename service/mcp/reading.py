@@ -166,11 +166,12 @@ def report(document: SearchDocument) -> SearchReport:
 def what_next(document: SearchDocument) -> str:
     """What an agent does with a search in this state."""
     waits = {item.what for item in document.waiting_for}
+    kept = f"It kept {', '.join(document.kernels)}: export_kernel writes the package." if document.kernels else ""
     if document.state == "finished":
-        kept = f"It kept {', '.join(document.kernels)}: export_kernel writes the package." if document.kernels else ""
         return f"The search has finished. {kept or 'It kept no kernel; read_tree shows what was tried.'}"
     if document.state in ("failed", "cancelled"):
-        return f"The search has ended: {document.state}. Its reason says why; submit_search starts another."
+        ended = f"The search has ended: {document.state}. Its reason says why; submit_search starts another."
+        return f"{ended} {kept}".rstrip()
     if document.state == "paused":
         return "The search is paused; answers are kept, and it goes on when a person resumes it."
     if "answer" in waits:

@@ -66,6 +66,17 @@ def test_a_package_of_several_kernels_passes_every_check(tmp_path: Path) -> None
     assert rows["CUDA graph"].outcome == "passed", report.text()
 
 
+def test_a_first_call_may_come_under_compiled_cuda_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the op remembers of a call holds no memory of the pool in which that call was recorded."""
+    project = exported("cuda", tmp_path)
+    monkeypatch.syspath_prepend(project)
+    package = importlib.import_module(project.name)
+    twice = torch.compile(lambda x: package.scale_shift(x) * 2, mode="reduce-overhead", fullgraph=True)
+    x = torch.randn(4096, device="cuda")
+    for _ in range(4):
+        torch.testing.assert_close(twice(x), (x * 2 + 1) * 2)
+
+
 def test_a_package_serves_the_cpu_and_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_cpu = dispatch.kernel("cpp", machine.cpu_target(), CANDIDATE)
     on_gpu = dispatch.kernel("cuda", machine.gpus()[0].target, dispatch.CUDA)

@@ -107,6 +107,16 @@ def test_dtype_envelope_and_the_nearest_time_choose(package: ModuleType, rows: i
     assert serving(package, rows, dtype) == kernel
 
 
+def test_what_is_remembered_of_a_call_holds_no_memory(package: ModuleType) -> None:
+    x = torch.randn(10, 8)
+    package.scaled_add(x, x, 0.5)
+    guard = importlib.import_module(f"{package.__name__}._guard")
+    (first, *_) = guard.admit((x, x, 0.5))
+    assert [like.untyped_storage().nbytes() for like in first.outputs] == [0]
+    (made,) = first.allocate()
+    assert (made.shape, made.is_contiguous(), made.untyped_storage().nbytes()) == (x.shape, True, x.nbytes)
+
+
 def test_explain_says_why_one_was_preferred(package: ModuleType) -> None:
     said = package.explain(*tensors(7), 0.5)
     assert said == (

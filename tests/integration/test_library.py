@@ -22,7 +22,8 @@ from tests.integration.api_support import application, command_line, settings_fo
 
 def kernel() -> ExportedKernel:
     made = exported(SCALED_ADD, SCALED_ADD_CPP)
-    return replace(made, evidence={**made.evidence, "op": "scaled_add", "score": 2.0, "score_ci95": [1.9, 2.1]})
+    said = {"target": made.target, "language": "cpp", "level": "verify", "verdict": "accepted", "score": 2.0}
+    return replace(made, evidence={**made.evidence, **said, "score_ci95": [1.9, 2.1]})
 
 
 @pytest.fixture
@@ -63,6 +64,14 @@ def of_another_version(file: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "version": 2}))
 
 
+def without_an_id(file: Path) -> None:
+    file.write_text(json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != "id"}))
+
+
+def for_another_target(file: Path) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), "target": "cuda:sm_90"}))
+
+
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
@@ -70,9 +79,14 @@ def of_another_version(file: Path) -> None:
         ("candidate.py", Path.unlink, "No such file"),
         ("op.json", of_another_op, "the envelope's"),
         ("op.json", lambda file: file.write_text("{}"), "schema_version"),
-        ("verdict.json", lambda file: file.write_text("[]"), "expected an object"),
-        ("verdict.json", lambda file: file.write_text("{"), "no JSON"),
+        ("verdict.json", lambda file: file.write_text(file.read_text().replace("2.0", "9.0")), "SHA-256"),
+        ("verdict.json", Path.unlink, "No such file"),
+        ("kernel.json", Path.unlink, "No such file"),
+        ("kernel.json", lambda file: file.write_text("[]"), "expected an object"),
+        ("kernel.json", lambda file: file.write_text("{"), "no JSON"),
         ("kernel.json", of_another_version, "('warpsmith-kernel', 1)"),
+        ("kernel.json", without_an_id, "id: found None, expected str"),
+        ("kernel.json", for_another_target, "verdict.json: found {'target': 'cpu"),
     ],
 )
 def test_an_entry_that_was_changed_is_refused_by_its_file(
@@ -81,7 +95,7 @@ def test_an_entry_that_was_changed_is_refused_by_its_file(
     change(directory / name)
     with pytest.raises(BrokenEntry) as caught:
         stock(db, entries(directory.parent))
-    assert str(directory / name) in str(caught.value)
+    assert str(directory) in str(caught.value)
     assert said in str(caught.value)
     with db.reading() as session:
         assert session.scalars(select(OpRow)).all() == []

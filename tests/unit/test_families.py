@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kernels_db.job import ResolvedWorkload
 from tests.judging import LAYER_NORM, layer_norm_workload, output, scalar, tensor, workload
 from tests.unit.in_process import learnt, no_code, question_on, wrong_on
+from workers.judge import questions
 from workers.judge.compare import compare_floats
 from workers.judge.families import ELSEWHERE, EVERYWHERE, TIES, Family, families, plan
 from workers.judge.inputs import CPU, InputSource
@@ -343,3 +344,16 @@ def test_who_keeps_what_the_reference_loses_in_float64_is_right(shape: tuple[int
             caught += wrong_on(runners, place, question, lambda x: torch.nn.functional.gelu(x) * 1.01) is not None
     assert lost, "no value lay where the reference loses its result"
     assert caught > 200, "elsewhere 1 % is found out"
+
+
+def test_what_code_makes_widens_nothing() -> None:
+    """A mask of the smallest numbers, or of infinities, says nothing of what float64 loses."""
+    drawn = tensor("x", (6, 8), kind="normal", std=2.0)
+    mask = tensor("mask", (6, 8), kind="code", source="")
+    place = of(drawn, mask)
+    x = torch.full((6, 8), 3.0)
+    for value in (-3.4e38, float("-inf")):
+        lost = questions._lost_in_float64(place, [x, torch.full((6, 8), value)])
+        assert lost == questions._lost_in_float64(of(drawn), [x]) == 12.0 * 2.0**-53
+    narrow = of(tensor("x", (6, 8), dtype="float8_e4m3fn", kind="normal"))
+    assert questions._lost_in_float64(narrow, [x.to(torch.float8_e4m3fn)]) == 12.0 * 2.0**-53

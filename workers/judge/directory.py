@@ -95,7 +95,7 @@ def judge_directories(directories: Sequence[Path], cache: Path, timeout_s: float
     """
     try:
         with ExitStack() as files:
-            bundles = [_held(directory, files) for directory in _different(directories)]
+            bundles = [_held(directory, files, several=len(directories) > 1) for directory in _different(directories)]
             waiting = [bundle for bundle in bundles if bundle.waiting]
             for target in sorted({bundle.header["target"] for bundle in waiting}):
                 check_host(target, cache)
@@ -126,8 +126,17 @@ def _different(directories: Sequence[Path]) -> Sequence[Path]:
     return directories
 
 
-def _held(directory: Path, files: ExitStack) -> _Bundle:
-    """A bundle, its file of verdicts held until `files` closes. Raises BadDirectory."""
+def _held(directory: Path, files: ExitStack, *, several: bool) -> _Bundle:
+    """A bundle, its file of verdicts held until `files` closes. Raises BadDirectory, which names the directory where
+    there are several.
+    """
+    try:
+        return _opened(directory, files)
+    except BadDirectory as error:
+        raise BadDirectory(f"{directory}: {error}" if several else str(error)) from None
+
+
+def _opened(directory: Path, files: ExitStack) -> _Bundle:
     header, jobs = read_bundle(directory)
     verdicts, judged = files.enter_context(opened_verdicts(directory / VERDICTS))
     unknown = judged - {job["nonce"] for job in jobs}

@@ -12,8 +12,9 @@ than each does on declared inputs. So a family's limits are at least:
   element up or down at random, and each tensor as a whole, as naive summation drifts;
 - the same share of the largest element, for algorithms that are exact only in the norm (Winograd, Strassen, FFT);
 - `ULPS` units in the last place of each element, and the smallest normal number, because a GPU may flush below it;
-- `ULPS` units of float64's own roundoff of the largest input: where the reference loses a result among values of that
-  size (1 + tanh(x) for x below -20 is 0 in float64), a kernel that keeps it is the more accurate one.
+- `ULPS` units of float64's own roundoff of the largest value of an input that is drawn from a distribution: where the
+  reference loses a result among values of that size (1 + tanh(x) for x below -20 is 0 in float64), a kernel that keeps
+  it is the more accurate one. Inputs that code makes (a mask of the smallest numbers, say) count for nothing here.
 
 The unit is float32's also for 16-bit inputs, whose kernels accumulate in float32; under `math: tf32` it is TF32's. An
 op with a tolerance of its own gets it here too: its rtol as a share of each element and, if larger, as the roundoff by
@@ -54,6 +55,9 @@ TF32_STEP = 2.0**-9
 ULPS = 4
 
 EXACT = (0.0, 0.0)
+
+_OF_A_SIZE = frozenset({"normal", "uniform"})
+"""Distributions whose values have a size that families choose and that means nothing beside it."""
 
 Arithmetic = Literal["ieee", "tf32"]
 
@@ -140,8 +144,9 @@ def _asked(
             for builder, found, wide, noise in zip(builders, results, expected, moved, strict=True):
                 if builder is not None:
                     noise.add(found, wide)
+    lost = _lost_in_float64(workload, values)
     limits = [
-        one if builder is None or one is None else _widened(builder, noise, one, step, _lost_in_float64(values))
+        one if builder is None or one is None else _widened(builder, noise, one, step, lost)
         for builder, noise, one in zip(builders, moved, declared, strict=True)
     ]
     wanted = [own if one is None else wide for own, wide, one in zip(eager, expected, declared, strict=True)]
@@ -178,14 +183,14 @@ def _moved(values: Values, step: float, rng: random.Random, *, together: bool) -
     return moved
 
 
-def _lost_in_float64(values: Values) -> float:
+def _lost_in_float64(workload: ResolvedWorkload, values: Values) -> float:
     """What the float64 reference may lose of a result among values as large as the inputs."""
-    sizes = [float(value.abs().max()) for value in values if value is not None and _floating(value)]
-    return ULPS * unit_roundoff(torch.float64) * max(sizes, default=0.0)
-
-
-def _floating(value: torch.Tensor) -> bool:
-    return value.is_floating_point() and value.numel() > 0
+    largest = 0.0
+    for item, value in zip(workload["inputs"], values, strict=True):
+        if value is not None and value.is_floating_point() and value.numel() and item["dist"]["kind"] in _OF_A_SIZE:
+            size = value.to(torch.float64).abs()
+            largest = max(largest, float(torch.where(size.isfinite(), size, 0.0).max()))
+    return ULPS * unit_roundoff(torch.float64) * largest
 
 
 def _widened(

@@ -71,6 +71,7 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
         ),
         "evidence": document,
         "lineage": _lineage(session, winner),
+        "prompts": None,  # those of the search, which the kernel has now
         "verified_at": now,
         "standing": "verified",
         "reverified_at": None,

@@ -31,8 +31,8 @@ and there may be as many of them as calls."""
 class Admitted:
     """A call that a kernel can serve: its axes, and what it allocates.
 
-    outputs: of each output a tensor of its shape, dtype and device that has memory for one element: `empty_like` of one
-    costs half of what `empty` does, which reads its arguments anew. one_device: no other device can be the current one.
+    outputs: of each output a tensor of its shape, dtype and device without any memory: `empty_like` of one costs half
+    of what `empty` does, which reads its arguments anew. one_device: no other device can be the current one.
     """
 
     kernel: _load.Kernel
@@ -153,8 +153,17 @@ def _fit(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> Admitted | str:
     if reason is not None:
         return reason
     shapes = zip(_spec.output_shapes(axes), kernel.outputs, strict=True)
-    outputs = [torch.empty((), dtype=dtype, device=devices[0]).expand(shape) for shape, dtype in shapes]
+    outputs = [_shaped(shape, dtype, devices[0]) for shape, dtype in shapes]
     return Admitted(kernel, axes, outputs, devices[0], devices[0].type != "cuda" or torch.cuda.device_count() == 1)
+
+
+def _shaped(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """A tensor to allocate others like. It is remembered, so it must hold no memory: a first call may come under graph
+    capture, whose pool has to be empty in the end.
+    """
+    like = torch.empty((), dtype=dtype, device=device).expand(shape)
+    like.untyped_storage().resize_(0)
+    return like
 
 
 def _numbers(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> str | None:
