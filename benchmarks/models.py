@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.showcase import ROOT, ask
+from benchmarks.showcase import ROOT, ask, columns
 from kernels_db.envelope import build_envelope
 from kernels_db.export.kernel import ExportedKernel
 from kernels_db.export.package import build
@@ -206,14 +206,6 @@ def _variants(variants: Sequence[dict[str, Any]]) -> list[list[str]]:
         times = [f"{row['ms']:.3f}", f"{row['speedup']:.3f}x", interval]
         rows.append([row["variant"], *times, *compared, "yes" if row["agrees"] else "NO"])
     return rows
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text with their cells below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
 
 
 def main() -> int:

@@ -173,8 +173,15 @@ def table(shown: Sequence[Shown]) -> str:
         rows += [[one.op, one.language, *_times(item), verdict["verdict"], level, spent] for item in timed]
         if not timed:
             rows.append([one.op, one.language, *["-"] * 7, verdict["verdict"], level, spent])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return columns(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text with their cells below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
 
 
 def _times(item: WorkloadVerdict) -> list[str]:
