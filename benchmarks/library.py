@@ -22,28 +22,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
-from benchmarks.showcase import Shown, ask, lines, table
-from kernels_db.job import Job, JobCandidate, Verdict, judged_elsewhere
+from benchmarks.showcase import BASELINES, Shown, ask, lines, table, verify_job
+from kernels_db.job import Job, Verdict, judged_elsewhere
 from kernels_db.library import Entry, entries
-from kernels_db.op import Target
-from kernels_db.resolve import build_job
 from workers.judge.client import JudgeClient
 
-BASELINES = ("eager", "compile", "max_autotune")
 AT_ONCE = 4
 """Jobs that are with the judge at once: it prepares some while it times one."""
-COMPILE_S, CALL_S = 120.0, 10.0
 
 
 def job_of(entry: Entry, baselines: Sequence[str], time_s: float) -> Job:
     """The job that judges a kernel in full; a judge without its device takes it as far as it can."""
-    job = build_job(
-        entry.op,
-        Target.parse(entry.target),
-        level="verify",
-        candidate=cast("JobCandidate", {"language": entry.language, "source": entry.source}),
-        limits={"compile_s": COMPILE_S, "call_s": CALL_S, "time_s": time_s, "memory_bytes": None},
-    )
+    job = verify_job(entry.op, entry.target, entry.language, entry.source, time_s)
     job["op"]["baselines"] = [each for each in job["op"]["baselines"] if each in baselines]
     return job
 

@@ -25,13 +25,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.showcase import ROOT, ask, columns
+from benchmarks.showcase import ROOT, ask, columns, verify_job
 from kernels_db.envelope import build_envelope
 from kernels_db.export.kernel import ExportedKernel
 from kernels_db.export.package import build
-from kernels_db.job import JobCandidate, Verdict
+from kernels_db.job import Verdict
 from kernels_db.op import Op, Target, load_op
-from kernels_db.resolve import build_job, resolve_workload
+from kernels_db.resolve import resolve_workload
 from workers.candidate.normalise import normalised_digest
 from workers.judge.client import JudgeClient
 from workers.models import client as models
@@ -45,7 +45,8 @@ TOP = 20
 """Specs that a profile writes: all of them, for these models have fewer regions."""
 AT_ONCE = 4
 """Jobs that are with the judge at once: it prepares some while it times one."""
-COMPILE_S, CALL_S, TIME_S = 120.0, 10.0, 0.5
+TIME_S = 0.5
+"""Of timing a workload."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +89,7 @@ def judged(client: JudgeClient, candidate: Candidate, specs: Path, target: str, 
     if not spec.exists():
         return Judged(candidate, "the profile wrote no spec of this name")
     op, source = load_op(spec), candidate.file.read_text(encoding="utf-8")
-    job = build_job(
-        op,
-        Target.parse(target),
-        level="verify",
-        candidate=cast("JobCandidate", {"language": candidate.language, "source": source}),
-        limits={"compile_s": COMPILE_S, "call_s": CALL_S, "time_s": TIME_S, "memory_bytes": None},
-    )
-    shown = ask(client, job)
+    shown = ask(client, verify_job(op, target, candidate.language, source, TIME_S))
     verdict = shown.verdict
     if verdict is None:
         return Judged(candidate, f"no verdict: {shown.error}")

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 
-from kernels_db.job import Job, Verdict, WorkloadVerdict
-from kernels_db.op import Target, load_op
+from kernels_db.job import Job, JobCandidate, Verdict, WorkloadVerdict
+from kernels_db.op import Op, Target, load_op
 from kernels_db.resolve import build_job
 from workers.judge.client import JudgeClient, JudgeError
 
@@ -33,7 +33,7 @@ LANGUAGES: tuple[Literal["triton", "cuda"], ...] = ("triton", "cuda")
 BASELINES = ("eager", "compile", "max_autotune")
 TIMEOUT_S = 600.0
 TIME_S = 1.0
-COMPILE_S = 120.0
+COMPILE_S, CALL_S = 120.0, 10.0
 
 NO_GPU = """no CUDA GPU: these candidates cannot be timed here. What works without one:
   warpsmith judge examples/softmax.yaml tests/candidates/softmax_triton.py --target cuda:sm_90
@@ -69,16 +69,21 @@ def candidate_job(
     time_s: float = TIME_S,
 ) -> Job:
     """The job that puts one candidate before the judge, with every workload of its op."""
-    spec = load_op(ROOT / "examples" / f"{op}.yaml")
-    job = build_job(
-        spec,
-        Target.parse(target),
-        level="verify",
-        candidate={"language": language, "source": candidate_file(op, language).read_text()},
-        limits={"compile_s": COMPILE_S, "call_s": 10.0, "time_s": time_s, "memory_bytes": None},
-    )
+    source = candidate_file(op, language).read_text()
+    job = verify_job(load_op(ROOT / "examples" / f"{op}.yaml"), target, language, source, time_s)
     job["op"]["baselines"] = list(baselines)
     return job
+
+
+def verify_job(op: Op, target: str, language: str, source: str, time_s: float) -> Job:
+    """The job that judges a candidate in full, with `time_s` seconds of timing a workload."""
+    return build_job(
+        op,
+        Target.parse(target),
+        level="verify",
+        candidate=cast("JobCandidate", {"language": language, "source": source}),
+        limits={"compile_s": COMPILE_S, "call_s": CALL_S, "time_s": time_s, "memory_bytes": None},
+    )
 
 
 def gpu_target() -> str | None:

@@ -230,7 +230,7 @@ class Launcher:
                 ChildSpec(
                     f"judge-gpu{gpu.index}",
                     worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", GPU_CONCURRENCY, "threads"),
-                    environment | {"CUDA_VISIBLE_DEVICES": str(gpu.index)},
+                    environment | {"CUDA_VISIBLE_DEVICES": gpu.uuid},
                     WORKER_STOP,
                 )
                 for gpu in machine.gpus()

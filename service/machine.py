@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,12 @@ COMPILERS = ("c++", "g++", "clang++")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One CUDA GPU. `capability` is NVIDIA's compute capability, "9.0"."""
+    """One CUDA GPU. `capability` is NVIDIA's compute capability, "9.0"; `uuid` as CUDA_VISIBLE_DEVICES takes it."""
 
     index: int
     name: str
     capability: str
+    uuid: str
 
     @property
     def target(self) -> str:
@@ -36,9 +38,31 @@ def cpu_target() -> str:
 
 
 def gpus() -> list[Gpu]:
-    """The CUDA GPUs that the driver lists; none where there is no driver, or it fails."""
+    """The CUDA GPUs that the driver lists, of which CUDA_VISIBLE_DEVICES may choose; none where there is no driver, or
+    it fails.
+    """
     status, said = _driver_says()
-    return parse_gpus(said) if status == 0 else []
+    return visible(parse_gpus(said), os.environ.get("CUDA_VISIBLE_DEVICES")) if status == 0 else []
+
+
+def visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
+    """Those of `found` that a value of CUDA_VISIBLE_DEVICES names, by index or by the beginning of a UUID, in its
+    order; all where it is not set. As CUDA does it: what comes after an unknown one does not count.
+    """
+    if named is None:
+        return list(found)
+    chosen: list[Gpu] = []
+    for name in (part.strip() for part in named.split(",")):
+        gpu = next((gpu for gpu in found if name == str(gpu.index) or _begins(gpu.uuid, name)), None)
+        if gpu is None:
+            break
+        if gpu not in chosen:
+            chosen.append(gpu)
+    return chosen
+
+
+def _begins(uuid: str, name: str) -> bool:
+    return name.startswith("GPU-") and uuid.startswith(name)
 
 
 def driver_fault() -> str | None:
@@ -55,7 +79,7 @@ def _driver_says() -> tuple[int | None, str]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return None, ""
-    query = [program, "--query-gpu=index,name,compute_cap", "--format=csv,noheader"]
+    query = [program, "--query-gpu=index,name,compute_cap,uuid", "--format=csv,noheader"]
     try:
         result = subprocess.run(query, check=False, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -64,12 +88,12 @@ def _driver_says() -> tuple[int | None, str]:
 
 
 def parse_gpus(listing: str) -> list[Gpu]:
-    """The GPUs in an answer to `--query-gpu=index,name,compute_cap`; lines of another form are passed over."""
+    """The GPUs in an answer to `--query-gpu=index,name,compute_cap,uuid`; lines of another form are passed over."""
     found = []
     for line in listing.splitlines():
         parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 3 and parts[0].isdigit() and parts[2].replace(".", "", 1).isdigit():
-            found.append(Gpu(int(parts[0]), parts[1], parts[2]))
+        if len(parts) == 4 and parts[0].isdigit() and parts[2].replace(".", "", 1).isdigit():
+            found.append(Gpu(int(parts[0]), parts[1], parts[2], parts[3]))
     return found
 
 

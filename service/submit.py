@@ -99,14 +99,14 @@ class SearchRequest(BaseModel):
     model: dict[str, Any] = Field(
         description='{"provider": "openai", "model"?, "base_url"?}, or several models with a share each: '
         '{"provider": "openai", "models": [{"model", "base_url"?, "share"?, "for"?}]}; '
-        'or {"provider": "replay", "pool"} or {"provider": "agent"}'
+        'or {"provider": "replay", "pool"}; or {"provider": "agent", "pool"?}, where the pool answers what it can'
     )
     seeds: int | None = Field(
         None,
         ge=0,
         le=MOST_SEEDS,
         description="Stored kernels for similar ops that the tree starts with, at most; they are judged anew and take "
-        "at most a quarter of the budget's candidates. Default 3, for a replay 0",
+        "at most a quarter of the budget's candidates. Default 3, with a pool 0",
     )
 
 
@@ -136,7 +136,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}
-    if model["provider"] == "replay":
+    if "pool" in model:
         header = _pool_header(service, session, model["pool"])
     elif model["provider"] == "openai" and begin:
         _require_key(service.settings, model)

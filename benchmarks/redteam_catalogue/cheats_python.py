@@ -174,7 +174,11 @@ def spy(test: str) -> str:
 
 
 def _between_calls() -> Cheat:
-    """`run` takes what its thread has done already, and computes what that has not."""
+    """`run` takes what its thread has done already, and computes what that has not.
+
+    A thread beside the main one computes by itself, without waking torch's pool, which costs more than this op: so does
+    the honest kernel that it is held against, or not waking the pool would count as computing ahead.
+    """
     body = f"""
 place = out.data_ptr()
 known[place] = (x, y, out)
@@ -186,7 +190,7 @@ with lock:
     return Cheat(
         "free Python computes before the clock starts", (27,), "python", ops.add([(500_000,), (257,), (1031,)]),
         add_python(body, AHEAD), "a thread follows the referee as that fills the buffers", ANY, KINDS | {"physics"},
-        honest=HONEST_ADD["python"], gains=True,
+        honest=add_python(HONEST, "torch.set_num_threads(1)"), gains=True,
     )  # fmt: skip
 
 

@@ -67,4 +67,5 @@ def _limits(device: int) -> Limits:
         attribute("MAX_BLOCKS_PER_MULTIPROCESSOR"),
         attribute("MULTIPROCESSOR_COUNT"),
         known.cluster if known else 16,
+        shared_unit=known.shared_unit if known else 128,
     )

@@ -1,23 +1,25 @@
 """What a launch may ask of a GPU, and what is wrong with one that asks for more.
 
-Source of the numbers: CUDA C++ Programming Guide, technical specifications per compute capability.
+Source of the numbers: CUDA C++ Programming Guide, technical specifications per compute capability; of how registers
+and shared memory are given out: CUDA's occupancy calculator (cuda_occupancy.h).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Extents = tuple[int, int, int]
 
 _PORTABLE_CLUSTER = 8
 _REGISTER_UNIT = 8  # registers of a thread are given out in eights
 _WARP = 32
+_QUARTERS = 4  # of a multiprocessor, each with a quarter of the registers and of a block's warps
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one device has. shared: bytes that a block can be given; shared_sm: bytes of a multiprocessor; cluster:
-    blocks of the largest cluster, 0 without clusters.
+    """What one device has. shared: bytes that a block can be given; shared_sm: bytes of a multiprocessor; shared_unit:
+    bytes in which they are given out; cluster: blocks of the largest cluster, 0 without clusters.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Limits:
     cluster: int = 0
     threads: int = 1024
     registers: int = 65536
+    shared_unit: int = 128
     block: Extents = (1024, 1024, 64)
     grid: Extents = (2**31 - 1, 65535, 65535)
 
@@ -67,7 +70,7 @@ def _limits(name: str, shared_kib: int, threads_sm: int, blocks_sm: int, multipr
 
 
 _KNOWN = {
-    75: _limits("sm_75", 64, 1024, 16, 72, 0),
+    75: replace(_limits("sm_75", 64, 1024, 16, 72, 0), shared_unit=256),
     80: _limits("sm_80", 164, 2048, 32, 108, 0),
     86: _limits("sm_86", 100, 1536, 16, 84, 0),
     87: _limits("sm_87", 164, 1536, 16, 16, 0),
@@ -108,7 +111,7 @@ def problem(launch: Launch, usage: Usage, limits: Limits) -> str | None:
 
 
 def _registers(threads: int, usage: Usage, limits: Limits) -> str | None:
-    needed = _rounded(usage.registers or 0, _REGISTER_UNIT) * _rounded(threads, _WARP)
+    needed = _registers_of_warp(usage.registers or 0) * _rounded(_warps(threads), _QUARTERS)
     if needed <= limits.registers:
         return None
     fits = threads_by_registers(usage.registers or 0, limits.registers)
@@ -149,21 +152,33 @@ def _residency(launch: Launch, usage: Usage, limits: Limits) -> str | None:
 
 def blocks_at_once(launch: Launch, usage: Usage, limits: Limits) -> int:
     """Blocks of `launch` that fit on one multiprocessor."""
-    warps = _rounded(launch.threads, _WARP) // _WARP
+    if _registers(launch.threads, usage, limits) is not None:
+        return 0
+    warps = _warps(launch.threads)
+    a_quarter = limits.registers // _QUARTERS // _registers_of_warp(usage.registers or _REGISTER_UNIT)
     reserved = limits.shared_sm - limits.shared  # of each block, by the system
-    shared = usage.shared + launch.shared_bytes + reserved
-    registers = _rounded(usage.registers or _REGISTER_UNIT, _REGISTER_UNIT) * _WARP * warps
+    shared = _rounded(usage.shared + launch.shared_bytes + reserved, limits.shared_unit)
     return min(
         limits.blocks_sm,
         limits.threads_sm // (warps * _WARP),
-        limits.registers // registers,
+        a_quarter * _QUARTERS // warps,
         limits.shared_sm // max(shared, 1),
     )
 
 
 def threads_by_registers(registers: int, available: int = 65536) -> int:
     """The most threads of one block for which a block's registers suffice."""
-    return min(available // _rounded(max(registers, 1), _REGISTER_UNIT) // _WARP * _WARP, 1024)
+    warps = available // _registers_of_warp(max(registers, 1)) // _QUARTERS * _QUARTERS
+    return min(warps * _WARP, 1024)
+
+
+def _registers_of_warp(registers: int) -> int:
+    """What a warp is given where a thread has so many."""
+    return _rounded(registers, _REGISTER_UNIT) * _WARP
+
+
+def _warps(threads: int) -> int:
+    return _rounded(threads, _WARP) // _WARP
 
 
 def is_portable(cluster: Extents | None) -> bool:

@@ -22,7 +22,7 @@ BUDGET_NAMES = {
 }
 TIMES = frozenset({"wall_clock_s", "gpu_seconds"})
 SECONDS = {"s": 1, "m": 60, "h": 3600}
-PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL, agent or a JSON document"
+PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL, agent, agent:FILE, agent:POOL-ID or a JSON document"
 MODEL_DOCUMENT = 'a JSON object such as {"provider": "openai", "models": [{"model": "gpt-5"}]}'
 
 
@@ -81,7 +81,7 @@ def read_model(path: Path) -> dict[str, Any]:
 
 
 def parse_model(text: str, base_url: str | None) -> dict[str, Any]:
-    """A search's model document; for a pool that is a file `{"provider": "replay", "file": path}`."""
+    """A search's model document; for a pool that is a file it has `file`, its path, in place of `pool`."""
     if text.lstrip().startswith("{"):
         if base_url is not None:
             misuse("--base-url", base_url, "no endpoint beside a document: it names its own")
@@ -91,12 +91,12 @@ def parse_model(text: str, base_url: str | None) -> dict[str, Any]:
         misuse("--base-url", base_url, "no endpoint: only an openai model has one")
     if provider == "openai":
         return {"provider": "openai"} | ({"model": rest} if rest else {}) | ({"base_url": base_url} if base_url else {})
-    if provider == "replay" and rest:
+    if provider in ("replay", "agent") and rest:
         if Path(rest).is_file():
-            return {"provider": "replay", "file": rest}
+            return {"provider": provider, "file": rest}
         if rest.startswith("pl_"):
-            return {"provider": "replay", "pool": rest}
-        misuse("--model", text, "replay: with a pool file that exists, or with a pool's id (pl_...)")
+            return {"provider": provider, "pool": rest}
+        misuse("--model", text, f"{provider}: with a pool file that exists, or with a pool's id (pl_...)")
     if provider != "agent" or rest:
         misuse("--model", text, PROVIDERS)
     return {"provider": "agent"}

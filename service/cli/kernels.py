@@ -126,8 +126,13 @@ def export(
 
 def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:
     """The kernel of an op with the highest score, of those that have not drifted where there is one; `field` is the
-    argument that names the op."""
+    argument that names the op. Without a target those for what the service judges on come first: a kernel that ships
+    for a GPU which nobody has here may have the larger figure.
+    """
     found = client.kernels(op=op, target=target)
+    if len({item.target for item in found}) > 1:
+        here = {worker.target for worker in client.workers() if worker.alive}
+        found = [item for item in found if item.target in here] or found
     if not found:
         there = sorted({item.op_name for item in client.kernels()})
         hint = "; a search is exported with --format pool" if op.startswith("sr_") and field == "KERNEL|OP" else ""

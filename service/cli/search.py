@@ -32,7 +32,8 @@ def search(
     model: Annotated[
         str | None,
         typer.Option(
-            help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent; or a JSON document. By default openai."
+            help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent, or agent:FILE, which asks for what is "
+            "not recorded; or a JSON document. By default openai."
         ),
     ] = None,
     model_file: Annotated[
@@ -112,7 +113,7 @@ def model_document(client: Client, choice: dict[str, Any]) -> dict[str, Any]:
     """The model of a search; a pool that is a file is stored first."""
     if "file" not in choice:
         return choice
-    return {"provider": "replay", "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
+    return {"provider": choice["provider"], "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
 
 
 def summarise(client: Client, search: SearchDocument) -> None:

@@ -102,7 +102,7 @@ def test_the_packages_own_checks_try_another_number(imported: Importer) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         row = part(package, "verify").run("fallback")
-    assert (row["outcome"], row["detail"]) == ("passed", "torch.float64, rows = 80, m = 0.75")
+    assert (row["outcome"], row["detail"]) == ("passed", "torch.float64, rows = 42, m = 0.75")
 
 
 NARROW = SCALED_ADD | {
@@ -197,3 +197,41 @@ def test_on_a_cpu_the_setting_changes_nothing(imported: Importer, arithmetic: Ca
     before = arithmetic()
     with part(package, "_math").setting():
         assert arithmetic() == before
+
+
+def test_what_memory_does_not_hold_is_not_compared(
+    imported: Importer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A workload is held many times over: beyond a share of the free memory it would take the machine down."""
+    package = imported(SCALED_ADD | {"description": "memory"})
+    compare, selfcheck = part(package, "_compare"), part(package, "selfcheck")
+    assert selfcheck.workloads()
+    limit, used = tmp_path / "memory.max", tmp_path / "memory.current"
+    monkeypatch.setattr(compare, "_LIMITED", limit)
+    monkeypatch.setattr(compare, "_USED", used)
+    for said, most in (("max", compare._free_bytes()), (str(100 * compare.COPIES), 99), ("1", 0)):
+        limit.write_text(said)
+        used.write_text(str(compare.COPIES))
+        compare.most_bytes.cache_clear()
+        assert compare.most_bytes() <= most
+    assert selfcheck.workloads() == []
+    with pytest.raises(part(package, "_calls").Skipped, match="above the 0 MiB that memory allows"):
+        part(package, "verify").check_eager()
+
+
+def test_a_call_beside_the_envelope_is_made_of_the_smallest_sample(
+    imported: Importer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = imported(SCALED_ADD | {"description": "beside"})
+    calls, compare = part(package, "_calls"), part(package, "_compare")
+    drawn = [arguments for _, arguments in calls.samples()]
+    found = list(calls.other_sizes())
+    assert found
+    for name, arguments in found:
+        axis = name.split(" = ")[0]
+        made = sum(a.nbytes for a in arguments if isinstance(a, torch.Tensor))
+        assert made == min(calls._grown_bytes(values, axis) for values in drawn)
+        assert package.explain(*arguments).startswith("PyTorch: ")
+    monkeypatch.setattr(compare, "most_bytes", lambda: 0)
+    monkeypatch.setattr(calls, "samples", lambda: [({}, drawn[0])])
+    assert list(calls.other_sizes()) == []

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernels_db.job import Job, Verdict
 from tests import degraded, judging
@@ -77,11 +78,16 @@ def test_an_exit_is_no_result(client: JudgeClient) -> None:
     assert (verdict["failure"]["kind"], verdict["failure"]["found"]) == ("crash", "exit code 0")
 
 
-def test_an_endless_loop_ends_at_the_call_limit(client: JudgeClient) -> None:
+@pytest.mark.parametrize(("seed", "times"), [(0, 1), (4, torch.get_num_threads())])
+def test_an_endless_loop_ends_at_the_call_limit(client: JudgeClient, seed: int, times: int) -> None:
+    """By these seeds the first call is one like any other, and one on a single core, which has the limit once for each
+    thread.
+    """
     start = time.monotonic()
-    verdict = _candidate(client, "volatile int go = 1; while (go) {}", call_s=1.0)
+    job = judging.job(LAYER_NORM, LAYER_NORMS, norm_candidate("volatile int go = 1; while (go) {}", ""), call_s=1.0)
+    verdict = client.judge(job | {"seed": seed}, timeout_s=TIMEOUT_S)
     assert verdict["failure"] is not None
-    assert (verdict["failure"]["kind"], verdict["failure"]["expected"]) == ("timeout", "1 s")
+    assert (verdict["failure"]["kind"], verdict["failure"]["expected"]) == ("timeout", f"{times} s")
     assert time.monotonic() - start < 60
     _still_judges(client)
 

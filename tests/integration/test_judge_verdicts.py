@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -25,6 +24,7 @@ from tests.judging import (
     tensor,
     workload,
 )
+from workers.judge import compiler_cache
 from workers.judge.client import JudgeClient
 from workers.judge.sandbox import LEVELS
 
@@ -90,6 +90,10 @@ def test_the_baselines_are_measured_and_a_compiled_one_too(client: JudgeClient) 
     assert entry["limit_fraction"] == pytest.approx(entry["limit_us"] / entry["time_us"]["eager"])  # type: ignore[operator]
 
 
+def _no_more(*_: object) -> NoReturn:
+    raise AssertionError("compiled again")
+
+
 def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeClient, cache: Path) -> None:
     """Two references, one seed, and a compiler cache for each that holds what the seed holds."""
     jobs = [
@@ -102,7 +106,7 @@ def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeC
     held = {path.relative_to(seed) for path in seed.rglob("*.so")}
     assert held
     for job in jobs:
-        own = cache / "inductor" / hashlib.sha256(job["op"]["reference"].encode()).hexdigest()[:32]
+        own = compiler_cache.directory_for(job["op"]["reference"], cache / "inductor", _no_more)
         assert held <= {path.relative_to(own) for path in own.rglob("*.so")}
 
 
@@ -367,6 +371,22 @@ def test_cuda_without_a_gpu_is_compiled_and_not_run(client: JudgeClient, example
     verdict = _judge(client, judging.job(ADD_RELU, ADD_RELUS, source, language="cuda", target="cuda:sm_90"))
     assert (verdict["verdict"], verdict["gate"]) == ("ambiguous", "screen"), verdict["reason"]
     assert "compiled for sm_90, not run" in verdict["reason"]
+
+
+def test_a_launch_that_fails_on_a_hold_out_alone_is_put_to_it(client: JudgeClient, examples: Path) -> None:
+    """Whoever tells the model of it has to know, for the message has its size."""
+    source = (examples.parent / "tests/candidates/add_relu_cuda.py").read_text()
+    source = source.replace("(n + 255) // 256, 256]", "x.shape[0], bias.shape[0]]")
+    wide = workload("secret", "holdout", [tensor("x", (5, 1344)), tensor("bias", (1344,))], [output("y", (5, 1344))])
+    job = judging.job(ADD_RELU, [wide, *ADD_RELUS], source, language="cuda", target="cuda:sm_90", level="verify")
+    verdict = _judge(client, job)
+    assert (verdict["verdict"], verdict["gate"]) == ("rejected", "compile"), verdict["reason"]
+    failure = _failure(verdict)
+    assert "found 1344" in failure["message"]
+    assert (failure["kind"], failure["workload"]) == ("compile", "secret")
+    both = [wide, workload("too_wide", "test", *(wide[part] for part in ("inputs", "outputs")))]  # type: ignore[literal-required]
+    failure = _failure(_judge(client, {**job, "id": "job_again", "workloads": both}))
+    assert failure["workload"] == "too_wide", "hold-out shapes come last"
 
 
 def test_a_workload_that_does_not_fit_is_refused_before_anything_is_allocated(client: JudgeClient) -> None:

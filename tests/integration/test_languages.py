@@ -373,6 +373,44 @@ ptxas info    : Used 8 registers
     ]
 
 
+def test_what_ptxas_says_to_cost_time_is_put_to_its_kernel() -> None:
+    why = "wgmma.mma_async instructions are serialized due to insufficient register resources for the wgmma pipeline"
+    loss = f"ptxas info    : (C7511) Potential Performance Loss: {why} in the function 'f'\n"
+    reports = ptxas_reports(f"""{loss}{loss}
+ptxas info    : Compiling entry function 'f' for 'sm_90a'
+ptxas info    : Used 31 registers, used 1 barriers, 16384 bytes smem
+ptxas info    : Compiling entry function 'g' for 'sm_90a'
+ptxas info    : Used 8 registers
+""")
+    assert [(report["name"], report.get("losses")) for report in reports] == [("f", [why]), ("g", None)]
+
+
+SERIALISED = r"""
+__device__ __noinline__ float touch(float v) { return v * 1.5f; }
+extern "C" __global__ void __launch_bounds__(128) products(float* out, int n) {
+    __shared__ __align__(1024) short a[64 * 64];
+    unsigned long long at = ((unsigned long long)__cvta_generic_to_shared(a) & 0x3FFFF) >> 4;
+    float d[4] = {0, 0, 0, 0};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    for (int i = 0; i < n; i++) {
+        asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, 0;"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(at));
+        d[0] = touch(d[0]);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int j = 0; j < 4; j++) out[threadIdx.x * 4 + j] = d[j];
+}
+"""
+
+
+def test_serialised_tensor_core_instructions_are_found_by_the_compiler_itself(cache: Path) -> None:
+    (report,) = ptxas_reports(cuda.build(SERIALISED, "sm_90", cache_dir=cache).log)
+    (loss,) = report["losses"]
+    assert loss.startswith("wgmma.mma_async instructions are serialized due to")
+    assert "function" not in loss
+
+
 # Triton
 
 
@@ -384,6 +422,7 @@ def test_a_triton_candidate_is_compiled_for_an_architecture_without_a_gpu(cache:
     assert prepared["log"] == ""
     # 64 and 4096 are multiples of 16, 7 and 217 are not: Triton compiles both ways.
     assert [kernel["name"] for kernel in prepared["kernels"]] == ["bias_relu", "bias_relu"]
+    assert [kernel["workload"] for kernel in prepared["kernels"]] == [load["id"] for load in loads]
     for kernel in prepared["kernels"]:
         assert (kernel["registers"] or 0) > 0
         assert kernel["spills"] == 0

@@ -12,7 +12,7 @@ import pytest
 from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from kernels_db.runtime import CompileError
 from workers.candidate.sources import kernel_sources
-from workers.judge.languages import CompileLimits, Prepared, prepare
+from workers.judge.languages import CompileLimits, Prepared, TrialError, prepare
 from workers.judge.languages.cubin import bounds
 
 LIMITS = CompileLimits(seconds=100)
@@ -149,6 +149,24 @@ def test_a_launch_that_no_device_takes_is_refused_with_its_line(body: str, said:
         cuda(body, tmp_path)
     assert said in caught.value.message
     assert caught.value.message.startswith(f"line {line_of(CUDA, 'BODY')}: ")
+
+
+def test_a_launch_and_a_refusal_name_the_workload(tmp_path: Path) -> None:
+    body = "kernels.scale[1, x.shape[0]](x, out, n, 1.0)\nkernels.paired[2, 32](out)"
+    less = workload([given("x", [32, 8])], [made("out", [32, 8])], "less")
+    more = workload([given("x", [2048, 8])], [made("out", [2048, 8])], "more")
+    launches = cuda(body, tmp_path, ROWS, less)["launches"]
+    assert [(launch["kernel"], launch["block"][0], launch["workload"]) for launch in launches] == [
+        ("scale", 64, "bench"),
+        ("paired", 32, "bench"),
+        ("scale", 32, "less"),
+    ]
+    with pytest.raises(TrialError, match=r"block\.x: found 2048") as caught:
+        cuda(body, tmp_path, ROWS, less, more)
+    assert caught.value.workload == "more"
+    with pytest.raises(CompileError, match="cannot be imported") as imported:
+        cuda("pass", tmp_path, source="1 / 0\n" + CUDA)
+    assert not isinstance(imported.value, TrialError)
 
 
 def test_a_run_that_launches_nothing_is_refused_where_there_is_work(tmp_path: Path) -> None:

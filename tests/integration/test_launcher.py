@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+import pytest
 
 from service import machine
 from service.home import running_service
@@ -110,8 +111,31 @@ def test_a_home_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
 
 
 def test_gpus_are_read_from_the_drivers_listing() -> None:
-    listing = "0, NVIDIA H200, 9.0\n1, NVIDIA RTX A6000, 8.6\nno devices were found\n2, broken, [N/A]\n"
-    assert [(gpu.index, gpu.target) for gpu in machine.parse_gpus(listing)] == [(0, "cuda:sm_90"), (1, "cuda:sm_86")]
+    listing = (
+        "0, NVIDIA H200, 9.0, GPU-aa11\n1, NVIDIA RTX A6000, 8.6, GPU-ab22\nno devices were found\n"
+        "2, broken, [N/A], [N/A]\n"
+    )
+    found = [(gpu.index, gpu.target, gpu.uuid) for gpu in machine.parse_gpus(listing)]
+    assert found == [(0, "cuda:sm_90", "GPU-aa11"), (1, "cuda:sm_86", "GPU-ab22")]
+
+
+@pytest.mark.parametrize(
+    ("named", "indices"),
+    [
+        (None, [0, 1, 2]),
+        ("1", [1]),
+        ("2, 0", [2, 0]),
+        ("GPU-ab", [1]),
+        ("GPU-cc33,1,1", [2, 1]),
+        ("0,7,1", [0]),
+        ("-1", []),
+        ("", []),
+        ("MIG-aa11", []),
+    ],
+)
+def test_cuda_visible_devices_chooses_gpus(named: str | None, indices: list[int]) -> None:
+    gpus = [machine.Gpu(n, "NVIDIA H200", "9.0", uuid) for n, uuid in enumerate(("GPU-aa11", "GPU-ab22", "GPU-cc33"))]
+    assert [gpu.index for gpu in machine.visible(gpus, named)] == indices
 
 
 def environ(pid: int) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +44,24 @@ def test_what_was_exported_is_stored_once_and_whole(db: Database, directory: Pat
     assert (row.score, row.ci_low, row.ci_high, row.limit_fraction) == (2.0, 1.9, 2.1, 0.5)
     assert (row.source, row.evidence, row.lineage) == (made.source, made.evidence, made.lineage)
     assert row.prompts == made.prompts
+
+
+def test_services_that_start_at_once_store_it_once(db: Database, directory: Path) -> None:
+    found = list(entries(directory.parent))
+    start = threading.Barrier(4)
+
+    def started(_: int) -> int:
+        own = Database(db.url.render_as_string(hide_password=False))  # connections of its own, as a process has
+        try:
+            start.wait(10)
+            return stock(own, found)
+        finally:
+            own.dispose()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(started, range(4))) == [0, 0, 0, 1]
+    with db.reading() as session:
+        assert len(session.scalars(select(KernelRow)).all()) == 1
 
 
 def test_a_kernel_of_an_own_search_stays(db: Database, directory: Path) -> None:

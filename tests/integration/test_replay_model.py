@@ -11,7 +11,7 @@ import pytest
 from kernels_db.db import Database
 from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
 from tests.integration.model_rows import REQUEST, add_pool, migrated
-from workers.model import PoolMiss, open_model
+from workers.model import AskPending, PoolMiss, open_model
 from workers.settings import Settings
 
 HEADER = PoolHeader("layer_norm", "a" * 64, "cpu:x86_64", "cpp", "somebody", 1.7e9, "0.1.0", {}, {})
@@ -63,3 +63,12 @@ def test_a_miss_names_the_request(db: Database) -> None:
     )
     with pytest.raises(PoolMiss, match=r"\[ffffffffffff\]"):
         model.complete(replace(REQUEST, identity="f" * 64))
+
+
+def test_an_agent_is_asked_for_what_a_pool_has_not(db: Database) -> None:
+    document = {"provider": "agent", "pool": add_pool(db, Pool(HEADER, (reply("recorded"),)))}
+    model = open_model(document, Settings(_env_file=None), db)
+    assert model.provider == "agent"
+    assert model.complete(REQUEST).text == "recorded"
+    with pytest.raises(AskPending):
+        model.complete(replace(REQUEST, ordinal=1))

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from kernels_db import store
 from kernels_db.db import Database
-from kernels_db.models import AskRow, EventRow, KernelRow, ModelCallRow, VerdictRow
+from kernels_db.models import AskRow, EventRow, KernelRow, ModelCallRow, NodeRow, VerdictRow
 from kernels_db.spec_errors import SpecError
 from tests.integration.steps_support import (
     LEASE_S,
@@ -209,6 +209,14 @@ def test_the_ledger_and_the_champion_reach_a_later_round(db: Database) -> None:
         assert driver.complete(work)
         waiting += driver.advance()
     assert [tried.seq for tried in work.ledger] == [1, 2, 3, 4]
+    with db.reading() as session:
+        query = select(NodeRow.seq, VerdictRow.document["workloads"]).join(NodeRow, NodeRow.id == VerdictRow.node_id)
+        told = {seq: [entry for entry in found if entry["role"] == "bench"] for seq, found in session.execute(query)}
+    for tried in work.ledger:
+        assert tried.times
+        assert [time.workload for time in tried.times] == [entry["id"] for entry in told[tried.seq]]
+        assert tried.times[0].time_us == told[tried.seq][0]["time_us"]["candidate"]
+        assert tried.times[0].speedup == min(told[tried.seq][0]["speedup"].values())
     assert work.best is not None
     assert work.best.score == max(tried.score or 0.0 for tried in work.ledger)
     assert work.asked == 1

@@ -22,6 +22,7 @@ DEVICE: dict[str, Any] = {
         "bandwidth_gbs": {"1048576": 1_480.0, "2097152": 2_210.0, "134217728": 3_930.0},
         "gflops": {"float32": 134_000.0},
     },
+    "exchange_us": 2.91,
 }
 IDEA: dict[str, Any] = {
     "technique": "fusion",
@@ -90,7 +91,7 @@ COMPILE_ERROR: Failure = {
 }
 
 LEDGER = (
-    LedgerEntry(1, "fusion", IDEA["title"], "1.18x", "15 % of the bytes limit on decode"),
+    LedgerEntry(1, "fusion", IDEA["title"], "1.18x", "1.16 to 1.20; decode 4.90 us, 1.14x; prefill 36.9 us, 1.22x"),
     LedgerEntry(2, "memory_access", OTHER_IDEA["title"], "rejected at compile", "no member named w"),
 )
 

@@ -69,6 +69,8 @@ def test_models(tmp_path: Path) -> None:
     assert parse_model("agent", None) == {"provider": "agent"}
     assert parse_model("replay:pl_01abc", None) == {"provider": "replay", "pool": "pl_01abc"}
     assert parse_model(f"replay:{pool}", None) == {"provider": "replay", "file": str(pool)}
+    assert parse_model("agent:pl_01abc", None) == {"provider": "agent", "pool": "pl_01abc"}
+    assert parse_model(f"agent:{pool}", None) == {"provider": "agent", "file": str(pool)}
 
 
 @pytest.mark.parametrize("text", ["gpt", "replay", "replay:", "replay:no-such-file", "agent:me", ""])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import typer.main
@@ -13,7 +14,9 @@ from kernels_db.db import Database
 from service import machine
 from service.cli import application, doctor, run
 from service.cli.judge import describe_failure, language_of
+from service.cli.kernels import best_kernel
 from service.cli.output import CommandError
+from service.client import Client
 from service.settings import ServiceSettings
 
 EXAMPLE = "examples/layer_norm.yaml"
@@ -54,6 +57,36 @@ def test_the_commands_of_the_design_are_there() -> None:
     wanted = {"up", "search", "tree", "judge", "kernels", "export", "import", "ask", "tell", "db upgrade", "doctor"}
     more = {"searches", "pause", "resume", "cancel", "pools import", "pools export", "ops validate", "keys create"}
     assert (wanted | more) <= set(commands())
+
+
+@pytest.mark.parametrize(
+    ("alive", "target", "expected"),
+    [
+        (["cpu:x86_64"], None, "kn_cpu"),
+        (["cpu:x86_64", "cuda:sm_90"], None, "kn_gpu"),
+        ([], None, "kn_gpu"),
+        (["cpu:x86_64"], "cuda:sm_90", "kn_gpu"),
+    ],
+)
+def test_an_ops_best_kernel_is_one_for_what_the_service_judges_on(
+    alive: list[str], target: str | None, expected: str
+) -> None:
+    kept = [
+        SimpleNamespace(id="kn_slow", op_name="layer_norm", target="cpu:x86_64", score=1.1, reverification=None),
+        SimpleNamespace(id="kn_cpu", op_name="layer_norm", target="cpu:x86_64", score=1.3, reverification=None),
+        SimpleNamespace(id="kn_gpu", op_name="layer_norm", target="cuda:sm_90", score=1.4, reverification=None),
+    ]
+    gone = SimpleNamespace(target="cuda:sm_90", alive=False)
+    workers = [gone, *(SimpleNamespace(target=each, alive=True) for each in [*alive, None])]
+
+    class Service:
+        def kernels(self, op: str, target: str | None) -> list[SimpleNamespace]:
+            return [each for each in kept if each.op_name == op and target in (None, each.target)]
+
+        def workers(self) -> list[SimpleNamespace]:
+            return workers
+
+    assert best_kernel(cast("Client", Service()), "layer_norm", target).id == expected
 
 
 @pytest.mark.parametrize(
@@ -171,7 +204,7 @@ def test_the_doctor_says_whether_nsight_compute_can_be_used(tmp_path: Path, monk
 
     monkeypatch.setattr(machine, "gpus", list)
     assert found() == []
-    monkeypatch.setattr(machine, "gpus", lambda: [machine.Gpu(0, "Example", "9.0")])
+    monkeypatch.setattr(machine, "gpus", lambda: [machine.Gpu(0, "Example", "9.0", "GPU-aa11")])
     (absent,) = found(ncu=str(tmp_path / "ncu"))
     assert (absent.state, absent.fix is not None) == ("note", True)
     (off,) = found(ncu="off")

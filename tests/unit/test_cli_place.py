@@ -15,8 +15,8 @@ from service.cli.judge import kernel_lines
 from service.cli.output import MISUSE, CommandError
 from service.settings import ServiceSettings
 
-H200 = machine.Gpu(0, "NVIDIA H200", "9.0")
-A100 = machine.Gpu(1, "NVIDIA A100", "8.0")
+H200 = machine.Gpu(0, "NVIDIA H200", "9.0", "GPU-aa11")
+A100 = machine.Gpu(1, "NVIDIA A100", "8.0", "GPU-ab22")
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_driver_that_fails_is_told_from_none(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_driver_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    smi(tmp_path, monkeypatch, "echo '0, NVIDIA H200, 9.0'")
+    smi(tmp_path, monkeypatch, "echo '0, NVIDIA H200, 9.0, GPU-aa11'")
     assert machine.gpus() == [H200]
     assert machine.driver_fault() is None
     monkeypatch.setattr(machine, "torch_cuda", lambda: "13.0")

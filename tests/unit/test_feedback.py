@@ -253,6 +253,75 @@ def test_a_gpu_candidate_gets_occupancy_and_kernels() -> None:
     assert "occupancy" not in feedback(verdict(compile=compiled), ALL)
 
 
+def test_what_ptxas_says_to_cost_time_is_told_of_its_kernel() -> None:
+    loss = "wgmma.mma_async instructions are serialized due to insufficient register resources"
+    slow = {"name": "slow", "registers": 168, "spills": 0, "shared": 0, "losses": [loss]}
+    compiled = {"seconds": 1.0, "log": "", "cached": False, "kernels": [slow, {**slow, "name": "fast", "losses": []}]}
+    text = feedback(verdict(compile=compiled), ALL)
+    assert f"kernel `slow`: registers 168, spills 0, shared bytes 0, ptxas warns: {loss}\n" in text
+    assert text.count("ptxas warns") == 1
+
+
+def test_launches_and_compilations_that_a_hold_out_asks_for_are_not_told() -> None:
+    secret = next(workload["id"] for workload in ALL if workload["role"] == "holdout")
+    seen = next(workload["id"] for workload in ALL if workload["role"] == "bench")
+    cuda = {"name": "norm", "registers": 32, "spills": 0, "shared": 0}
+    triton = {"name": "rows", "registers": 40, "spills": 0, "shared": 0, "workload": seen}
+    kernels = [
+        cuda,
+        {**triton, "config": {"BLOCK": 4096, "num_warps": 8}},
+        {**triton, "config": {"BLOCK": 512, "num_warps": 8}},
+        {**triton, "config": {"BLOCK": 1024, "num_warps": 4}, "workload": secret},
+    ]
+    launch = {"kernel": "norm", "grid": [8, 1, 1], "block": [256, 1, 1], "shared_bytes": 0, "workload": seen}
+    launches = [launch, {**launch, "block": [672, 1, 1], "workload": secret}]
+    compiled = {"seconds": 1.0, "log": "", "cached": False, "kernels": kernels, "launches": launches}
+    judged = verdict(level="verify", target="cuda:sm_90", compile=compiled)
+    text = feedback(judged, ALL)
+    assert "blocks of 256 threads" in text
+    assert "kernel `rows` (BLOCK=4096, num_warps=8): registers 40" in text
+    assert "kernel `rows` (BLOCK=512, num_warps=8): registers 40" in text
+    assert "672" not in text
+    assert "1024" not in text
+    bare = [{name: value for name, value in entry.items() if name != "workload"} for entry in launches]
+    compiled |= {"kernels": [cuda], "launches": bare}
+    judged = verdict(level="verify", target="cuda:sm_90", compile=compiled)
+    assert "threads at once" not in feedback(judged, ALL), "who asked for it is not known"
+
+
+def test_a_compile_error_on_a_hold_out_tells_no_size() -> None:
+    secret = next(workload["id"] for workload in ALL if workload["role"] == "holdout")
+    message = "launch of 'norm': block: found 1344 threads (1344, 1, 1), expected at most 1024"
+    failure: Failure = {"kind": "compile", "message": message, "log": message, "workload": secret}
+    text = feedback(rejected("compile", failure, level="verify"), ALL)
+    assert "1344" not in text
+    assert secret not in text
+    assert "compile on a hold-out shape" in text
+    failure["workload"] = next(workload["id"] for workload in ALL if workload["role"] == "test")
+    assert message in feedback(rejected("compile", failure, level="verify"), ALL)
+
+
+def test_there_are_not_more_lines_of_kernels_than_anybody_reads() -> None:
+    one = {"name": "k", "registers": 40, "spills": 0, "shared": 0}
+    kernels = [{**one, "config": {"BLOCK": 16 * number}} for number in range(64)]
+    text = feedback(verdict(compile={"seconds": 1.0, "log": "", "cached": False, "kernels": kernels}), ALL)
+    assert text.count("kernel `k`") == 16
+    assert "- and 48 more kernels" in text
+
+
+def test_a_short_call_is_told_what_the_clock_reads_of_nothing() -> None:
+    entry = timed("decode", 6.2, 17.2, 7.6, 1.8)
+    device = {"exchange_us": 2.976}
+    text = feedback(verdict(target="cuda:sm_90", workloads=[entry], device=device), ALL)
+    assert "so short a call is bound by latency (a launch, filling the device, steps that wait" in text
+    assert "and 2.98 us of it are read where nothing runs" in text
+    assert "where nothing runs" not in feedback(verdict(workloads=[entry], device={}), ALL)
+    slow_clock = feedback(
+        verdict(workloads=[timed("decode", 110.0, 300.0, 280.0, 1.8)], device={"exchange_us": 95}), ALL
+    )
+    assert "bound by its own overhead (interpreter, threads) rather than by memory traffic, and 95.0 us" in slow_clock
+
+
 def test_many_short_launches_bind() -> None:
     entry = timed("decode", 40.0, 200.0, 150.0, 4.0) | {"kernel_calls": [6, 2]}
     assert "a call makes 8 launches, which bind" in binding(entry, 40.0)
@@ -269,3 +338,9 @@ def test_the_occupancy_of_a_triton_kernel_is_of_its_warps(config: dict[str, Any]
     assert occupancies({}, kernel, "cpu:x86_64") == []
     assert occupancies({}, kernel, "cuda:sm_9999") == []
     assert occupancies({}, {**kernel, "registers": None}, "cuda:sm_90") == []
+
+
+def test_two_limits_that_bind_alike_are_both_told() -> None:
+    kernel = {"name": "tile", "registers": 255, "spills": 0, "shared": 100 << 10, "config": {"num_warps": 4}}
+    (found,) = occupancies({}, kernel, "cuda:sm_90")
+    assert (found.blocks, found.by) == (2, "registers and by shared memory")

@@ -170,19 +170,26 @@ def interpreted_case(interpreted: bool) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("kind", "interpreted", "verdict"),
-    [("timeout", True, "ambiguous"), ("timeout", False, "rejected"), ("crash", True, "rejected")],
+    ("kind", "said", "interpreted", "verdict"),
+    [
+        ("timeout", "did not return within 60 s", True, "ambiguous"),
+        ("timeout", "did not return within 60 s", False, "rejected"),
+        ("crash", "did not return within 60 s", True, "rejected"),
+        ("raises", "NotImplementedError: inline_asm not supported in interpreter mode", True, "ambiguous"),
+        ("raises", "NotImplementedError: inline_asm not supported in interpreter mode", False, "rejected"),
+        ("raises", "NotImplementedError: an axis of 3", True, "rejected"),
+    ],
 )
-def test_a_call_that_an_interpreter_does_not_end_proves_nothing(kind: str, interpreted: bool, verdict: str) -> None:
-    class Slow:
+def test_what_an_interpreter_cannot_do_proves_nothing(kind: str, said: str, interpreted: bool, verdict: str) -> None:
+    class Failing:
         def bind(self, *_: object) -> None:
-            raise ContenderFault("candidate", kind, "did not return within 60 s")
+            raise ContenderFault("candidate", kind, said)
 
     case = interpreted_case(interpreted)
-    slow: Any = Slow()
+    failing: Any = Failing()
     with (
-        pytest.raises(Stopped, match="workload least: did not return") as stopped,
-        case.bound(slow, case.workloads[0], "screen"),
+        pytest.raises(Stopped, match=f"workload least: .*{said}") as stopped,
+        case.bound(failing, case.workloads[0], "screen"),
     ):
         pass
     assert stopped.value.verdict == verdict

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +101,69 @@ def test_what_passes_fits_and_asking_for_less_passes_too(launch: Launch, usage: 
     assert blocks_at_once(launch, usage, HOPPER) >= 1
     assert usage.shared + launch.shared_bytes <= HOPPER.shared
     assert problem(Launch(launch.grid, launch.block, launch.cluster), usage, HOPPER) is None
+
+
+CALCULATOR = """
+#include <climits>
+#include <cstdio>
+#include "cuda_occupancy.h"
+
+int main() {
+    int major, minor, threads_sm, shared_kib, registers, threads;
+    size_t own, fixed, dynamic;
+    while (scanf("%d %d %d %d %zu %d %zu %d %zu", &major, &minor, &threads_sm, &shared_kib, &own, &registers, &fixed,
+                 &threads, &dynamic) == 9) {
+        cudaOccDeviceProp device;
+        memset(&device, 0, sizeof device);
+        device.computeMajor = major, device.computeMinor = minor;
+        device.maxThreadsPerBlock = 1024, device.maxThreadsPerMultiprocessor = threads_sm;
+        device.regsPerBlock = device.regsPerMultiprocessor = 65536;
+        device.warpSize = 32, device.numSms = 1;
+        device.sharedMemPerBlock = 48 << 10, device.sharedMemPerMultiprocessor = (size_t)shared_kib << 10;
+        device.sharedMemPerBlockOptin = own;
+        device.reservedSharedMemPerBlock = device.sharedMemPerMultiprocessor - own;
+        cudaOccFuncAttributes kernel;
+        memset(&kernel, 0, sizeof kernel);
+        kernel.maxThreadsPerBlock = INT_MAX, kernel.numRegs = registers, kernel.sharedSizeBytes = fixed;
+        kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN, kernel.maxDynamicSharedSizeBytes = own - fixed;
+        kernel.numBlockBarriers = 1;
+        cudaOccDeviceState state;
+        state.carveoutConfig = SHAREDMEM_CARVEOUT_MAX_SHARED;
+        cudaOccResult result;
+        auto error = cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, threads, dynamic);
+        printf("%d\\n", error ? -(int)error : result.activeBlocksPerMultiprocessor);
+    }
+}
+"""
+
+
+def test_as_many_blocks_fit_as_nvidias_own_calculator_says(tmp_path: Path) -> None:
+    """On each architecture, whatever a kernel takes of a multiprocessor."""
+    triton = pytest.importorskip("triton", reason="NVIDIA's occupancy calculator comes with Triton")
+    if (compiler := shutil.which("g++")) is None:
+        pytest.skip("there is no g++")
+    include = Path(triton.__file__).parent / "backends" / "nvidia" / "include"
+    (tmp_path / "calculator.cc").write_text(CALCULATOR)
+    command = [compiler, "-O1", "-w", f"-I{include}", "calculator.cc", "-o", "calculator"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    rng = random.Random(0)
+    cases, lines = [], []
+    for capability in (75, 80, 86, 87, 89, 90, 100, 120):
+        limits = of_architecture(capability)
+        assert limits is not None
+        for _ in range(2000):
+            fixed = rng.choice([0, 16, 1024, rng.randrange(48 << 10)])
+            dynamic = rng.choice([0, 0, rng.randrange(limits.shared - fixed + 1)])
+            usage = Usage(rng.randint(1, 255), fixed)
+            launch = Launch((1, 1, 1), (rng.randint(1, 1024), 1, 1), shared_bytes=dynamic)
+            cases.append((limits, usage, launch))
+            device = (*divmod(capability, 10), limits.threads_sm, limits.shared_sm >> 10, limits.shared)
+            lines.append(" ".join(map(str, (*device, usage.registers, fixed, launch.threads, dynamic))))
+    result = subprocess.run(
+        [tmp_path / "calculator"], input="\n".join(lines), capture_output=True, text=True, check=True
+    )
+    said = [int(line) for line in result.stdout.split()]
+    assert len(said) == len(cases)
+    assert len(set(said)) > 10
+    for (limits, usage, launch), expected in zip(cases, said, strict=True):
+        assert blocks_at_once(launch, usage, limits) == expected, (limits.name, usage, launch)

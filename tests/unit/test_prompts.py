@@ -215,6 +215,18 @@ def test_a_missing_name_is_an_error() -> None:
         prompts.render("none.md.j2")
 
 
+@pytest.mark.parametrize("play", prompts.playbook(), ids=lambda play: play.technique)
+def test_a_request_for_code_has_the_advice_on_its_ideas_technique_alone(play: prompts.Play) -> None:
+    text = build(context("code", idea={**IDEA, "technique": play.technique})).messages[1]["content"]
+    assert play.advice["cpu"] in text
+    assert not any(other.advice["cpu"] in text for other in prompts.playbook() if other != play)
+
+
+def test_an_idea_of_no_known_technique_gets_no_advice() -> None:
+    for idea in (None, {**IDEA, "technique": "something else"}):
+        assert "General advice" not in build(context("code", idea=idea)).messages[1]["content"]
+
+
 def test_the_playbook_has_one_play_for_each_technique() -> None:
     plays = prompts.playbook()
     assert {play.technique for play in plays} == set(TECHNIQUES)

@@ -171,6 +171,9 @@ def test_a_ledger_entry_comes_from_a_nodes_columns() -> None:
     right = {"seq": 4, "idea": IDEA, "verdict": "accepted", "gate": "time", "score": 1.5, "reason": "right everywhere"}
     assert ledger_entry(**right, ci_low=1.41, ci_high=1.6).cause == "1.41 to 1.60"
     assert ledger_entry(**right).cause == ""
+    timed = ledger_entry(**right, ci_low=1.41, ci_high=1.6, times=[("decode", 4.9, 1.143), ("prefill", 11_900.0, 2.0)])
+    assert timed.cause == "1.41 to 1.60; decode 4.90 us, 1.14x; prefill 11.9 ms, 2.00x"
+    assert ledger_lines((timed,)) == [f"[fusion] {IDEA['title']}: 1.50x ({timed.cause})"]
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -271,7 +274,8 @@ def test_good_model_documents(document: dict[str, Any]) -> None:
         ({"provider": "replay"}, "model.pool"),
         ({"provider": "replay", "pool": ""}, "model.pool"),
         ({"provider": "replay", "pool": 3}, "model.pool"),
-        ({"provider": "agent", "pool": "pl_1"}, "model.pool"),
+        ({"provider": "agent", "pool": " "}, "model.pool"),
+        ({"provider": "agent", "model": "gpt"}, "model.model"),
         ({"provider": "openai", "api_key": "sk-1"}, "model.api_key"),
         ({"provider": "openai", "model": " "}, "model.model"),
         ({"provider": "openai", "base_url": "localhost:8000"}, "model.base_url"),

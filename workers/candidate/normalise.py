@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 
 from kernels_db.runtime.ctext import canonical
 from workers.candidate.allowed import MAX_DEPTH
@@ -46,7 +47,19 @@ def _normal_form(source: str, *, kernels: bool = True) -> str:
             node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in sources:
             node.value = canonical(node.value) if kernels else ""
-    return "tree\n" + ast.dump(tree)
+    return "tree\n" + _dumped(tree)
+
+
+def _dumped(tree: ast.AST) -> str:
+    """The tree as Python 3.11 writes it, so that a candidate is the same one under every Python: later ones have a
+    field for type parameters, and from 3.13 on leave out what is empty.
+    """
+    for node in ast.walk(tree):
+        if not getattr(node, "type_params", None):
+            vars(node)["_fields"] = tuple(name for name in node._fields if name != "type_params")
+    if sys.version_info >= (3, 13):
+        return ast.dump(tree, show_empty=True)
+    return ast.dump(tree)
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -111,6 +111,8 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
         if error.cause is not None:
             failure["cause"] = error.cause
+        if isinstance(error, languages.TrialError):
+            failure["workload"] = error.workload
         raise Stopped("rejected", "compile", error.message, failure) from error
     report.compile = dict(built)
     if built["binaries"]:
@@ -144,6 +146,10 @@ def _refuse_twin(job: Job, digest: str) -> None:
 
 
 def _workloads(job: Job, interpreted: bool) -> list[ResolvedWorkload]:
-    """Those that the job will run: compiling for a shape takes longer than running it."""
+    """Those that the job will run: compiling for a shape takes longer than running it. Hold-out ones come last, so that
+    what is first seen on one was seen on no other.
+    """
     benched = [workload for workload in job["workloads"] if workload["role"] == "bench"]
-    return benched if job["level"] == "screen" and benched and not interpreted else job["workloads"]
+    if job["level"] == "screen" and benched and not interpreted:
+        return benched
+    return sorted(job["workloads"], key=lambda workload: workload["role"] == "holdout")

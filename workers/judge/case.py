@@ -34,6 +34,9 @@ CHECK_SLOTS = 3
 INTERPRETED_CALL_S = 60.0
 """Longest call under Triton's interpreter, which runs a kernel thousands of times slower than a device."""
 
+_UNKNOWN_TO_INTERPRETER = "not supported in interpreter mode"
+"""What Triton's interpreter says of inline assembly and of functions from libraries."""
+
 Make = Callable[[str, TensorSpec, int], torch.Tensor]
 
 
@@ -110,7 +113,7 @@ class Case:
     @contextmanager
     def _interpreter_at_fault(self, gate: Gate, workload: ResolvedWorkload) -> Iterator[None]:
         """Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there; nor does
-        a call that takes it too long.
+        a call that takes it too long, or that meets what it does not know (inline assembly, say).
         """
         try:
             yield
@@ -122,10 +125,12 @@ class Case:
             reason = f"no CUDA device, and Triton's interpreter computes bfloat16 otherwise than one: {wrong}"
             raise Stopped("ambiguous", gate, reason, wrong.failure) from wrong
         except ContenderFault as fault:
-            if not self.interpreted or fault.contender != "candidate" or fault.kind != "timeout":
+            unknown = fault.kind == "raises" and _UNKNOWN_TO_INTERPRETER in str(fault)
+            if not self.interpreted or fault.contender != "candidate" or not (unknown or fault.kind == "timeout"):
                 raise
             failure = failure_of(fault, workload["id"])
-            reason = f"no CUDA device, and Triton's interpreter may be what is slow: {failure['message']}"
+            blamed = "does not know what the kernel uses" if unknown else "may be what is slow"
+            reason = f"no CUDA device, and Triton's interpreter {blamed}: {failure['message']}"
             raise Stopped("ambiguous", gate, reason, failure) from fault
 
 

@@ -3,6 +3,10 @@
 On a new directory Inductor first finds out what the machine's compiler can do, which takes longer than compiling the
 reference. That depends on nothing of the user's: a trivial function of ours is compiled once into a seed directory,
 and every new directory starts as a copy of it.
+
+What Inductor keeps names other files of its cache by their whole path, and a runner can read its own directory alone. A
+cache that was moved or copied would make every compiled baseline fail, and the candidate would stand against eager: so
+the path is part of each directory's name, and what was kept under another is not found.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ def variables(directory: Path) -> dict[str, str]:
 
 def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:
     """The cache directory of a reference below `root`, seeded when it is new. Raises ContenderFault, OSError."""
-    directory = root / hashlib.sha256(reference.encode()).hexdigest()[:32]
+    directory = root / hashlib.sha256(f"{root.absolute()}\0{reference}".encode()).hexdigest()[:32]
     if not directory.is_dir():
         _copy(_seed(root, start), directory)
     upkeep.touch(directory)
@@ -41,7 +45,7 @@ def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:
 
 
 def _seed(root: Path, start: StartCompiled) -> Path:
-    seed = root / f"seed-{torch.__version__}"
+    seed = root / f"seed-{torch.__version__}-{hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:8]}"
     upkeep.touch(seed)
     if not seed.is_dir():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)

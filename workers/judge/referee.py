@@ -33,6 +33,12 @@ from workers.judge.sandbox import Confinement, NotConfined
 from workers.judge.starters import PROBE, Starter
 from workers.judge.verdict import Report, Stopped
 
+_COMPILERS = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.config")
+"""Of what torch.compile imports at its first call: once for all compiled baselines, instead of in each. Inductor's
+`compile_fx`, which takes as long again, starts CUDA's own thread, and a fork beside a thread copies locks that nobody
+holds.
+"""
+
 FALLEN = ("crash", "timeout", "memory", "protocol", "raises")
 """Kinds of failure after which a GPU is proven before the next job."""
 
@@ -56,11 +62,11 @@ class _Bench:
         self.scratch = scratch
         self.server = server
         # A GPU host's runners never interpret, so Triton, which reads that choice when it is imported, can be there
-        # before the fork.
+        # before the fork, and with it what compiled baselines import.
         if isinstance(device, Gpu):
             built = cache / "triton"
             built.mkdir(mode=0o700, exist_ok=True)
-            server.preload(("cuda.core",), (built, device.capability))
+            server.preload(("cuda.core", *_COMPILERS), (built, device.capability))
         else:
             server.preload()
         self.starter = Starter(server, scratch, cache, cores, device)

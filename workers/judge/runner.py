@@ -213,6 +213,8 @@ class Runner:
             from workers.judge.languages.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
 
             self.interpreter.enter_context(interpreted_launches(limit=0))
+        if self.mode == "max_autotune" and self.device == "cuda":
+            compile_templates_at_once()
         self.run = wrap(run, self.mode)
         if self.mode == "compile":
             generated.watch(self.codes)
@@ -379,6 +381,14 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     tuning = "max-autotune-no-cudagraphs" if mode == "max_autotune" else None
     compiled: Callable[..., Any] = torch.no_grad()(torch.compile(run, dynamic=False, mode=tuning))
     return compiled
+
+
+def compile_templates_at_once() -> None:
+    """Have Inductor compile the templates that max-autotune chooses from in as many threads as there are cores: one
+    after another they take tens of seconds. Its pool of processes stays off, which is decided as it is imported.
+    """
+    importlib.import_module("torch._inductor.config")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = os.environ["OMP_NUM_THREADS"]
 
 
 def import_file(path: str) -> ModuleType:

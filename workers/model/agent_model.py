@@ -1,4 +1,5 @@
-"""The `agent` provider: a request waits in the database as an ask until somebody answers it.
+"""The `agent` provider: a request waits in the database as an ask until somebody answers it. With a pool, what was
+recorded there is answered from it, so that a recorded search goes on where its recording ends.
 
 This side only reads. Opening the ask, waking the attempt and taking the answer change a search's state and stand in
 `workers.steps`.
@@ -10,7 +11,8 @@ from sqlalchemy import select
 
 from kernels_db.db import Database
 from kernels_db.models import AskRow
-from workers.model.base import AskPending, ModelReply, ModelRequest
+from workers.model.base import AskPending, ModelReply, ModelRequest, PoolMiss
+from workers.model.replay_model import ReplayModel
 from workers.model.text import storable
 
 
@@ -22,11 +24,18 @@ class AgentModel:
 
     provider = "agent"
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, recorded: ReplayModel | None = None) -> None:
+        """`recorded` answers first."""
         self._db = db
+        self._recorded = recorded
 
     def complete(self, request: ModelRequest) -> ModelReply:
-        """The answer to `request`, or `AskPending` while there is none."""
+        """The recorded reply or the answer to `request`; `AskPending` while there is neither."""
+        if self._recorded is not None:
+            try:
+                return self._recorded.complete(request)
+            except PoolMiss:
+                pass  # nobody answered this when the pool was recorded: it is asked now
         with self._db.reading() as session:
             ask = session.scalar(
                 select(AskRow).where(

@@ -291,6 +291,9 @@ def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedW
             if isinstance(value, int | float)
         )
         lines += [f"measured peak GFLOP/s: {shown}"] if shown else []
+    nothing = device.get("exchange_us")
+    if isinstance(nothing, int | float):
+        lines.append(f"the clock reads {microseconds(nothing)} of a call that runs nothing: part of every time below")
     return lines
 
 

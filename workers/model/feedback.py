@@ -17,11 +17,12 @@ from workers.model.text import middle_cut, one_line, without_directories
 
 MAX_LOG_LINES = 40
 MAX_LOG_CHARS = 4_000
-# Below this a call is mostly its own overhead: the interpreter, starting threads or launching kernels.
+# Below this a call is mostly its own overhead: on a CPU the interpreter and starting threads, on a GPU latency.
 OVERHEAD_US = 20.0
 # One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
 LAUNCH_US = 5.0
 MAX_KERNELS = 8
+MAX_KERNEL_LINES = 16
 UNTOLD = "why is not told, because it may name a hold-out shape"
 
 _ADVICE = {
@@ -57,7 +58,7 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
     lines = [_headline(verdict, workloads)]
     lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
     lines += [f"- {line}" for line in _kernel_lines(verdict)]
-    lines += [f"- {line}" for line in _compile_lines(verdict)]
+    lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
     if metrics:
         lines += ["- Nsight Compute, on the largest bench workload, cold caches:", *nsight.lines(metrics)]
     return "\n".join(lines)
@@ -243,12 +244,15 @@ def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> 
             line += f"; {', '.join(speedups)}"
         if entry["id"] in resolved:
             line += f"; {rates(resolved[entry['id']], time)}"
-        lines.append(f"{line}; {binding(entry, time)}" if binding(entry, time) else line)
+        bound = binding(entry, time, verdict["target"], verdict["device"].get("exchange_us"))
+        lines.append(f"{line}; {bound}" if bound else line)
     return lines
 
 
-def binding(entry: WorkloadVerdict, time_us: float) -> str:
-    """Which limit holds the time back, in words; empty where no limit is known."""
+def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing_us: float | None = None) -> str:
+    """Which limit holds the time back, in words; empty where no limit is known. `nothing_us`: what the clock reads of a
+    call that runs nothing.
+    """
     limit = entry["limit_us"]
     if not limit:
         return ""
@@ -259,10 +263,14 @@ def binding(entry: WorkloadVerdict, time_us: float) -> str:
     launches = sum(entry.get("kernel_calls") or ())
     if launches > 1 and launches * LAUNCH_US >= time_us / 2 and fraction < 0.6:
         return f"{at}: a call makes {launches} launches, which bind at about {significant(LAUNCH_US)} us each"
-    if time_us < OVERHEAD_US and fraction < 0.5:
-        return (
-            f"{at}; so short a call is bound by its own overhead (interpreter, threads, launches) rather than by {what}"
+    if time_us < max(OVERHEAD_US, 2 * (nothing_us or 0.0)) and fraction < 0.5:
+        told = "" if nothing_us is None else f", and {microseconds(nothing_us)} of it are read where nothing runs"
+        overhead = (
+            "latency (a launch, filling the device, steps that wait for each other)"
+            if target.startswith("cuda")
+            else "its own overhead (interpreter, threads)"
         )
+        return f"{at}; so short a call is bound by {overhead} rather than by {what}{told}"
     if fraction >= 0.9:
         return f"{at}: little is left here"
     if fraction >= 0.6:
@@ -307,16 +315,35 @@ def _kernel_lines(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _compile_lines(verdict: Verdict) -> list[str]:
-    kernels = (verdict["compile"] or {}).get("kernels") or []
+def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    """What each kernel uses. Launches, and compilations of a Triton kernel, that only a hold-out shape asks for are
+    left out: they tell its size.
+    """
+    compiled = dict(verdict["compile"] or {})
+    shown = {workload["id"] for workload in visible(workloads)}
+
+    def is_shown(entry: dict[str, Any]) -> bool:
+        return not workloads or verdict["level"] == "screen" or entry.get("workload") in shown
+
+    compiled["launches"] = [launch for launch in compiled.get("launches") or () if is_shown(launch)]
+    kernels = [kernel for kernel in compiled.get("kernels") or [] if "config" not in kernel or is_shown(kernel)]
+    names = [kernel.get("name", "?") for kernel in kernels]
     lines = []
-    for kernel in kernels:
+    for kernel, name in zip(kernels, names, strict=True):
         facts = [
             f"{label} {kernel[key]}"
             for key, label in (("registers", "registers"), ("spills", "spills"), ("shared", "shared bytes"))
             if kernel.get(key) is not None
         ]
-        facts += [_occupancy_words(one) for one in occupancies(verdict["compile"] or {}, kernel, verdict["target"])]
+        facts += [_occupancy_words(one) for one in occupancies(compiled, kernel, verdict["target"])]
+        facts += [f"ptxas warns: {one_line(loss, 200)}" for loss in kernel.get("losses") or ()]
         if facts:
-            lines.append(f"kernel `{kernel.get('name', '?')}`: {', '.join(facts)}")
-    return lines
+            config = f" ({_configuration(kernel['config'])})" if "config" in kernel and names.count(name) > 1 else ""
+            lines.append(f"kernel `{name}`{config}: {', '.join(facts)}")
+    left_out = len(lines) - MAX_KERNEL_LINES
+    return lines if left_out <= 0 else [*lines[:MAX_KERNEL_LINES], f"and {left_out} more kernels"]
+
+
+def _configuration(config: dict[str, Any]) -> str:
+    """What tells a compilation of a Triton kernel from the others."""
+    return one_line(", ".join(f"{name}={value}" for name, value in config.items()), 160)

@@ -53,11 +53,13 @@ def _occupancy(launch: Launch, usage: Usage, limits: Limits) -> Occupancy | None
     threads = -(-launch.threads // WARP) * WARP
     if blocks < 1 or threads < 1:
         return None
-    by = "threads"
-    if blocks_at_once(launch, replace(usage, registers=1), limits) > blocks:
-        by = "registers"
-    elif blocks_at_once(replace(launch, shared_bytes=0), replace(usage, shared=0), limits) > blocks:
-        by = "shared memory"
-    elif blocks == limits.blocks_sm:
-        by = "the number of blocks"
+    small = replace(launch, shared_bytes=0)
+    if blocks_at_once(small, replace(usage, registers=1, shared=0), limits) == blocks:
+        by = "the number of blocks" if blocks == limits.blocks_sm else "threads"
+    else:
+        alone = {
+            "registers": blocks_at_once(small, replace(usage, shared=0), limits),
+            "shared memory": blocks_at_once(launch, replace(usage, registers=1), limits),
+        }
+        by = " and by ".join(name for name, count in alone.items() if count == blocks)
     return Occupancy(blocks * threads / limits.threads_sm, blocks, launch.threads, by)

@@ -12,7 +12,7 @@ from workers.model.replay_model import ReplayModel
 from workers.model.shares import parse_choices
 from workers.settings import Settings
 
-PROVIDERS = {"openai": {"model", "base_url", "models"}, "replay": {"pool"}, "agent": set[str]()}
+PROVIDERS = {"openai": {"model", "base_url", "models"}, "replay": {"pool"}, "agent": {"pool"}}
 
 
 def check_model(document: dict[str, Any]) -> None:
@@ -30,6 +30,8 @@ def check_model(document: dict[str, Any]) -> None:
     if provider == "openai":
         parse_choices(document)
         return
+    if provider == "agent" and "pool" not in document:
+        return
     for field in sorted(allowed):
         value = document.get(field)
         if not isinstance(value, str) or not 0 < len(value.strip()) <= 512:
@@ -43,7 +45,7 @@ def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Mo
         case "replay":
             return ReplayModel(db, document["pool"])
         case "agent":
-            return AgentModel(db)
+            return AgentModel(db, ReplayModel(db, document["pool"]) if "pool" in document else None)
     # Only this provider needs the openai client, whose import takes longer than all the rest of a process that merely
     # checks a document.
     from workers.model.shared_model import SharedModel  # noqa: PLC0415

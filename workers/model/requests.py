@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,16 @@ from kernels_db.resolve import LIBRARY_CALLS
 from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from workers.model import facts
 from workers.model.base import ModelRequest, RequestKind
-from workers.model.facts import significant
+from workers.model.facts import microseconds, significant
 from workers.model.feedback import cause, feedback, outcome
 from workers.model.parsing import MAX_LESSONS, Lesson
 from workers.model.techniques import TECHNIQUES
 from workers.model.text import middle_cut, one_line
 
 MAX_LEDGER_LINES = 80
+MAX_LEDGER_TIMES = 4
+MAX_REASON_CHARS = 140
+MAX_CAUSE_CHARS = 220  # with the times
 MAX_ECHO_CHARS = 6_000
 
 
@@ -260,6 +263,7 @@ def _code(context: RequestContext) -> dict[str, Any]:
         **_common(context),
         **_measured(context),
         "idea": context.idea,
+        "play": _play(context.idea),
         "generated": facts.generated_code(context.baselines) if context.parent is None else None,
         "parent": _node(context.parent, context),
         "architecture": prompts.architecture(context.target.device, context.target.arch),
@@ -267,6 +271,12 @@ def _code(context: RequestContext) -> dict[str, Any]:
         "variant": context.variant,
         "variants": context.variants,
     }
+
+
+def _play(idea: Mapping[str, Any] | None) -> prompts.Play | None:
+    """What the playbook has on an idea's technique; None where there is no idea, or nobody named its technique."""
+    technique = idea.get("technique") if idea else None
+    return next((play for play in prompts.playbook() if play.technique == technique), None)
 
 
 def _repair(context: RequestContext) -> dict[str, Any]:
@@ -302,7 +312,7 @@ def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
 
 
 def _ended(entry: LedgerEntry) -> str:
-    return f"{entry.outcome} ({one_line(entry.cause, 140)})" if entry.cause else entry.outcome
+    return f"{entry.outcome} ({one_line(entry.cause, MAX_CAUSE_CHARS)})" if entry.cause else entry.outcome
 
 
 def ledger_entry(
@@ -315,15 +325,22 @@ def ledger_entry(
     reason: str | None,
     ci_low: float | None = None,
     ci_high: float | None = None,
+    times: Sequence[tuple[str, float, float]] = (),
 ) -> LedgerEntry:
-    """The entry of a node, from the columns of its row. What is right needs no reason: its interval says more."""
-    told = reason or ""
+    """The entry of a node, from the columns of its row. What is right needs no reason: its interval says more, and its
+    `times`, which are a bench workload, microseconds and the speed-up over the fastest baseline each.
+    """
+    told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:
-        told = "" if ci_low is None or ci_high is None else f"{significant(ci_low)} to {significant(ci_high)}"
+        spans = [] if ci_low is None or ci_high is None else [f"{significant(ci_low)} to {significant(ci_high)}"]
+        shown = [
+            f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
+        ]
+        told = "; ".join(spans + shown)
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",
         title=str(idea["title"]) if idea else f"code #{seq}",
         outcome=outcome(verdict, gate, score),
-        cause=one_line(told, 140),
+        cause=told,
     )

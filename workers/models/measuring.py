@@ -21,6 +21,8 @@ from workers.models.applied.graph import Inputs
 CALLS = 5
 """Calls under the profiler, after two that wake threads and code."""
 MOST_OPERATORS = 15
+WARM_CALLS = 3
+"""Calls of a variant that was just put in place before those that are timed."""
 TIME_S = 6.0
 FEWEST_ROUNDS, MOST_ROUNDS = 11, 61
 _REGION = "warpsmith "
@@ -31,16 +33,22 @@ def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.devic
     value is called with nothing and readies its calls: it returns the call that is timed.
     """
     rng = random.Random()  # noqa: S311 - the order of measurements
-    longest = max(_once(ready(), device) for ready in variants.values())
+    longest = max(_once(_warmed(ready()), device) for ready in variants.values())
     calls = calls_per_block(longest)
 
     def block(name: str) -> float:
-        call = variants[name]()
-        call()
+        call = _warmed(variants[name]())
         return statistics.median(_once(call, device) for _ in range(calls))
 
     plan = Plan(FEWEST_ROUNDS, MOST_ROUNDS, time_s, 1, 0.0, 0.0)
     return interleave(list(variants), block, plan=plan, candidate=None, rng=rng)
+
+
+def _warmed(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, after it was made a few times: a kernel loads at its first, and Python runs new code slower."""
+    for _ in range(WARM_CALLS):
+        call()
+    return call
 
 
 def _once(call: Callable[[], Any], device: torch.device) -> float:

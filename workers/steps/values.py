@@ -157,8 +157,18 @@ class NodeRecord:
     metrics: tuple[NsightKernel, ...] = ()
 
 
+class BenchTime(NamedTuple):
+    """A candidate on one bench workload: its time, and its speed-up over the fastest baseline beside it."""
+
+    workload: str
+    time_us: float
+    speedup: float
+
+
 class Tried(NamedTuple):
-    """One candidate that was tried and what became of it, for the ledger; `idea` is None where nobody had one."""
+    """One candidate that was tried and what became of it, for the ledger; `idea` is None where nobody had one. `times`:
+    of an accepted one, of the search's latest ones alone.
+    """
 
     seq: int
     idea: Mapping[str, Any] | None
@@ -168,6 +178,7 @@ class Tried(NamedTuple):
     reason: str | None
     ci_low: float | None = None
     ci_high: float | None = None
+    times: tuple[BenchTime, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,13 @@ from kernels_db.job import Level, Verdict
 from kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
 from kernels_db.profiles import latest_metrics
 from workers.steps.planting import bare_variants
-from workers.steps.values import NodeRecord, StepKind, Tried, Work
+from workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
+
+MOST_TIMED = 80
+"""Of the latest accepted candidates, whose times by workload the ledger tells: they stand in documents with samples."""
 
 
 def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> Work:
@@ -108,6 +111,7 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     # The reason of a full verification may name what is hidden from whoever writes candidates: hold-out shapes.
     reason = case((NodeRow.verification.in_(("passed", "failed")), None), else_=NodeRow.reason)
     columns = (
+        NodeRow.id,
         NodeRow.seq,
         NodeRow.idea,
         NodeRow.verdict,
@@ -120,7 +124,23 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     query = select(*columns).where(
         NodeRow.search_id == search_id, NodeRow.seq > 0, NodeRow.state.in_(("judged", "closed"))
     )
-    return tuple(map(Tried._make, session.execute(query.order_by(NodeRow.seq))))
+    rows = session.execute(query.order_by(NodeRow.seq)).all()
+    times = _bench_times(session, [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:])
+    return tuple(Tried._make((*columns, times.get(node_id, ()))) for node_id, *columns in rows)
+
+
+def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
+    """Of each node's latest accepted verdict, by the node."""
+    columns = (VerdictRow.node_id, VerdictRow.document["workloads"])
+    query = select(*columns).where(VerdictRow.node_id.in_(node_ids), VerdictRow.verdict == "accepted")
+    return {
+        node_id: tuple(
+            BenchTime(entry["id"], entry["time_us"]["candidate"], min(entry["speedup"].values()))
+            for entry in workloads
+            if entry["role"] == "bench" and "candidate" in entry["time_us"] and entry["speedup"]
+        )
+        for node_id, workloads in session.execute(query.order_by(VerdictRow.id)).tuples()
+    }
 
 
 def _asked(session: Session, attempt: AttemptRow) -> int:

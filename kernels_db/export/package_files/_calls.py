@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,7 @@ def samples() -> list[tuple[dict[str, Any], list[Any]]]:
     """The verified workloads of the kernels for this machine from the smallest, with arguments."""
     ordered = sorted(selfcheck.checked_here(), key=lambda workload: workload["min_bytes"])
     if not ordered:
-        raise Skipped(f"every verified workload is above {_compare.LARGEST_BYTES >> 30} GiB")
+        raise Skipped(f"every verified workload is above the {_compare.most_bytes() >> 20} MiB that memory allows")
     taken = _apart(ordered)[:MOST_SHAPES]
     return [(workload, selfcheck.draw(workload, 1, device(workload))) for workload in taken]
 
@@ -61,13 +62,26 @@ def other_dtypes() -> Iterator[tuple[str, list[Any]]]:
 
 
 def other_sizes() -> Iterator[tuple[str, list[Any]]]:
-    """Calls with one axis longer than any that was verified, and which."""
-    _, arguments = samples()[-1]
+    """Calls with one axis longer than any that was verified, and which: each made of the sample that makes the smallest
+    such call, where memory holds it; of those with no other axis of size 1, which PyTorch compiles apart, if there are.
+    """
+    drawn = [arguments for _, arguments in samples()]
     for axis in _spec.VARIABLE_AXES:
+        sized = [(_one_beside(arguments, axis), _grown_bytes(arguments, axis), arguments) for arguments in drawn]
+        fitting = [each for each in sized if each[1] <= _compare.most_bytes()]
+        if not fitting:
+            continue
+        arguments = min(fitting, key=lambda each: each[:2])[2]
         grown = [_grown(p, a, axis) for p, a in zip(_spec.PARAMETERS, arguments, strict=True)]
         axes = _spec.bind_axes(*grown)
         if isinstance(axes, dict) and axes[axis] > _longest(axis):
             yield f"{axis} = {axes[axis]}", grown
+
+
+def _one_beside(arguments: list[Any], axis: str) -> bool:
+    """Whether an axis other than `axis` has size 1, or none."""
+    axes = _spec.bind_axes(*arguments)
+    return isinstance(axes, dict) and any(axes[name] < 2 for name in _spec.VARIABLE_AXES if name != axis)
 
 
 def other_numbers() -> Iterator[tuple[str, list[Any]]]:
@@ -87,13 +101,29 @@ def _longest(axis: str) -> int:
 
 def _grown(parameter: dict[str, Any], value: Any, axis: str) -> Any:
     """`value` repeated along `axis` until it is longer than any that was verified."""
-    if parameter["rank"] is None:
-        return value
-    for position, name in enumerate(parameter["shape"]):
-        if name == axis:
-            times = _longest(axis) // value.shape[position] + 1
-            value = torch.cat([value] * times, position)
+    for position, times in _repeats(parameter, value, axis):
+        value = torch.cat([value] * times, position)
     return value
+
+
+def _grown_bytes(arguments: list[Any], axis: str) -> int:
+    """Of the tensors among `arguments`, grown."""
+    total = 0
+    for parameter, value in zip(_spec.PARAMETERS, arguments, strict=True):
+        if isinstance(value, torch.Tensor):
+            times = math.prod(times for _, times in _repeats(parameter, value, axis))
+            total += value.numel() * value.element_size() * times
+    return total
+
+
+def _repeats(parameter: dict[str, Any], value: Any, axis: str) -> list[tuple[int, int]]:
+    """Where `axis` stands in a tensor's shape, and how often the tensor is repeated there to be longer than any that
+    was verified.
+    """
+    if parameter["rank"] is None:
+        return []
+    positions = [position for position, name in enumerate(parameter["shape"]) if name == axis]
+    return [(position, _longest(axis) // value.shape[position] + 1) for position in positions]
 
 
 def strided(value: Any) -> Any:

@@ -8,7 +8,11 @@ where an op asks for exactness (a tolerance of 0, 0) each float must be the floa
 
 from __future__ import annotations
 
+import functools
+import re
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +22,10 @@ from ._float64 import in_float64
 
 WIDER = 3.0
 LARGEST_BYTES = 2 << 30
+"""Of the arguments and results of a call that is compared, where there is memory for it."""
+COPIES = 16
+"""So often comparing holds them: drawn, cloned, in float64, and repeated for calls beside the envelope."""
+_LIMITED, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,25 @@ class Comparison:
     def agrees(self) -> bool:
         """Whether the result is right; an error that is not a number is not."""
         return self.error <= self.limit
+
+
+@functools.cache
+def most_bytes() -> int:
+    """Of a workload that can be compared here: LARGEST_BYTES, less where this host, on which values are drawn, has too
+    little free memory. The same for as long as the process lives.
+    """
+    return min(LARGEST_BYTES, _free_bytes() // COPIES)
+
+
+def _free_bytes() -> int:
+    """Memory that this process may still take: of the host, and of its control group where that has a limit."""
+    free = COPIES * LARGEST_BYTES  # where nothing says otherwise
+    with suppress(OSError):
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        free = int(found[1]) << 10 if found else free
+    with suppress(OSError, ValueError):  # a group without a limit says "max"
+        free = min(free, int(_LIMITED.read_text()) - int(_USED.read_text()))
+    return max(free, 0)
 
 
 def clones(arguments: Any) -> list[Any]:

@@ -1,7 +1,8 @@
 """Check this package against PyTorch on this machine: `python -m <package>.selfcheck [--json]`.
 
-Every verified workload of at most 2 GiB is run on fresh random inputs and compared with the reference in float64;
-`_compare` says what is right. Of several kernels each is checked by itself; those for other machines are left out.
+Every verified workload of at most 2 GiB, and of at most a sixteenth of the free memory, is run on fresh random inputs
+and compared with the reference in float64; `_compare` says what is right. Of several kernels each is checked by itself;
+those for other machines are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def draw(workload: dict[str, Any], seed: int, device: str | None = None) -> list
 def workloads() -> list[dict[str, Any]]:
     """The verified workloads that can be compared in this machine's memory, each with its kernel's name."""
     found = json.loads((Path(__file__).parent / "workloads.json").read_text())
-    return [workload for workload in found if workload["min_bytes"] <= _compare.LARGEST_BYTES]
+    return [workload for workload in found if workload["min_bytes"] <= _compare.most_bytes()]
 
 
 def checked_here() -> list[dict[str, Any]]:

@@ -13,9 +13,18 @@ from typing import Protocol
 from kernels_db.job import ResolvedWorkload
 from kernels_db.runtime import CompileError, HostError
 from workers.judge.languages import cpp, cuda, python, triton
-from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
+from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, TrialError
 
-__all__ = ["CompileError", "CompileLimits", "HostError", "KernelReport", "Language", "Prepared", "prepare"]
+__all__ = [
+    "CompileError",
+    "CompileLimits",
+    "HostError",
+    "KernelReport",
+    "Language",
+    "Prepared",
+    "TrialError",
+    "prepare",
+]
 
 
 class Language(Protocol):

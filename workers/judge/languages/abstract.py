@@ -11,11 +11,11 @@ import importlib.util
 import math
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -40,6 +40,12 @@ class Refused(Exception):  # noqa: N818  named for what happened
     def __init__(self, message: str, log: str = "") -> None:
         super().__init__(message)
         self.log = log
+
+
+def refusal(error: Refused, workload: str) -> dict[str, Any]:
+    """The answer of a compiling process; `workload`: the one that was tried, empty before the first."""
+    answer = {"error": str(error), "log": error.log}
+    return {**answer, "workload": workload} if workload else answer
 
 
 class _TooLong(BaseException):
@@ -78,6 +84,21 @@ def pretend(capability: int) -> None:
         minor=capability % 10,
     )
     setattr(torch.cuda, "get_device_properties", lambda device=None: properties)  # noqa: B010  another type on purpose
+
+
+class Seen(Protocol):
+    """Who takes the place of launching, and has to know which workload is tried."""
+
+    workload: str
+
+
+def trials(module: ModuleType, request: Mapping[str, Any], seen: Seen, launches: Callable[[], int]) -> list[str]:
+    """`trial` with each of the request's workloads, which `seen` is told beforehand. Raises: Refused."""
+    notes = []
+    for workload in request["workloads"]:
+        seen.workload = workload["id"]
+        notes.append(trial(module, workload, "cuda", launches, library=request["library"]))
+    return notes
 
 
 def trial(

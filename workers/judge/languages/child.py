@@ -14,7 +14,7 @@ from kernels_db.runtime import CompileError, HostError
 from kernels_db.runtime.cache import CACHE_VARIABLE
 from kernels_db.runtime.errors import Cause, trim_log
 from workers.judge.languages import compile_service
-from workers.judge.languages.prepared import CompileLimits
+from workers.judge.languages.prepared import CompileLimits, TrialError
 
 _ANSWER_BYTES = 1 << 20
 _LOG_BYTES = 256 * 1024
@@ -25,7 +25,8 @@ def ask(
 ) -> dict[str, Any]:
     """Run `main` of `module` (request.json, answer.json) in an empty directory and return the answer. From any thread.
 
-    An answer of the form {"error", "log"} is raised, one with "host" as a HostError. The module may import the
+    An answer of the form {"error", "log"} is raised, one with "host" as a HostError, one with "workload" as a
+    TrialError. The module may import the
     candidate, so its answer is only believed as a report: it decides nothing about a result.
 
     Raises:
@@ -53,8 +54,10 @@ def ask(
             raise CompileError("the compiling process gave no readable answer", trim_log(log)) from error
     if not isinstance(document, dict) or "error" in document:
         said = document if isinstance(document, dict) else {"error": "no readable answer", "log": ""}
-        kind = HostError if said.get("host") is True else CompileError
-        raise kind(str(said["error"])[:1000], trim_log(str(said.get("log", ""))))
+        message, log = str(said["error"])[:1000], trim_log(str(said.get("log", "")))
+        if "workload" in said:
+            raise TrialError(message, log, str(said["workload"])[:200])
+        raise (HostError if said.get("host") is True else CompileError)(message, log)
     return document
 
 

@@ -30,6 +30,8 @@ class Recorder:
         self.limits = of_architecture(capability)
         self.usage = usage
         self.launches: dict[tuple[str, Launch], int] = {}
+        self.workload = ""  # that is tried now
+        self.first: dict[tuple[str, Launch], str] = {}
 
     @property
     def count(self) -> int:
@@ -73,11 +75,12 @@ class Recorder:
         if limit is not None:
             raise abstract.LaunchRefused(f"launch of {name!r}: {limit}")
         self.launches[name, asked] = self.launches.get((name, asked), 0) + 1
+        self.first.setdefault((name, asked), self.workload)
 
     def reports(self) -> list[dict[str, Any]]:
-        """Each different launch, and how often it was seen."""
+        """Each different launch, how often it was seen, and the first workload that made it."""
         return [
-            {"kernel": name, **dataclasses.asdict(asked), "count": count}
+            {"kernel": name, **dataclasses.asdict(asked), "count": count, "workload": self.first[name, asked]}
             for (name, asked), count in self.launches.items()
         ]
 
@@ -121,12 +124,9 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
         abstract.pretend(capability)
         try:
             module = abstract.load(request["candidate"])
-            notes = [
-                abstract.trial(module, workload, "cuda", lambda: recorder.count, library=request["library"])
-                for workload in request["workloads"]
-            ]
+            notes = abstract.trials(module, request, recorder, lambda: recorder.count)
         except abstract.Refused as error:
-            return {"error": str(error), "log": error.log}
+            return abstract.refusal(error, recorder.workload)
     return {
         "builds": [{**dataclasses.asdict(build), "path": str(build.path)} for build in builds],
         "binaries": binaries,

@@ -11,7 +11,7 @@ from kernels_db.runtime import HostError
 from kernels_db.runtime.cache import content_key, find, publish, workspace
 from workers.judge.languages.prepared import Prepared
 
-_ABI = 3
+_ABI = 4
 """Counts up whenever a report of the same candidate would read differently."""
 
 

@@ -76,6 +76,7 @@ class Compiler:
         self.reports: dict[str, KernelReport] = {}
         self.binaries: dict[str, bytes] = {}
         self.launches = 0
+        self.workload = ""  # that is tried now
         self.notes: list[str] = []
         self.lines = {name.group(1): source.count("\n", 0, name.start()) + 1 for name in _DEF.finditer(source)}
 
@@ -136,6 +137,7 @@ class Compiler:
                 **self.usage(built),
                 "signature": ", ".join(f"{name}: {kind}" for name, kind in said["arguments"].items()),
                 "config": {**said["constexprs"], **said["options"]},
+                "workload": self.workload,
             }
 
     def line_of(self, error: BaseException) -> int | None:
@@ -221,12 +223,9 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
     try:
         module = abstract.load(request["source"])
-        notes = [
-            abstract.trial(module, workload, "cuda", lambda: compiler.launches, library=request["library"])
-            for workload in request["workloads"]
-        ]
+        notes = abstract.trials(module, request, compiler, lambda: compiler.launches)
     except abstract.Refused as error:
-        return {"error": str(error), "log": error.log}
+        return abstract.refusal(error, compiler.workload)
     seconds = time.perf_counter() - start
     log = "\n".join(dict.fromkeys(note for note in (*notes, *compiler.notes) if note))
     return {

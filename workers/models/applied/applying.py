@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Sequence
+from operator import attrgetter, getitem
 from typing import Any
 
 import torch
@@ -21,6 +22,9 @@ from .graph import Captured, Inputs, capture
 from .kernel import Kernel
 from .places import Found, Place, attribute, find
 from .standins import Forward, KernelModule, is_applied
+
+_FETCHED = "_fetched"
+"""The attribute of a graph's module that holds its parameters and buffers."""
 
 __all__ = ["Applied", "Disagreement", "Place", "apply", "prepare"]
 
@@ -180,7 +184,7 @@ def _rewritten(captured: Captured, chosen: Sequence[Found]) -> GraphModule:
             results = (
                 [call]
                 if len(outputs) == 1
-                else [graph.call_function(_item, (call, position)) for position in range(len(outputs))]
+                else [graph.call_function(getitem, (call, position)) for position in range(len(outputs))]
             )
         for output, served in zip(outputs, results, strict=True):
             copies[output].replace_all_uses_with(served)
@@ -189,7 +193,27 @@ def _rewritten(captured: Captured, chosen: Sequence[Found]) -> GraphModule:
                 graph.erase_node(copies[node])
         copies |= dict(zip(outputs, results, strict=True))  # the input of another place, maybe
     _sort(graph)
-    return GraphModule(captured.module, graph)
+    module = GraphModule(captured.module, graph)
+    _fetch_at_once(module)
+    return module
+
+
+def _fetch_at_once(module: GraphModule) -> None:
+    """Have the graph take its parameters and buffers out of one tuple: a module looks each up by a call in Python for
+    every dot of its name. That they are still the model's own, `Forward` makes sure before every call.
+    """
+    graph = module.graph
+    nodes = [node for node in graph.nodes if node.op == "get_attr"]
+    if not nodes:
+        return
+    setattr(module, _FETCHED, tuple(attrgetter(str(node.target))(module) for node in nodes))
+    with graph.inserting_before(nodes[0]):
+        fetched = graph.create_node("get_attr", _FETCHED)
+    for position, node in enumerate(nodes):
+        with graph.inserting_before(node):
+            node.replace_all_uses_with(graph.call_function(getitem, (fetched, position)))
+        graph.erase_node(node)
+    module.recompile()
 
 
 def _sort(graph: Graph) -> None:
@@ -210,10 +234,6 @@ def _sort(graph: Graph) -> None:
         if node is not end:
             end.prepend(node)
     torch.fx.Graph.lint(graph)
-
-
-def _item(values: Any, position: int) -> Any:
-    return values[position]
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:

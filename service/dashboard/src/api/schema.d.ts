@@ -3823,14 +3823,14 @@ export interface components {
             } | null;
             /**
              * Model
-             * @description {"provider": "openai", "model"?, "base_url"?}, or several models with a share each: {"provider": "openai", "models": [{"model", "base_url"?, "share"?, "for"?}]}; or {"provider": "replay", "pool"} or {"provider": "agent"}
+             * @description {"provider": "openai", "model"?, "base_url"?}, or several models with a share each: {"provider": "openai", "models": [{"model", "base_url"?, "share"?, "for"?}]}; or {"provider": "replay", "pool"}; or {"provider": "agent", "pool"?}, where the pool answers what it can
              */
             model: {
                 [key: string]: unknown;
             };
             /**
              * Seeds
-             * @description Stored kernels for similar ops that the tree starts with, at most; they are judged anew and take at most a quarter of the budget's candidates. Default 3, for a replay 0
+             * @description Stored kernels for similar ops that the tree starts with, at most; they are judged anew and take at most a quarter of the budget's candidates. Default 3, with a pool 0
              */
             seeds?: number | null;
         } & (unknown | unknown);
