@@ -8,7 +8,7 @@ from __future__ import annotations
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, WRONG, Cheat
 from benchmarks.redteam_catalogue.text import ADD, ALL, HONEST_ADD, LIBC, add_cpp, cpp, run
-from kernels_db.job import Gate
+from kernels_db.job import Gate, Level
 
 ANY: frozenset[Gate] = CHECKED
 KINDS = WRONG | ENDED
@@ -66,13 +66,26 @@ def _clock() -> list[Cheat]:
     later = WORK + "static void* later(void*) { for (int64_t i = 0; i < N; i++) O[i] = X[i] + Y[i]; return nullptr; }\n"
     thread = "X = x; Y = y; O = out; N = n; unsigned long t; pthread_create(&t, nullptr, later, nullptr);"
     half = thread.replace("N = n;", "N = n / 2;") + "\nfor (int64_t i = n / 2; i < n; i++) out[i] = x[i] + y[i];"
+    behind = f"X = x; Y = y; O = out; N = n; go = 0; unsigned long t; pthread_create(&t, nullptr, last, nullptr); {ALL} out[n - 1] = 0; go = 1;"
+    last = (
+        WORK
+        + """static volatile int go;
+    static void* last(void*) {
+        while (!go) {}
+        for (volatile int spin = 0; spin < 100000; spin++) {}
+        O[N - 1] = X[N - 1] + Y[N - 1]; return nullptr;
+    }
+    """
+    )
     child = f"if (fork() == 0) {{ {ALL} _exit(0); }}"
     slow = f"static int calls = 0; if (++calls <= 4) usleep(20000); {ALL}"
     return [
         _cheat("answers before it works", (21, 37), early, LIBC + CONTROL, "the clock stops, then it computes"),
         _cheat("answers in advance", (37,), ahead, LIBC + CONTROL, "a stock of answers on the socket"),
         _cheat("lets a thread do the work", (20, 21), thread, LIBC + later, "and returns at once"),
-        _cheat("lets a thread do half of the work", (20, 21), half, LIBC + later, "and returns before it is done"),
+        # Long calls of two threads end now in this order, now in that; in short ones the second comes too late.
+        _cheat("lets a thread do half of the work", (20, 21), half, LIBC + later, "and returns before it is done", "verify"),
+        _cheat("lets a thread write the last number", (20, 21), behind, LIBC + last, "microseconds behind `run`"),
         _cheat("lets a child do the work", (21,), child, LIBC, "and returns at once"),
         Cheat(
             "is slow at first", (30,), "cpp", ops.add([(100_000,), (257,), (1031,)]), add_cpp(slow, LIBC),
@@ -85,10 +98,10 @@ def _clock() -> list[Cheat]:
     ]  # fmt: skip
 
 
-def _cheat(name: str, lines: tuple[int, ...], body: str, before: str, does: str) -> Cheat:
+def _cheat(name: str, lines: tuple[int, ...], body: str, before: str, does: str, level: Level = "screen") -> Cheat:
     source = add_cpp(body, before)
     honest = HONEST_ADD["cpp"]
-    return Cheat(name, lines, "cpp", LARGE, source, does, ANY, KINDS, honest=honest, harms=True)
+    return Cheat(name, lines, "cpp", LARGE, source, does, ANY, KINDS, level=level, honest=honest, harms=True)
 
 
 GOES_ON = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.judge.channel import MAX_MESSAGE
-from workers.judge.faults import ContenderFault, reported
+from workers.judge.faults import ContenderFault, ended, reported
 from workers.judge.runner import LONGEST_TEXT
 from workers.judge.verdict import json_safe
 
@@ -80,3 +81,14 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES) | VALUES)
 def test_whatever_a_runner_says_it_is_a_fault(error: object) -> None:
     assert carried(error).kind in ("raises", "protocol", "memory", "crash", "outputs", "shape", "dtype")
+
+
+@pytest.mark.parametrize(("code", "closing", "said"), [
+    (-signal.SIGSEGV, True, True), (-signal.SIGSEGV, False, False), (-signal.SIGBUS, True, False), (3, True, False),
+])  # fmt: skip
+def test_a_killed_process_is_told_of_closed_buffers_where_they_can_be_the_cause(
+    code: int, closing: bool, said: bool
+) -> None:
+    fault = ended("candidate", code, "", closing=closing)
+    assert fault.kind == "crash"
+    assert ("`run` has returned" in str(fault)) is said

@@ -27,7 +27,7 @@ from workers.judge import buffers, channel, generated, process_control, sandbox
 from workers.judge.buffers import Slot, TensorSpec
 from workers.judge.faults import ContenderFault, ended, reported
 from workers.judge.processes import ForkServer, Spawned
-from workers.judge.runner import BURST, CALL, DELIVER, DONE, FAILED, FREE, GO, NOTHING
+from workers.judge.runner import BURST, CALL, CALL_AND_CLOSE, DELIVER, DONE, FAILED, FREE, GO, NOTHING
 from workers.judge.sandbox import Confinement, NotConfined
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
@@ -101,6 +101,7 @@ class Contender:
 
         self._stopped = False
         self._result = False  # whether its process holds one, of a call
+        self._closing = False  # whether the last call was of that kind
         self.slots: list[Slot] = []
         self.inputs: list[TensorSpec] = []
         self.outputs: list[TensorSpec] = []
@@ -196,22 +197,27 @@ class Contender:
         self._rest()
         buffers.fill(self.slots[slot], self.inputs, len(self.outputs), values)
 
-    def call(self, slot: int, limit_s: float) -> int:
-        """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault."""
+    def call(self, slot: int, limit_s: float, closing: bool = False) -> int:
+        """Run once on a slot; returns nanoseconds on the referee's clock. Raises ContenderFault.
+
+        closing: on a CPU, the runner closes the slot to writes as `run` returns, before it answers: a thread of the
+        candidate's that is still at work cannot end it while the answer travels, but ends the process.
+        """
         self._settle()
-        spent = self._timed(CALL + bytes([slot]), limit_s)
+        self._closing = closing and self.device.type == "cpu"
+        spent = self._timed((CALL_AND_CLOSE if self._closing else CALL) + bytes([slot]), limit_s)
         self._result = self.mode != "candidate"
         self._rest()
         return spent
 
     def call_on_one_core(self, slot: int, limit_s: float) -> int:
-        """`call` with every thread of the process, and the referee's, on one core of a CPU.
+        """A closing `call` with every thread of the process, and the referee's, on one core of a CPU.
 
         A thread of the candidate's that is still at work when `run` returns has no core of its own to end it on, while
         the answer travels: its part of the result is missing. Raises ContenderFault.
         """
         with process_control.on_one_core(self.pid):
-            return self.call(slot, limit_s)
+            return self.call(slot, limit_s, closing=True)
 
     def empty_call(self) -> int:
         """The exchange with nothing run: what the clock reads for a kernel that takes no time, in nanoseconds."""
@@ -435,7 +441,8 @@ class Contender:
 
     def _died(self) -> None:
         assert self._spawned is not None
-        raise ended(self.name, self._server.exit_code(self._spawned.pid, 10.0), self._spawned.log_tail())
+        code, log = self._server.exit_code(self._spawned.pid, 10.0), self._spawned.log_tail()
+        raise ended(self.name, code, log, closing=self._closing)
 
 
 def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:

@@ -47,8 +47,10 @@ class ContenderFault(Exception):  # noqa: N818 - named for what happened
         self.details = details
 
 
-def ended(name: str, code: int, log: str) -> ContenderFault:
-    """The fault of a process that ended with `code`, negative for a signal; `log` is the end of what it wrote."""
+def ended(name: str, code: int, log: str, *, closing: bool = False) -> ContenderFault:
+    """The fault of a process that ended with `code`, negative for a signal; `log` is the end of what it wrote.
+    closing: in a call whose buffers are closed to writes as `run` returns.
+    """
     if code >= 0:
         found, message = f"exit code {code}", f"the process ended with exit code {code}"
         return ContenderFault(name, "crash", message, log=log, found=found, expected="a return")
@@ -56,9 +58,10 @@ def ended(name: str, code: int, log: str) -> ContenderFault:
     if any(word in log for word in _MEMORY_WORDS):
         return ContenderFault(name, "memory", f"ran out of memory ({found})", log=log, found=found, expected="a return")
     external = -code == signal.SIGKILL
-    return ContenderFault(
-        name, "crash", f"killed by {found}", external=external, log=log, found=found, expected="a return"
-    )
+    message = f"killed by {found}"
+    if closing and -code == signal.SIGSEGV:
+        message += ", which also ends a process that writes to its buffers when `run` has returned"
+    return ContenderFault(name, "crash", message, external=external, log=log, found=found, expected="a return")
 
 
 def reported(name: str, error: object) -> ContenderFault:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import resource
 import signal
@@ -107,6 +108,16 @@ def count_apart(tasks: int) -> None:
     except OSError:
         os.setresuid(_APART_IN_NAMESPACE + os.getpid() % 4096, effective, effective)
     resource.setrlimit(resource.RLIMIT_NPROC, (tasks, tasks))
+
+
+def set_writable(address: int, size: int, writable: bool) -> None:
+    """Allow or forbid every thread of this process to write to its pages there (mprotect(2)); they stay readable.
+    Raises OSError.
+    """
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    if _libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(protection)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mprotect: {os.strerror(number)}")
 
 
 def works_in_child(act: Callable[[], None]) -> bool:

@@ -5,9 +5,9 @@ it says decides anything: the referee reads the buffers and its own clock. Code 
 what it runs; it keeps no secret.
 
 Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping.
-Bytes: `C<slot>` call `run` on a slot, `B<slot>...` arm a burst over slots (GPU), `G` run it, `D` copy the last result
-into the slot's output buffers, `F` free it, `N` nothing. `C`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E`
-to bytes.
+Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns, `B<slot>...`
+arm a burst over slots (GPU), `G` run it, `D` copy the last result into the slot's output buffers, `F` free it, `N`
+nothing. `C`, `L`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E` to bytes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workers.judge import channel, generated, gpu
+from workers.judge import channel, generated, gpu, process_control
 from workers.judge.burst import Burst
 from workers.judge.sandbox import Confinement
 
-CALL, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"B", b"G", b"D", b"F", b"N"
+CALL, CALL_AND_CLOSE, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"L", b"B", b"G", b"D", b"F", b"N"
 DONE, FAILED = b"K", b"E"
 _GPU_SPIN = 40_000
 """On a GPU's host there are cores to spare, and one that sleeps between bursts is slow to launch: some ten
@@ -64,6 +64,8 @@ class Runner:
         self.module: ModuleType | None = None
         self.mode = "candidate"
         self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
+        self.memory: list[tuple[int, int]] = []  # of each slot on a CPU: address, bytes
+        self.closed: int | None = None  # the slot that cannot be written to
         self.current: tuple[list[Any], list[Any]] = ([], [])
         self.result: Any = None
         self.error: dict[str, Any] = {}
@@ -77,6 +79,7 @@ class Runner:
         """Answer commands until the referee hangs up."""
         handlers = {
             CALL[0]: self.call,
+            CALL_AND_CLOSE[0]: self.call_and_close,
             BURST[0]: self.arm_burst,
             GO[0]: self.go,
             DELIVER[0]: self.deliver,
@@ -108,9 +111,23 @@ class Runner:
 
     def call(self, raw: bytes) -> None:
         assert self.run is not None
+        if self.closed is not None:
+            self.open()
         self.current = self.slots[raw[1]]
         self.result = self.run(*self.current[0])
         self.settle()
+
+    def call_and_close(self, raw: bytes) -> None:
+        """`call`; what is still at work on the slot when `run` has returned is killed as it writes, by SIGSEGV."""
+        self.call(raw)
+        self.closed = raw[1]
+        process_control.set_writable(*self.memory[raw[1]], False)
+
+    def open(self) -> None:
+        """Undo `call_and_close`."""
+        assert self.closed is not None
+        process_control.set_writable(*self.memory[self.closed], True)
+        self.closed = None
 
     def arm_burst(self, raw: bytes) -> None:
         self.result = None
@@ -248,13 +265,17 @@ class Runner:
             )
         finally:
             os.close(fd)
-        return torch.frombuffer(arena, dtype=torch.uint8)
+        whole = torch.frombuffer(arena, dtype=torch.uint8)
+        self.memory.append((whole.data_ptr(), message["bytes"]))
+        return whole
 
     def unbind(self, message: dict[str, Any]) -> dict[str, Any]:
         self.result = None
         self.current = ([], [])
         self.burst = None
         self.slots = []
+        self.memory = []
+        self.closed = None
         self.settle()
         while self.opened:
             gpu.close_shared(self.opened.popitem()[1][0])

@@ -129,7 +129,7 @@ class Trial:
         of `result_positions`, as views that the slot's next use overwrites. Raises Wrong, ContenderFault.
         """
         asked = question or self.question()
-        self._call_candidate(asked.values, lambda: asked)
+        self._call_candidate(asked.values, lambda: asked, closing=True)
         memory = self.candidate.slots[self._turn % len(self.candidate.slots)]  # type: ignore[union-attr]  # it was called
         return [memory.tensor(position) for _, position in result_positions(self.workload)]
 
@@ -258,7 +258,12 @@ class Trial:
         return Question(values, expected, self.runners.limits(self.workload), self.workload["id"])
 
     def _call_candidate(
-        self, values: Values, asked: Callable[[], Question] | None = None, *, one_core: bool = False
+        self,
+        values: Values,
+        asked: Callable[[], Question] | None = None,
+        *,
+        closing: bool = False,
+        one_core: bool = False,
     ) -> int:
         candidate = self.candidate
         assert candidate is not None
@@ -267,7 +272,7 @@ class Trial:
         if one_core:  # threads that wait by spinning wait for a turn of each of them
             spent = candidate.call_on_one_core(slot, self.call_s * torch.get_num_threads())
         else:
-            spent = candidate.call(slot, self.call_s)
+            spent = candidate.call(slot, self.call_s, closing)
         if asked is not None:
             self._inspect(candidate, slot, values, asked)
         return spent
