@@ -111,9 +111,7 @@ class Runner:
 
     def call(self, raw: bytes) -> None:
         assert self.run is not None
-        if self.closed is not None:
-            self.open()
-        self.current = self.slots[raw[1]]
+        self.current = self.writable_slot(raw[1])
         self.result = self.run(*self.current[0])
         self.settle()
 
@@ -123,11 +121,12 @@ class Runner:
         self.closed = raw[1]
         process_control.set_writable(*self.memory[raw[1]], False)
 
-    def open(self) -> None:
-        """Undo `call_and_close`."""
-        assert self.closed is not None
-        process_control.set_writable(*self.memory[self.closed], True)
-        self.closed = None
+    def writable_slot(self, number: int) -> tuple[list[Any], list[Any]]:
+        """A slot's arguments and outputs, after giving back what `call_and_close` took."""
+        if self.closed is not None:
+            process_control.set_writable(*self.memory[self.closed], True)
+            self.closed = None
+        return self.slots[number]
 
     def arm_burst(self, raw: bytes) -> None:
         self.result = None
@@ -295,7 +294,7 @@ class Runner:
         """Profile calls on a slot. On a GPU the trace goes to a file in this process's own directory."""
         from workers.judge import profile_recording  # noqa: PLC0415 - few jobs come so far
 
-        run, arguments = self.run, self.slots[message["slot"]][0]
+        run, arguments = self.run, self.writable_slot(message["slot"])[0]
         assert run is not None
         if self.device == "cpu":
             return {"trace": profile_recording.record_cpu(lambda: run(*arguments), message["calls"])}
