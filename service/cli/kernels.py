@@ -30,7 +30,7 @@ def kernels(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """List the kernels that searches kept, newest first."""
+    """List the kernels that searches kept and those that ship, newest first."""
     with connected(url, key) as client:
         found = client.kernels(op=op, target=target)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 from kernels_db.job import Failure, Gate, ResolvedWorkload
 from workers.candidate import own_kernels
@@ -82,11 +83,18 @@ def _repeat(case: Case, workload: ResolvedWorkload, candidate: Contender) -> boo
     first = [tensor.clone() for tensor in trial.check_candidate(question)]
     same = True
     for _ in range(REPEATS):
-        for _ in range(case.rng.randrange(MOST_BETWEEN + 1)):
+        for _ in range(calls_between(len(candidate.slots), case.rng)):
             trial.call_candidate()
         again = trial.check_candidate(question)
         same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
     return same
+
+
+def calls_between(slots: int, rng: random.Random) -> int:
+    """How many calls on other values come before a repeat. Calls take the slots, two or more, in turn, and a repeat is
+    to lie in another than the call that it repeats or its last repeat.
+    """
+    return rng.choice([count for count in range(MOST_BETWEEN + 1) if (count + 1) % slots != 0])
 
 
 def name_kernels(case: Case, candidate: Contender) -> None:
