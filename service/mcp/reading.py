@@ -127,8 +127,9 @@ class Reading:
         )
 
     def list_kernels(self, op: str | None = None, target: str | None = None, limit: Limit = 50) -> Kernels:
-        """List the kernels that searches kept and those that ship: verified winners, with their speed-up over the fastest baseline. `op` is
-        an op's name or id, `target` as in `cpu:x86_64`. export_kernel writes one as a package."""
+        """List the kernels that searches kept and those that ship: verified winners, with their speed-up over the
+        fastest baseline. `op` is an op's name or id, `target` as in `cpu:x86_64`. export_kernel writes one as a
+        package."""
         with self._desk.client() as client:
             found = client.kernels(most=limit, op=op, target=target)
         none = "None yet: a search keeps its best candidate once it ends, if it beats a baseline beyond the noise."
