@@ -75,12 +75,15 @@ class Candidate:
 
 @dataclass
 class Recording:
-    """One pool: its op, the reference with everything under it, and every candidate by its digest."""
+    """One pool: its op, the reference with everything under it, every candidate by its digest, and the replies that no
+    search comes to.
+    """
 
     op: str
     replies: int
     root: Candidate
     candidates: dict[str, Candidate]
+    lost: list[PoolReply]
 
     @property
     def judged(self) -> list[Candidate]:
@@ -105,6 +108,7 @@ class _Walk:
         for reply in sorted(pool.replies, key=lambda reply: reply.ordinal):
             self._replies.setdefault(reply.request, []).append(reply)
         self._count = len(pool.replies)
+        self._found: set[str] = set()
         target = Target.parse(pool.header.target)
         self._context = RequestContext(
             kind="ideate",
@@ -127,7 +131,8 @@ class _Walk:
                 break
             candidate, context = left.pop()
             left += self._grow(candidate, context)
-        return Recording(self._op, self._count, root, self._candidates)
+        lost = [reply for key, replies in self._replies.items() if key not in self._found for reply in replies]
+        return Recording(self._op, self._count, root, self._candidates, lost)
 
     def _grow(self, candidate: Candidate, context: RequestContext) -> list[tuple[Candidate, RequestContext]]:
         """Fill in what was recorded on `candidate`; returns the candidates that are new, with their contexts."""
@@ -172,8 +177,11 @@ class _Walk:
 
     def _reply(self, context: RequestContext) -> PoolReply | None:
         """The last reply to a request: the one after its re-asks."""
-        replies = self._replies.get(requests.identity(context))
-        return replies[-1] if replies else None
+        key = requests.identity(context)
+        if key not in self._replies:
+            return None
+        self._found.add(key)
+        return self._replies[key][-1]
 
     def _ideas(self, reply: PoolReply) -> list[Idea]:
         try:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.formats.pool import Pool, PoolReply, parse_pool
-from kernels_db.op import SpecError, Target, load_op
+from benchmarks.policies import recording
+from kernels_db.formats.pool import parse_pool
+from kernels_db.op import SpecError, Target
 from tests.unit.prompt_scenarios import BEST, FAILING, IDEA, LEDGER, OTHER_IDEA, PARENT, SPEC, context, op, workloads
-from workers.candidate.normalise import normalised_digest
 from workers.model import parsing
 from workers.model.base import ModelReply
 from workers.model.cost import PriceError, Prices
@@ -91,50 +89,13 @@ PINNED = {
 }
 
 
-def answer(recorded: PoolReply) -> ModelReply:
-    return ModelReply(recorded.reply, None, recorded.finish_reason, None, None, None, 0.0)
-
-
-def reached(pool: Pool, most: int = 4) -> set[str]:
-    """Requests of a pool that a search can come to, whatever its judge says: each parent is asked for ideas, each idea
-    for candidates, up to `most` times, each candidate is repaired or is the next parent.
-    """
-    recorded: dict[str, list[PoolReply]] = {}
-    for reply in pool.replies:
-        recorded.setdefault(reply.request, []).append(reply)
-    spec, target = load_op(Path("examples") / f"{pool.header.op}.yaml"), Target.parse(pool.header.target)
-    root = context("ideate", op=spec, target=target, language=pool.header.language, parent=None, best=None, ledger=())
-    found: set[str] = set()
-
-    def candidates(asked: RequestContext) -> Iterator[str]:
-        for reply in recorded.get(identity(asked), []):
-            found.add(reply.request)
-            digest = normalised_digest(parsing.code(answer(reply)))
-            yield digest
-            if asked.kind == "code":
-                failing = replace(FAILING, source_digest=digest)
-                yield from candidates(replace(asked, kind="repair", failing=failing))
-
-    parents: list[str | None] = [None]
-    for parent in parents:
-        on = replace(root, parent=replace(PARENT, source_digest=parent) if parent else None)
-        for count in range(most):
-            asked = replace(on, asked=count)
-            for reply in recorded.get(identity(asked), []):
-                found.add(reply.request)
-                for idea, variant in itertools.product(parsing.ideas(answer(reply), 32), range(most)):
-                    code = replace(on, kind="code", idea=idea, variant=variant)
-                    parents += [digest for digest in candidates(code) if digest not in parents]
-    return found
-
-
 @pytest.mark.parametrize("path", sorted(Path("examples/pools").rglob("*.jsonl")), ids=lambda path: path.stem)
 def test_a_shipped_pool_is_found_again_and_can_be_read(path: Path) -> None:
     """Its requests are keyed by the parents' digests, so another digest would lose all rounds but the first."""
-    pool = parse_pool(path.read_text(encoding="utf-8"))
-    found = reached(pool)
-    lost = [f"{reply.kind} {reply.request[:12]}" for reply in pool.replies if reply.request not in found]
-    assert lost == []
+    assert recording.load(path, None).lost == []
+    for recorded in parse_pool(path.read_text(encoding="utf-8")).replies:
+        reply = ModelReply(recorded.reply, None, recorded.finish_reason, None, None, None, 0.0)
+        assert parsing.ideas(reply, 32) if recorded.kind == "ideate" else parsing.code(reply)
 
 
 def test_a_re_ask_shares_the_identity_and_counts_up() -> None:

@@ -28,7 +28,9 @@ from workers.judge.sandbox import NOTHING_RAN
 
 PROTOCOL = 2
 """Rises when what is timed or checked changes, so that verdicts before and after are not compared. 2: the device waits
-until the host has launched a whole burst, so small baselines are no longer timed by the host."""
+until the host has launched a whole burst, so small baselines are no longer timed by the host; on a CPU the checks
+before the clock close a slot to writes as `run` returns.
+"""
 
 
 FREE_PYTHON_NOTE = "free Python, of the sandbox tier: no gate has read it"

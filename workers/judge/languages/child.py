@@ -26,8 +26,8 @@ def ask(
     """Run `main` of `module` (request.json, answer.json) in an empty directory and return the answer. From any thread.
 
     An answer of the form {"error", "log"} is raised, one with "host" as a HostError, one with "workload" as a
-    TrialError. The module may import the
-    candidate, so its answer is only believed as a report: it decides nothing about a result.
+    TrialError. The module may import the candidate, so its answer is only believed as a report: it decides nothing
+    about a result.
 
     Raises:
         CompileError: the module said so, or died, or ran out of time or memory; `cause` tells those apart.
