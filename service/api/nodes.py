@@ -112,7 +112,8 @@ def unpin_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSu
 @router.post("/{node_id}/ban", summary="Ban a node", responses=MARK_PROBLEMS)
 def ban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
     """The node is never again a parent, nor repaired, judged, verified, the best or the winner. What runs for it is
-    finished; what builds on it stays. 409 on the root and where the search has ended."""
+    finished; a request that waits for an answer is withdrawn for good; what builds on it stays. 409 on the root and
+    where the search has ended."""
     return _mark(service, node_id, "banned", True, asker)
 
 

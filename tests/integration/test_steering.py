@@ -9,12 +9,13 @@ import pytest
 from sqlalchemy import select
 
 from kernels_db.db import Database
-from kernels_db.models import EventRow, NodeRow, SearchRow
+from kernels_db.models import AskRow, EventRow, NodeRow, SearchRow
 from kernels_db.op import SpecError
-from tests.integration.steps_support import Driver, create, idea, small_policy, verdict
+from tests.integration.steps_support import Driver, create, idea, request, small_policy, verdict
 from workers import steps
 from workers.search.policy import next_steps
 from workers.steps import steering
+from workers.steps.asks import AskClosed, tell
 
 
 @dataclass
@@ -49,6 +50,21 @@ def accepted(driver: Player, score: float) -> steps.Work:
     work = driver.until("judge")
     assert steps.complete_judge(driver.db, work.attempt_id, "me", verdict("screen", score=score), driver.now)
     return work
+
+
+def ideating_on_a_candidate(driver: Player) -> steps.Work:
+    """Accept a candidate, and play until a request for ideas on it can be claimed."""
+    accepted(driver, 3.0)
+    while (work := driver.until("ideate")).node.seq == 0:
+        assert driver.complete(work)
+    return work
+
+
+def awaits_answer(driver: Player, work: steps.Work) -> str:
+    """Let a claimed step wait for somebody's answer; the id of its ask."""
+    assert steps.wait_for_answer(driver.db, work.attempt_id, "me", request(), driver.now)
+    with driver.db.reading() as session:
+        return session.scalars(select(AskRow.id).where(AskRow.attempt_id == work.attempt_id)).one()
 
 
 def payloads(driver: Driver, kind: str) -> list[dict[str, Any]]:
@@ -227,6 +243,37 @@ def test_a_node_unbanned_is_taken_up_where_it_was_left(db: Database) -> None:
     opened = {message.attempt_id for message in play.advance()}
     (attempt,) = [item for item in play.attempts() if item.id in opened and item.node_id == work.node.id]
     assert attempt.kind == "judge"
+
+
+@pytest.mark.parametrize(("kind", "state"), [("code", "closed"), ("ideate", "judged")])
+def test_a_ban_takes_back_what_waits_for_an_answer(db: Database, kind: str, state: str) -> None:
+    play = Player(db, create(db), next_steps)
+    work = play.until(kind) if kind == "code" else ideating_on_a_candidate(play)
+    ask_id = awaits_answer(play, work)
+    steering.mark_node(db, work.node.id, "banned", True, play.now)
+    with pytest.raises(AskClosed, match=r"withdrawn.*nothing waits for its answer"):
+        tell(db, ask_id, "a late answer", None, play.now)
+    assert play.end().state == "finished", "no round waits for it"
+    node = next(node for node in play.nodes() if node.id == work.node.id)
+    assert (node.state, node.ideation) == (state, "done" if kind == "ideate" else "none")
+    assert [item.state for item in play.attempts() if item.id == work.attempt_id] == ["cancelled"]
+    play.check()
+
+
+def test_a_ban_leaves_a_node_that_waits_to_be_repaired_as_it_was_judged(db: Database) -> None:
+    play = driver(db)
+    rejected = play.until("judge")
+    assert steps.complete_judge(db, rejected.attempt_id, "me", verdict("screen", "rejected"), play.now)
+    repair = play.until("code")
+    while repair.node.id != rejected.node.id:
+        assert play.complete(repair)
+        repair = play.until("code")
+    awaits_answer(play, repair)
+    steering.mark_node(db, repair.node.id, "banned", True, play.now)
+    node = next(node for node in play.nodes() if node.id == repair.node.id)
+    assert (node.state, node.verdict, node.repairs) == ("judged", "rejected", 1)
+    assert play.end().state == "finished"
+    play.check()
 
 
 def test_what_cannot_be_marked(db: Database) -> None:

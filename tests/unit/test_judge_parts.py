@@ -137,6 +137,42 @@ def test_memory_is_refused_by_workload_with_numbers() -> None:
     assert str(stopped.value.failure["found"]) in str(stopped.value)
 
 
+class Shared(Cpu):
+    """A device of 64 GiB, of which others leave `free` bytes."""
+
+    def __init__(self, free: int) -> None:
+        super().__init__(2)
+        self.free = free
+
+    def free_bytes(self) -> int:
+        return self.free
+
+    def all_bytes(self) -> int:
+        return 64 << 30
+
+
+def test_memory_that_others_hold_is_no_fault_of_the_candidate() -> None:
+    job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
+    needed = max(footprint.needed_bytes(job, workload, CPU) for workload in job["workloads"])
+    roomy, full = Shared(2 * needed), Shared(needed)
+    assert footprint.fits(job, job["workloads"], roomy)
+    footprint.check_memory(job, job["workloads"], roomy)
+    assert not footprint.fits(job, job["workloads"], full)
+    with pytest.raises(Stopped, match="other processes hold them") as stopped:
+        footprint.check_memory(job, job["workloads"], full)
+    assert (stopped.value.verdict, stopped.value.gate) == ("ambiguous", "memory")
+    assert stopped.value.failure is not None
+    assert stopped.value.failure["kind"] == "host"
+
+
+def test_a_workload_larger_than_the_device_is_rejected_whatever_is_free() -> None:
+    job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
+    huge = [judging.layer_norm_workload("huge", "bench", 1 << 20, 1 << 14)]
+    with pytest.raises(Stopped, match=f"expected at most {int(footprint.SHARE * (64 << 30))} ") as stopped:
+        footprint.check_memory(job, huge, Shared(1000))
+    assert stopped.value.verdict == "rejected"
+
+
 def sized(name: str, role: Role, elements: int) -> ResolvedWorkload:
     return judging.workload(name, role, [judging.tensor("x", (elements - 1,))], [judging.output("y", (1,))])
 

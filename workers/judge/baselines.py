@@ -416,7 +416,7 @@ class WarmOps:
 
     def of(self, op: JobOp, make: Callable[[], OpRunners]) -> OpRunners:
         """The runners of an op; the least recently used beyond KEEP_OPS are ended."""
-        key = json.dumps([op["digest"], op["reference"], op["math"]])
+        key = _warm_key(op)
         runners = self._ops.pop(key, None) or make()
         self._ops[key] = runners
         runners.used_at = time.monotonic()
@@ -428,6 +428,11 @@ class WarmOps:
         """`OpRunners.drop_broken` of all."""
         for runners in self._ops.values():
             runners.drop_broken()
+
+    def end_others(self, op: JobOp) -> None:
+        """End the runners of every other op: their contexts hold memory that this one needs."""
+        for key in [key for key in self._ops if key != _warm_key(op)]:
+            self._ops.pop(key).close()
 
     def forget(self, runners: OpRunners) -> None:
         """End an op's runners now."""
@@ -443,6 +448,10 @@ class WarmOps:
         """End all."""
         for runners in list(self._ops.values()):
             self.forget(runners)
+
+
+def _warm_key(op: JobOp) -> str:
+    return json.dumps([op["digest"], op["reference"], op["math"]])
 
 
 def baseline_modes(op: JobOp) -> list[Mode]:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 
 from workers.judge import gpu
-from workers.judge.host import available_bytes
+from workers.judge.host import available_bytes, total_bytes
 from workers.judge.processor import caches, cpu_name, vector_extensions
 
 _PROOF_ELEMENTS = 1 << 20
@@ -42,6 +42,13 @@ class Device(ABC):
     @abstractmethod
     def free_bytes(self) -> int:
         """Memory for buffers that is available now."""
+
+    @abstractmethod
+    def all_bytes(self) -> int:
+        """What would be available with nothing else on the device."""
+
+    def release(self) -> None:  # noqa: B027 - a CPU's memory goes back by itself
+        """Give back what this process keeps for later."""
 
     @abstractmethod
     def fault(self) -> str | None:
@@ -81,6 +88,9 @@ class Cpu(Device):
 
     def free_bytes(self) -> int:
         return available_bytes()
+
+    def all_bytes(self) -> int:
+        return total_bytes()
 
     def fault(self) -> str | None:
         return None
@@ -122,6 +132,13 @@ class Gpu(Device):
 
     def free_bytes(self) -> int:
         return int(_GPU_SHARE * torch.cuda.mem_get_info(0)[0])
+
+    def all_bytes(self) -> int:
+        return int(_GPU_SHARE * torch.cuda.mem_get_info(0)[1])
+
+    def release(self) -> None:
+        with suppress(RuntimeError):  # a context that fell over: `fault` finds it
+            torch.cuda.empty_cache()
 
     def fault(self) -> str | None:
         """Writes, computes and reads back on the GPU. A fault of another process's context leaves this one whole,

@@ -17,7 +17,7 @@ from workers.judge.inputs import stock_bytes
 from workers.judge.verdict import Stopped
 
 SHARE = 0.8
-"""Share of the available memory that a job may take where it names no limit."""
+"""Share of the memory that a job may take where it names no limit."""
 
 LEAST_FOR_RUNNERS = 512 << 20
 GPU_RUNNER = 4 << 30
@@ -66,18 +66,31 @@ def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> 
     return slots + values + results + wide + contenders * slot
 
 
+def fits(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:
+    """Whether there is room for every workload now."""
+    limit = _limit(job, device.free_bytes())
+    return all(needed_bytes(job, workload, device.torch) <= limit for workload in workloads)
+
+
 def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) -> int:
     """Bytes of this host's memory that each runner may use besides its buffers. Raises Stopped where a workload does
-    not fit on the device.
+    not fit on the device: rejected where it never will, ambiguous where others hold what it needs, which no candidate
+    can help.
     """
-    limit = job["limits"]["memory_bytes"] or int(SHARE * device.free_bytes())
+    limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
     most = 0
     for workload in workloads:
         needed = needed_bytes(job, workload, device.torch)
         most = max(most, needed)
+        if limit < needed <= ever:
+            message = (
+                f"workload {workload['id']} needs {needed} bytes, and other processes hold them: "
+                f"{limit} are to be had ({SHARE:.0%} of the available memory)"
+            )
+            raise Stopped("ambiguous", "memory", message, {"kind": "host", "message": message})
         if needed > limit:
-            whose = "limits.memory_bytes" if job["limits"]["memory_bytes"] else f"{SHARE:.0%} of the available memory"
-            message = f"workload {workload['id']} needs {needed} bytes, expected at most {limit} ({whose})"
+            whose = "limits.memory_bytes" if job["limits"]["memory_bytes"] else f"{SHARE:.0%} of the memory"
+            message = f"workload {workload['id']} needs {needed} bytes, expected at most {ever} ({whose})"
             raise Stopped(
                 "rejected",
                 "memory",
@@ -88,12 +101,16 @@ def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) ->
                     "field": f"workloads.{workload['id']}",
                     "workload": workload["id"],
                     "found": needed,
-                    "expected": f"at most {limit} bytes",
+                    "expected": f"at most {ever} bytes",
                 },
             )
     if device.kind == "cuda":  # the buffers are the GPU's, and a context alone takes more than the least
         return max(GPU_RUNNER, int(SHARE * available_bytes()))
     return max(LEAST_FOR_RUNNERS, limit - most)
+
+
+def _limit(job: Job, available: int) -> int:
+    return job["limits"]["memory_bytes"] or int(SHARE * available)
 
 
 def _wide_bytes(spec: TensorSpec) -> int:

@@ -40,11 +40,20 @@ def usage() -> Usage:
 def available_bytes() -> int:
     """Memory that can be had without swapping, as the kernel estimates it. Not by psutil: the judge also runs where
     torch is all that is installed."""
+    return _memory("MemAvailable")
+
+
+def total_bytes() -> int:
+    """This host's memory."""
+    return _memory("MemTotal")
+
+
+def _memory(name: str) -> int:
     with open("/proc/meminfo") as file:
         for line in file:
-            if line.startswith("MemAvailable:"):
+            if line.startswith(f"{name}:"):
                 return 1024 * int(line.split()[1])
-    raise OSError("/proc/meminfo: found no MemAvailable, expected Linux 3.14 or newer")
+    raise OSError(f"/proc/meminfo: found no {name}, expected Linux 3.14 or newer")
 
 
 def share_of_others(before: Usage, after: Usage) -> float:

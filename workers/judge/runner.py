@@ -278,6 +278,10 @@ class Runner:
         self.settle()
         while self.opened:
             gpu.close_shared(self.opened.popitem()[1][0])
+        if self.device == "cuda":
+            import torch  # noqa: PLC0415 - already loaded by the fork server
+
+            torch.cuda.empty_cache()  # what the calls took in between would be missing for other ops' buffers
         return {}
 
     def kernels(self, message: dict[str, Any]) -> dict[str, Any]:

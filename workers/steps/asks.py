@@ -2,7 +2,7 @@
 
     open ──> answered                     `tell`; the first answer stands
     open ──> expired, and the next issue  `issue_again`: the same request under a new id, so nothing is lost
-    open ──> withdrawn                    the search ended
+    open ──> withdrawn                    the search ended, or its node was banned
     answered ──> withdrawn                the answer could not be read and the request starts over, as the next issue
 
 At most one issue of a request is open or answered at any time: its attempt waits while one is open.
@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, and_, select, update
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database, new_id
 from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
 from workers.model.base import ModelRequest
 from workers.model.text import storable
-from workers.steps.rows import add_event, held, lock_search, message, plain, put_back
+from workers.steps.endings import close_node
+from workers.steps.rows import add_event, close_attempt, held, lock_search, message, plain, put_back
 from workers.steps.values import Message, WrongState
 
 LONGEST_LIFE_S = 24 * 3600.0
@@ -117,6 +118,26 @@ def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: fl
             return []
         attempt.sent_at = now
         return [message(attempt.id, attempt.kind, search.target)]
+
+
+def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) -> None:
+    """Withdraw the open asks of a node and end the steps that wait for them: nobody is to answer for a node that is
+    left out, and no round waits for it. A node without code is closed; one whose code was to be repaired stays as it
+    was judged.
+    """
+    of_node = select(AttemptRow).where(AttemptRow.node_id == node.id, AttemptRow.state == "waiting")
+    for attempt in session.scalars(of_node).all():
+        close_attempt(attempt, "cancelled", now)
+        session.execute(
+            update(AskRow).where(AskRow.attempt_id == attempt.id, AskRow.state == "open").values(state="withdrawn")
+        )
+        if attempt.kind == "ideate":
+            node.ideation = "done"
+        elif node.source is None:
+            close_node(session, search, node, "banned before its code was written", now)
+        else:
+            node.state = "judged"
+        node.updated_at = now
 
 
 def overdue(now: float) -> ColumnElement[bool]:

@@ -16,6 +16,7 @@ from kernels_db.db import Database
 from kernels_db.models import NodeRow, OpRow, SearchRow
 from kernels_db.op import SpecError, Target, parse_op
 from workers.search.budget import budget_document, parse_budget
+from workers.steps.asks import take_back
 from workers.steps.endings import renew_best
 from workers.steps.lifecycle import create_search
 from workers.steps.planting import adopt, digest_of, ideas_so_far, plan
@@ -97,9 +98,10 @@ def mark_node(
     A pinned node, the root too, is a parent of the rounds to come once it is accepted, as far as the policy has rounds
     and up to its limit (`turn.MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
     it: it is no parent, and is not coded, repaired, judged or verified, and it is neither the best nor the winner. A
-    step that is open for it already, be it running or queued, still runs and is committed; what builds on it stays. The
-    best is found anew where a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the
-    search has ended; LookupError for an unknown node.
+    step that is open for it already, be it running or queued, still runs and is committed, but one that waits for an
+    answer is taken back for good, so that no round waits for it; what builds on it stays. The best is found anew where
+    a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the search has ended;
+    LookupError for an unknown node.
     """
     with db.writing() as session:
         search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))
@@ -115,6 +117,8 @@ def mark_node(
             before = node.mark
             node.mark = mark if wanted else None
             node.updated_at = now
+            if node.mark == "banned":
+                take_back(session, search, node, now)
             if "banned" in (before, node.mark):
                 renew_best(session, search)
             kind = MARKED[mark][0 if wanted else 1]

@@ -575,7 +575,8 @@ export interface paths {
         /**
          * Ban a node
          * @description The node is never again a parent, nor repaired, judged, verified, the best or the winner. What runs for it is
-         *     finished; what builds on it stays. 409 on the root and where the search has ended.
+         *     finished; a request that waits for an answer is withdrawn for good; what builds on it stays. 409 on the root and
+         *     where the search has ended.
          */
         post: operations["ban_node"];
         /**
