@@ -417,16 +417,18 @@ def test_the_ledger_keeps_what_a_verification_said_to_itself(db: Database) -> No
     hidden = "workload holdout-1: y[3, 16] is 2, expected 1; 9 of 221 elements are wrong"
     for seq, word in enumerate(("rejected", "accepted"), start=1):
         work = driver.until("judge")
-        screened = verdict("screen", score=2.0 * seq, reason=f"screened {seq}")
+        screened = verdict("screen", score=2.0 * seq, reason=f"screened {seq}", compile={"kernels": [{"name": "k"}]})
         assert steps.complete_judge(db, work.attempt_id, "me", screened, driver.now)
         work = driver.until("verify")
-        told = verdict("verify", word, score=2.0 * seq, gate="verify", reason=hidden)  # type: ignore[arg-type]
+        compiled = {"kernels": [{"name": "k"}, {"name": "for_the_hold_out"}]}
+        told = verdict("verify", word, score=2.0 * seq, gate="verify", reason=hidden, compile=compiled)  # type: ignore[arg-type]
         assert steps.complete_judge(db, work.attempt_id, "me", told, driver.now)
     ledger = driver.until("ideate").ledger
     assert [(tried.verdict, tried.gate, tried.reason) for tried in ledger] == [
         ("rejected", "verify", None),
         ("accepted", "verify", None),
     ]
+    assert [tried.built for tried in ledger] == [None, {"kernels": [{"name": "k"}]}]
 
 
 def test_a_pool_miss_after_unreadable_replies_closes_its_branch(driver: Driver) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernels_db.job import Failure, NsightKernel
 from tests.unit.prompt_scenarios import WRONG, op, rejected, timed, verdict, workloads
-from workers.model.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, trim_log
+from workers.model.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, resources, trim_log
 from workers.model.occupancy import occupancies
 
 ALL = workloads(op())
@@ -30,7 +30,7 @@ def test_an_accepted_candidate_gets_times_rates_and_the_limit_that_binds() -> No
         r"`prefill`: 11\.9 ms; 1\.81x PyTorch eager \([\d.]+ ms beside it\), 1\.13x torch\.compile \(", text
     )
     assert "11.3 GB/s of the least traffic, 3.52 GFLOP/s" in text
-    assert "78 % of the physical limit, which is set by bytes: memory traffic binds" in text
+    assert "78 % of the physical limit, which is set by bytes: memory traffic is close to binding" in text
     assert cause(verdict(), ALL) == "78 % of the bytes limit on prefill"
 
 
@@ -65,7 +65,7 @@ def test_hold_out_times_are_not_told() -> None:
     ("time_us", "limit_us", "by", "words"),
     [
         (100.0, 95.0, "bytes", "little is left here"),
-        (100.0, 70.0, "operations", "arithmetic binds; fewer operations"),
+        (100.0, 70.0, "operations", "arithmetic is close to binding; what is left is a better sustained rate"),
         (100.0, 20.0, "bytes", "memory traffic is not saturated, so latency"),
         (8.0, 1.0, "bytes", "bound by its own overhead"),
         (100.0, None, "bytes", ""),
@@ -76,6 +76,37 @@ def test_the_limit_that_binds(time_us: float, limit_us: float | None, by: str, w
     said = binding(entry, time_us)  # type: ignore[arg-type]
     assert words in said
     assert (said == "") == (words == "")
+
+
+@pytest.mark.parametrize("share", [0.95, 0.7])
+def test_a_baseline_that_is_faster_all_the_same_is_named(share: float) -> None:
+    entry = timed("decode", 100.0, 200.0, 97.0, 100.0 * share)
+    assert binding(entry, 100.0).endswith(", yet torch.compile does the same in 97.0 us")
+    level = timed("decode", 100.0, 200.0, 98.5, 100.0 * share)
+    assert "yet" not in binding(level, 100.0)
+
+
+def test_what_kernels_use_is_told_in_a_few_words() -> None:
+    def kernel(name: str, registers: int | None, **more: object) -> dict[str, object]:
+        return {"name": name, "registers": registers, "spills": 0, "shared": 0, **more}
+
+    launch = {"kernel": "ring", "grid": [132, 1, 1], "block": [64, 4, 1], "shared_bytes": 1000, "workload": "a"}
+    other = {**launch, "grid": [512, 2, 1], "shared_bytes": 0, "workload": "b"}
+    cuda = {
+        "kernels": [kernel("ring", 96, spills=24, shared=16), kernel("never_launched", 255)],
+        "launches": [launch, other],
+    }
+    assert resources(cuda) == ["`ring` 132 blocks of 256 threads, 96 registers, 24 bytes spilled, 1016 bytes shared"]
+    triton = {
+        "kernels": [
+            kernel("flat", 14, config={"BLOCK": "512", "num_warps": 4}),
+            kernel("flat", 20, config={"BLOCK": "1024", "num_warps": 8}),
+        ]
+    }
+    assert resources(triton) == ["`flat` BLOCK=512, num_warps=4, 14 registers"]
+    many = [kernel(f"k{number}", 10 + number) for number in range(9)]
+    assert resources({"kernels": many}) == ["`k8` 18 registers", "`k7` 17 registers", "`k6` 16 registers"]
+    assert resources({}) == resources({"kernels": [kernel("cpu", None)]}) == []
 
 
 def test_a_wrong_value_names_workload_element_expected_found_and_share() -> None:

@@ -171,6 +171,8 @@ def test_a_ledger_entry_comes_from_a_nodes_columns() -> None:
     assert ledger_entry(**right).cause == ""
     timed = ledger_entry(**right, ci_low=1.41, ci_high=1.6, times=[("decode", 4.9, 1.143), ("prefill", 11_900.0, 2.0)])
     assert timed.cause == "1.41 to 1.60; decode 4.90 us, 1.14x; prefill 11.9 ms, 2.00x"
+    built = {"kernels": [{"name": "k", "registers": 40, "spills": 8, "shared": 0}]}
+    assert ledger_entry(**right, built=built).cause == "`k` 40 registers, 8 bytes spilled"
     assert ledger_lines((timed,)) == [f"[fusion] {IDEA['title']}: 1.50x ({timed.cause})"]
 
 

@@ -5,8 +5,9 @@ A pure function of the verdict, trimmed to what helps to decide the next step.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels_db.job import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
@@ -23,6 +24,9 @@ OVERHEAD_US = 20.0
 LAUNCH_US = 5.0
 MAX_KERNELS = 8
 MAX_KERNEL_LINES = 16
+MAX_LEDGER_KERNELS = 3
+BEATEN = 0.98
+"""Share of the candidate's time below which a baseline is told to be faster: less is no more than noise."""
 UNTOLD = "why is not told, because it may name a hold-out shape"
 
 _ADVICE = {
@@ -31,7 +35,7 @@ _ADVICE = {
     "crash": "Look for an index out of bounds (tails, sizes that no tile divides), misaligned vectors, a large stack.",
     "out_of_bounds": "Look at the tail: the last vector, tile or thread that reaches past the end.",
     "timeout": "Look for an endless loop, a deadlock, or work that grows faster than intended.",
-    "memory": "Allocate less scratch.",
+    "memory": "Allocate less scratch, where it allocates any.",
     "non_finite": "Look for a division by zero, an overflow in exp, or scratch that is read but never set.",
     "input_modified": "Inputs that are not marked as updated in place are read-only.",
     "not_written": "Every element of every output must be written on every call.",
@@ -80,6 +84,31 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     kind = failure["kind"].replace("_", " ")
     message = one_line(without_directories(failure["message"]))
     return message if message.lower().startswith(kind) else f"{kind}: {message}"
+
+
+def resources(built: Mapping[str, Any]) -> list[str]:
+    """What kernels use, in a few words each, by a compile report: grid and block of the first launch where launches are
+    known, the configuration of the first compilation in Triton, registers, spills, shared memory. Those with the most
+    registers where there are more than a few.
+    """
+    launches = {launch["kernel"]: launch for launch in reversed(built.get("launches") or [])}
+    kernels = {kernel["name"]: kernel for kernel in reversed(built.get("kernels") or []) if kernel.get("registers")}
+    largest = sorted(kernels.values(), key=lambda kernel: -kernel["registers"])[:MAX_LEDGER_KERNELS]
+    words = []
+    for kernel in largest:
+        launch = launches.get(kernel["name"])
+        if launches and launch is None:
+            continue  # not launched on the bench workloads
+        facts = [f"{kernel['registers']} registers"]
+        facts += [f"{kernel['spills']} bytes spilled"] if kernel.get("spills") else []
+        shared = (kernel.get("shared") or 0) + (0 if launch is None else launch["shared_bytes"])
+        facts += [f"{shared} bytes shared"] if shared else []
+        if launch is not None:
+            facts.insert(0, f"{math.prod(launch['grid'])} blocks of {math.prod(launch['block'])} threads")
+        elif config := kernel.get("config"):
+            facts.insert(0, one_line(_configuration(config), 80))
+        words.append(f"`{one_line(kernel['name'], 40)}` {', '.join(facts)}")
+    return words
 
 
 def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
@@ -272,10 +301,23 @@ def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing
         )
         return f"{at}; so short a call is bound by {overhead} rather than by {what}{told}"
     if fraction >= 0.9:
-        return f"{at}: little is left here"
+        return f"{at}: little is left here{_yet_beaten(entry, time_us)}"
     if fraction >= 0.6:
-        return f"{at}: {what} binds; fewer {by} or a better sustained rate are what is left"
+        rate = "more in flight, another order of the accesses" if by == "bytes" else "fewer stalls, better overlap"
+        return (
+            f"{at}: {what} is close to binding; what is left is a better sustained rate ({rate}), and fewer {by} only "
+            f"where it does more than the least{_yet_beaten(entry, time_us)}"
+        )
     return f"{at}: {what} is not saturated, so latency, instructions, imbalance or extra passes hold it back"
+
+
+def _yet_beaten(entry: WorkloadVerdict, time_us: float) -> str:
+    """That a baseline is faster all the same, where one surely is."""
+    beside = {name: time for name, time in entry["time_us"].items() if name != "candidate"}
+    fastest = min(beside, key=lambda name: beside[name], default=None)
+    if fastest is None or beside[fastest] > BEATEN * time_us:
+        return ""
+    return f", yet {BASELINE_NAMES.get(fastest, fastest)} does the same in {microseconds(beside[fastest])}"
 
 
 def _limit_cause(verdict: Verdict) -> str:

@@ -17,7 +17,7 @@ from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from workers.model import facts
 from workers.model.base import ModelRequest, RequestKind
 from workers.model.facts import microseconds, significant
-from workers.model.feedback import cause, feedback, outcome
+from workers.model.feedback import cause, feedback, outcome, resources
 from workers.model.parsing import MAX_LESSONS, Lesson
 from workers.model.techniques import TECHNIQUES
 from workers.model.text import middle_cut, one_line
@@ -25,7 +25,7 @@ from workers.model.text import middle_cut, one_line
 MAX_LEDGER_LINES = 80
 MAX_LEDGER_TIMES = 4
 MAX_REASON_CHARS = 140
-MAX_CAUSE_CHARS = 220  # with the times
+MAX_CAUSE_CHARS = 340  # with times and resources
 MAX_ECHO_CHARS = 6_000
 
 
@@ -326,9 +326,11 @@ def ledger_entry(
     ci_low: float | None = None,
     ci_high: float | None = None,
     times: Sequence[tuple[str, float, float]] = (),
+    built: Mapping[str, Any] | None = None,
 ) -> LedgerEntry:
     """The entry of a node, from the columns of its row. What is right needs no reason: its interval says more, and its
-    `times`, which are a bench workload, microseconds and the speed-up over the fastest baseline each.
+    `times`, which are a bench workload, microseconds and the speed-up over the fastest baseline each, and what its
+    kernels use, by the compile report `built`.
     """
     told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:
@@ -336,7 +338,7 @@ def ledger_entry(
         shown = [
             f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
         ]
-        told = "; ".join(spans + shown)
+        told = "; ".join(spans + shown + resources(built or {}))
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",

@@ -166,8 +166,8 @@ class BenchTime(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """One candidate that was tried and what became of it, for the ledger; `idea` is None where nobody had one. `times`:
-    of an accepted one, of the search's latest ones alone.
+    """One candidate that was tried and what became of it, for the ledger; `idea` is None where nobody had one. `times`,
+    and `built`, the compile report of its screening: of an accepted one, of the search's latest ones alone.
     """
 
     seq: int
@@ -179,6 +179,7 @@ class Tried(NamedTuple):
     ci_low: float | None = None
     ci_high: float | None = None
     times: tuple[BenchTime, ...] = ()
+    built: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
@@ -125,8 +126,9 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
         NodeRow.search_id == search_id, NodeRow.seq > 0, NodeRow.state.in_(("judged", "closed"))
     )
     rows = session.execute(query.order_by(NodeRow.seq)).all()
-    times = _bench_times(session, [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:])
-    return tuple(Tried._make((*columns, times.get(node_id, ()))) for node_id, *columns in rows)
+    accepted = [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:]
+    times, built = _bench_times(session, accepted), _reports(session, accepted)
+    return tuple(Tried._make((*columns, times.get(node_id, ()), built.get(node_id))) for node_id, *columns in rows)
 
 
 def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
@@ -141,6 +143,14 @@ def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[Bench
         )
         for node_id, workloads in session.execute(query.order_by(VerdictRow.id)).tuples()
     }
+
+
+def _reports(session: Session, node_ids: list[str]) -> dict[str, Mapping[str, Any]]:
+    """The compile report of each node's latest accepted screening: a verification's may tell of hold-out shapes."""
+    columns = (VerdictRow.node_id, VerdictRow.document["compile"])
+    of_screenings = (VerdictRow.verdict == "accepted", VerdictRow.level == "screen")
+    query = select(*columns).where(VerdictRow.node_id.in_(node_ids), *of_screenings)
+    return {node_id: report for node_id, report in session.execute(query.order_by(VerdictRow.id)).tuples() if report}
 
 
 def _asked(session: Session, attempt: AttemptRow) -> int:
