@@ -85,7 +85,7 @@ def test_ideas_are_asked_for_with_measurements() -> None:
     text = prompt("ideate_parent")
     for part in (
         "Example CPU @ 2.50GHz, 2 cores",
-        "at the footprint of `prefill` (128 MiB): about 14.5 GB/s",
+        "at the footprint of `prefill` (128 MiB): 14.5 GB/s",
         "1.45x is the most to be gained",
         "exactly 4 ideas",
         "[compute] Eight accumulators: 1.12x (62 % of the bytes limit on prefill) | rejected at compile",
@@ -103,7 +103,7 @@ def test_a_gpu_s_facts_are_told() -> None:
         "memory: 140 GiB",
         "shared memory for one block, at most: 227 KiB",
         "32-bit registers per multiprocessor: 65536",
-        "at the footprint of `prefill` (128 MiB): about 3930 GB/s",
+        "at the footprint of `prefill` (128 MiB): 3930 GB/s",
         "measured peak GFLOP/s: float32 134000 (by split tensor-core products, where these beat the float32 units)",
         "starts at a multiple of 64 bytes (of 512 while it is judged)",
         "with a cold L2",

@@ -304,15 +304,17 @@ def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> l
         return []
     measured = sorted((float(footprint), float(rate)) for footprint, rate in bandwidth.items())
     lines = [
-        "measured memory bandwidth, by footprint: "
+        "measured memory bandwidth (the best of copying, updating in place and reading), by footprint: "
         + ", ".join(f"{significant(rate)} GB/s at {size(at)}" for at, rate in measured)
     ]
     for workload in visible(workloads):
         if workload["role"] == "bench":
             footprint = max(workload["min_bytes"], 1)
-            # As the limit does: the next footprint measured, so a cache is not promised to what exceeds it.
-            rate = next((rate for size_measured, rate in measured if size_measured >= footprint), measured[-1][1])
-            lines.append(f"at the footprint of `{workload['id']}` ({size(footprint)}): about {significant(rate)} GB/s")
+            # The limit takes the faster of the footprints on either side; one between them is as likely to be slower.
+            below = [rate for at, rate in measured if at <= footprint][-1:]
+            above = [rate for at, rate in measured if at >= footprint][:1]
+            rates = sorted({significant(rate) for rate in below + above}, key=float)
+            lines.append(f"at the footprint of `{workload['id']}` ({size(footprint)}): {' to '.join(rates)} GB/s")
     return lines
 
 
