@@ -161,6 +161,14 @@ def test_a_baseline_at_the_limit_leaves_little_to_gain(times: float, told: str) 
     assert line.endswith(f"; physical limit by bytes 100 us: {told}")
 
 
+def test_no_more_is_promised_than_the_clock_can_show() -> None:
+    entry = prompt_scenarios.timed("decode", None, 17.0, 7.5, 2.4)
+    verdict = prompt_scenarios.baselines() | {"workloads": [entry], "device": {"exchange_us": 3.0}}
+    [line] = facts.baseline_lines(verdict, workloads(op()))  # type: ignore[arg-type]
+    below = "physical limit by bytes 2.40 us, below the 3.00 us that the clock reads of nothing"
+    assert line.endswith(f"; {below}: 2.50x is the most to be gained")
+
+
 def test_a_float32_rate_is_explained_on_a_gpu_alone() -> None:
     peaks = {"gflops": {"bfloat16": 9.0, "float32": 3.0}}
     [told] = facts.device_lines({"type": "cuda", "peaks": peaks}, ())

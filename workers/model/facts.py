@@ -182,13 +182,13 @@ def baseline_lines(verdict: Verdict | None, workloads: Sequence[ResolvedWorkload
         return []
     resolved = {workload["id"]: workload for workload in visible(workloads)}
     return [
-        _baseline_line(entry, resolved[entry["id"]])
+        _baseline_line(entry, resolved[entry["id"]], float(verdict["device"].get("exchange_us") or 0.0))
         for entry in verdict["workloads"]
         if entry["id"] in resolved and entry["time_us"]
     ]
 
 
-def _baseline_line(entry: WorkloadVerdict, workload: ResolvedWorkload) -> str:
+def _baseline_line(entry: WorkloadVerdict, workload: ResolvedWorkload, nothing_us: float) -> str:
     times = {name: time for name, time in entry["time_us"].items() if name in BASELINE_NAMES}
     if not times:
         return f"`{entry['id']}`: not timed"
@@ -198,7 +198,10 @@ def _baseline_line(entry: WorkloadVerdict, workload: ResolvedWorkload) -> str:
     limit = entry["limit_us"]
     if limit:
         by = f" by {entry['limit_by']}" if entry["limit_by"] else ""
-        line += f"; physical limit{by} {microseconds(limit)}: {_to_gain(times[fastest] / limit)}"
+        line += f"; physical limit{by} {microseconds(limit)}"
+        if nothing_us > limit:
+            line += f", below the {microseconds(nothing_us)} that the clock reads of nothing"
+        line += f": {_to_gain(times[fastest] / max(limit, nothing_us))}"
     return line
 
 
