@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kernels_db.export.library import CANDIDATE, FORMAT, KERNEL, OP, VERDICT, VERSION
+from kernels_db.export.library import CANDIDATE, FILES, FORMAT, KERNEL, OP, VERDICT, VERSION
 from kernels_db.op import Op, parse_op
 
 SHIPPED = Path(__file__).parent
@@ -58,9 +58,11 @@ class Entry:
 
 
 def entries(library: Path = SHIPPED) -> Iterator[Entry]:
-    """The kernels of a library, by the name of their directories. Raises BrokenEntry."""
+    """The kernels of a library, by the name of their directories. A directory with none of an entry's files is no entry:
+    an update that takes one away may leave its directory, with what Python compiled. Raises BrokenEntry.
+    """
     for directory in sorted(library.iterdir()):
-        if directory.is_dir() and not directory.name.startswith(("_", ".")):
+        if directory.is_dir() and any((directory / name).exists() for name in FILES):
             yield read_entry(directory)
 
 

@@ -46,6 +46,15 @@ def test_what_was_exported_is_stored_once_and_whole(db: Database, directory: Pat
     assert row.prompts == made.prompts
 
 
+def test_what_an_update_leaves_of_an_entry_is_none(directory: Path) -> None:
+    (directory.parent / "gone_cpp_00000000" / "__pycache__").mkdir(parents=True)
+    (directory.parent / ".hidden").mkdir()
+    assert [entry.directory for entry in entries(directory.parent)] == [directory]
+    (directory / form.CANDIDATE).unlink()
+    with pytest.raises(BrokenEntry, match=form.CANDIDATE):
+        list(entries(directory.parent))
+
+
 def test_services_that_start_at_once_store_it_once(db: Database, directory: Path) -> None:
     found = list(entries(directory.parent))
     start = threading.Barrier(4)
