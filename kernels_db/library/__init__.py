@@ -58,8 +58,8 @@ class Entry:
 
 
 def entries(library: Path = SHIPPED) -> Iterator[Entry]:
-    """The kernels of a library, by the name of their directories. A directory with none of an entry's files is no entry:
-    an update that takes one away may leave its directory, with what Python compiled. Raises BrokenEntry.
+    """The kernels of a library, by the name of their directories. A directory with none of an entry's files is none: an
+    update that takes one away may leave its directory, with what Python compiled. Raises BrokenEntry.
     """
     for directory in sorted(library.iterdir()):
         if directory.is_dir() and any((directory / name).exists() for name in FILES):
