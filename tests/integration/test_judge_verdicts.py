@@ -366,6 +366,37 @@ def test_what_the_interpreter_makes_of_bfloat16_proves_nothing(client: JudgeClie
         assert "interpreter computes bfloat16" in verdict["reason"]
 
 
+MULTIPLY_BFLOAT16 = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def multiply(a, b, c, FACTOR: tl.constexpr):
+    i = tl.arange(0, 16)
+    tile = i[:, None] * 16 + i[None, :]
+    product = tl.dot(tl.load(a + tile), tl.load(b + tile))
+    tl.store(c + tile, product * FACTOR)
+
+def run(a, b, c):
+    multiply[(1,)](a, b, c, FACTOR=1)
+"""
+
+
+def test_the_interpreter_multiplies_bfloat16_as_a_gpu_does(client: JudgeClient) -> None:
+    tensors = [tensor(name, (16, 16), dtype="bfloat16") for name in ("a", "b")]
+    products = [workload("small", "test", tensors, [output("c", (16, 16))])]
+    reference = "def run(a, b):\n    return a.float() @ b.float()\n"
+
+    def judged(source: str) -> Verdict:
+        return _judge(client, judging.job(reference, products, source, language="triton", target="cuda:sm_90"))
+
+    right = judged(MULTIPLY_BFLOAT16)
+    assert (right["verdict"], right["gate"]) == ("ambiguous", "time"), right["reason"]
+    assert "checked under Triton's interpreter on small" in right["reason"]
+    wrong = judged(MULTIPLY_BFLOAT16.replace("FACTOR=1", "FACTOR=2"))
+    assert (wrong["verdict"], wrong["gate"]) == ("ambiguous", "screen"), "other operations may still be at fault"
+
+
 def test_cuda_without_a_gpu_is_compiled_and_not_run(client: JudgeClient, examples: Path) -> None:
     source = (examples.parent / "tests/candidates/add_relu_cuda.py").read_text()
     verdict = _judge(client, judging.job(ADD_RELU, ADD_RELUS, source, language="cuda", target="cuda:sm_90"))

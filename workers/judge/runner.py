@@ -226,9 +226,11 @@ class Runner:
             )
         if self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1":
             # Without a GPU an autotuned kernel has nothing to tune on: it takes its first configuration.
+            from workers.judge.languages.bfloat16_products import bfloat16_products  # noqa: PLC0415 - imports Triton
             from workers.judge.languages.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
 
             self.interpreter.enter_context(interpreted_launches(limit=0))
+            self.interpreter.enter_context(bfloat16_products())
         if self.mode == "max_autotune" and self.device == "cuda":
             compile_templates_at_once()
         self.run = wrap(run, self.mode)
