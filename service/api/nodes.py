@@ -119,7 +119,8 @@ def ban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSumm
 
 @router.delete("/{node_id}/ban", summary="Unban a node", responses=MARK_PROBLEMS)
 def unban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
-    """Takes a ban back, and the node's work up where it was left; nothing happens where it is not banned."""
+    """Takes a ban back, and the node's work up where it was left, but for a request that was withdrawn; nothing happens
+    where it is not banned."""
     return _mark(service, node_id, "banned", False, asker)
 
 

@@ -57,6 +57,8 @@ def cause_of(node: StoryNode, *, ended: bool) -> str | None:  # noqa: PLR0911 - 
             return "duplicate"
         if reason == "the search ended first":
             return "unfinished"
+        if reason == "banned before its code was written":
+            return "banned"
         return "unanswered" if "reply" in reason else "other"
     if node.state != "judged":
         if node.mark == "banned":

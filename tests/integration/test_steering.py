@@ -276,6 +276,36 @@ def test_a_ban_leaves_a_node_that_waits_to_be_repaired_as_it_was_judged(db: Data
     play.check()
 
 
+def test_a_step_that_ran_when_its_node_was_banned_asks_nobody(db: Database) -> None:
+    play = Player(db, create(db), next_steps)
+    work = play.until("code")
+    steering.mark_node(db, work.node.id, "banned", True, play.now)
+    assert steps.wait_for_answer(db, work.attempt_id, "me", request(), play.now)
+    with db.reading() as session:
+        assert session.scalars(select(AskRow)).all() == []
+    assert [item.state for item in play.attempts() if item.id == work.attempt_id] == ["cancelled"]
+    assert play.end().state == "finished", "no round waits for it"
+    play.check()
+
+
+def test_a_ban_keeps_what_a_verification_said_from_the_ledger(db: Database) -> None:
+    play = Player(db, create(db, policy={"name": "greedy", "repairs": 2}), next_steps)
+    hidden = "workload holdout-1: y[3, 16] is 2, expected 1"
+    accepted(play, 3.0)
+    verified = play.until("verify")
+    told = verdict("verify", "rejected", gate="verify", reason=hidden)
+    assert steps.complete_judge(db, verified.attempt_id, "me", told, play.now)
+    repair = play.until("code")
+    assert repair.node.id == verified.node.id
+    awaits_answer(play, repair)
+    steering.mark_node(db, repair.node.id, "banned", True, play.now)
+    node = next(node for node in play.nodes() if node.id == repair.node.id)
+    assert (node.state, node.verdict, node.verification) == ("judged", "rejected", "failed")
+    ledger = play.until("ideate").ledger
+    assert ledger
+    assert not any(hidden in (tried.reason or "") for tried in ledger)
+
+
 def test_what_cannot_be_marked(db: Database) -> None:
     play = driver(db)
     root = play.nodes()[0]

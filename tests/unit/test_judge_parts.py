@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from benchmarks.jobs import Role
 from kernels_db.job import Level, ResolvedWorkload
 from tests import judging
 from workers.judge import buffers, footprint, host, upkeep
+from workers.judge.baselines import OpRunners, WarmOps
 from workers.judge.buffers import TensorSpec, contiguous_strides
 from workers.judge.candidates import Prepared
 from workers.judge.case import Case
@@ -155,19 +157,37 @@ def test_memory_that_others_hold_is_no_fault_of_the_candidate() -> None:
     job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
     needed = max(footprint.needed_bytes(job, workload, CPU) for workload in job["workloads"])
     roomy, full = Shared(2 * needed), Shared(needed)
-    assert footprint.fits(job, job["workloads"], roomy)
+    assert not footprint.is_crowded(job, job["workloads"], roomy)
     footprint.check_memory(job, job["workloads"], roomy)
-    assert not footprint.fits(job, job["workloads"], full)
-    with pytest.raises(Stopped, match="other processes hold them") as stopped:
+    assert footprint.is_crowded(job, job["workloads"], full)
+    with pytest.raises(Stopped, match=f"needs {needed} bytes, and {int(0.8 * needed)} are to be had now") as stopped:
         footprint.check_memory(job, job["workloads"], full)
     assert (stopped.value.verdict, stopped.value.gate) == ("ambiguous", "memory")
     assert stopped.value.failure is not None
     assert stopped.value.failure["kind"] == "host"
 
 
+def test_where_memory_is_short_the_runners_of_other_ops_end() -> None:
+    warm, ended = WarmOps(), []
+    jobs = [judging.job(judging.LAYER_NORM + "\n" * n, judging.LAYER_NORMS) for n in range(2)]
+
+    def runners(number: int) -> OpRunners:
+        stub = SimpleNamespace(device=CPU, used_at=0.0, close=lambda: ended.append(number))
+        return cast("OpRunners", stub)
+
+    for number, job in enumerate(jobs):
+        warm.of(job["op"], lambda number=number: runners(number))  # type: ignore[misc]
+    warm.end_others(jobs[1]["op"])
+    assert ended == [0]
+    assert warm.of(jobs[1]["op"], lambda: runners(2)).used_at > 0.0
+    warm.close()
+    assert ended == [0, 1], "the op's own were kept"
+
+
 def test_a_workload_larger_than_the_device_is_rejected_whatever_is_free() -> None:
     job = judging.job(judging.LAYER_NORM, judging.LAYER_NORMS)
     huge = [judging.layer_norm_workload("huge", "bench", 1 << 20, 1 << 14)]
+    assert not footprint.is_crowded(job, huge, Shared(1000)), "nobody's end would make room"
     with pytest.raises(Stopped, match=f"expected at most {int(footprint.SHARE * (64 << 30))} ") as stopped:
         footprint.check_memory(job, huge, Shared(1000))
     assert stopped.value.verdict == "rejected"

@@ -97,6 +97,7 @@ def test_every_node_that_brought_nothing_is_counted_once() -> None:
         ({"state": "closed", "reason": "gave up after 3 tries: a worker died each time"}, "other"),
         ({"state": "closed", "reason": None}, "other"),
         ({"state": "closed", "reason": "the search ended first"}, "unfinished"),
+        ({"state": "closed", "reason": "banned before its code was written"}, "banned"),
         ({"state": "planned", "verdict": None}, "unfinished"),
         ({"state": "coded", "verdict": None, "mark": "banned"}, "banned"),
     ],

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from kernels_db.job import Job, ResolvedWorkload
+from kernels_db.job import Failure, Job, ResolvedWorkload
 from workers.judge.baselines import input_specs, result_specs, slots_for, widened
 from workers.judge.buffers import TensorSpec, layout_bytes
 from workers.judge.device import Device
@@ -66,16 +66,16 @@ def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> 
     return slots + values + results + wide + contenders * slot
 
 
-def fits(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:
-    """Whether there is room for every workload now."""
-    limit = _limit(job, device.free_bytes())
-    return all(needed_bytes(job, workload, device.torch) <= limit for workload in workloads)
+def is_crowded(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:
+    """Whether a workload lacks room that an empty device would have."""
+    limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
+    return any(limit < needed_bytes(job, workload, device.torch) <= ever for workload in workloads)
 
 
 def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) -> int:
     """Bytes of this host's memory that each runner may use besides its buffers. Raises Stopped where a workload does
-    not fit on the device: rejected where it never will, ambiguous where others hold what it needs, which no candidate
-    can help.
+    not fit on the device: rejected where it would not on an empty one, ambiguous where it would, which no candidate can
+    help.
     """
     limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
     most = 0
@@ -84,10 +84,16 @@ def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) ->
         most = max(most, needed)
         if limit < needed <= ever:
             message = (
-                f"workload {workload['id']} needs {needed} bytes, and other processes hold them: "
-                f"{limit} are to be had ({SHARE:.0%} of the available memory)"
+                f"workload {workload['id']} needs {needed} bytes, and {limit} are to be had now ({SHARE:.0%} of what "
+                f"is free), of {ever} on an empty device"
             )
-            raise Stopped("ambiguous", "memory", message, {"kind": "host", "message": message})
+            failure: Failure = {
+                "kind": "host",
+                "message": message,
+                "found": needed,
+                "expected": f"at most {limit} bytes",
+            }
+            raise Stopped("ambiguous", "memory", message, failure)
         if needed > limit:
             whose = "limits.memory_bytes" if job["limits"]["memory_bytes"] else f"{SHARE:.0%} of the memory"
             message = f"workload {workload['id']} needs {needed} bytes, expected at most {ever} ({whose})"

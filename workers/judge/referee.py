@@ -191,7 +191,8 @@ class Referee:
                 _demand_for_free_python(starter.candidate_confinement(language))
             with report.gate("memory"):
                 workloads = footprint.select(job, bench.device)
-                if not footprint.fits(job, workloads, bench.device):
+                bench.device.release()  # the tensors of the job before are gone by now
+                if footprint.is_crowded(job, workloads, bench.device):
                     bench.warm.end_others(job["op"])
                 allowed = footprint.check_memory(job, workloads, bench.device)
             # On a GPU everything runs on the clock's own device, so its lease is held for all but starting processes;
@@ -238,7 +239,6 @@ class Referee:
                 return passage.contest(start)
             finally:
                 runners.unbind()
-                bench.device.release()
         except Stopped as stopped:
             return stopped.verdict, stopped.gate, str(stopped), stopped.failure
         except ReferenceFault as fault:  # the spec's own generator, after the reference gate

@@ -33,9 +33,10 @@ LESSONS_TOKENS = 600
 """Expected replies: an idea, a candidate, a reflection. The first two as the pools that ship with Warpsmith have them:
 1,130 and 4,500 characters on average."""
 
-SOURCE_CHARS, LEDGER_LINES = 4_500, 20
+SOURCE_CHARS, LEDGER_LINES, CAUSE_CHARS = 4_500, 20, 180
 WORST_SOURCE_CHARS, WORST_LEDGER_LINES, WORST_LOG_CHARS = 18_000, 80, 4_000
-"""Stand-ins for what only the search will write: a candidate, how many ideas the ledger tells of, a compiler's log."""
+"""Stand-ins for what only the search will write: a candidate, how many ideas the ledger tells of and what became of
+each, a compiler's log."""
 
 IDEA: dict[str, str] = {
     "technique": "memory_access",
@@ -188,6 +189,7 @@ def _context(
 ) -> requests.RequestContext:
     example = prompts.example(language)
     chars, lines = (WORST_SOURCE_CHARS, WORST_LEDGER_LINES) if worst else (SOURCE_CHARS, LEDGER_LINES)
+    cause = "c" * (requests.MAX_CAUSE_CHARS if worst else CAUSE_CHARS)
     source = (example * (1 + chars // max(len(example), 1)))[:chars]
     parent = requests.NodeFacts(1, IDEA, source, "0" * 64, None)
     asks_ideas = kind in ("ideate", "reflect")
@@ -203,7 +205,7 @@ def _context(
         parent=parent,
         best=requests.NodeFacts(2, IDEA, source, "1" * 64, None) if asks_ideas else None,
         ledger=tuple(
-            requests.LedgerEntry(seq, IDEA["technique"], f"{IDEA['title']} {seq}", "rejected at screen", "c" * 100)
+            requests.LedgerEntry(seq, IDEA["technique"], f"{IDEA['title']} {seq}", "rejected at screen", cause)
             for seq in range(1, lines + 1)
         ),
         ideas=ideas,

@@ -25,8 +25,6 @@ LAUNCH_US = 5.0
 MAX_KERNELS = 8
 MAX_KERNEL_LINES = 16
 MAX_LEDGER_KERNELS = 3
-BEATEN = 0.98
-"""Share of the candidate's time below which a baseline is told to be faster: less is no more than noise."""
 UNTOLD = "why is not told, because it may name a hold-out shape"
 
 _ADVICE = {
@@ -88,17 +86,15 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
 
 def resources(built: Mapping[str, Any]) -> list[str]:
     """What kernels use, in a few words each, by a compile report: grid and block of the first launch where launches are
-    known, the configuration of the first compilation in Triton, registers, spills, shared memory. Those with the most
-    registers where there are more than a few.
+    known, the configuration of the first compilation in Triton, registers, spills, shared memory. Of those that are
+    launched, those with the most registers where there are more than a few.
     """
     launches = {launch["kernel"]: launch for launch in reversed(built.get("launches") or [])}
     kernels = {kernel["name"]: kernel for kernel in reversed(built.get("kernels") or []) if kernel.get("registers")}
-    largest = sorted(kernels.values(), key=lambda kernel: -kernel["registers"])[:MAX_LEDGER_KERNELS]
+    used = [kernel for name, kernel in kernels.items() if name in launches or not launches]
     words = []
-    for kernel in largest:
+    for kernel in sorted(used, key=lambda kernel: -kernel["registers"])[:MAX_LEDGER_KERNELS]:
         launch = launches.get(kernel["name"])
-        if launches and launch is None:
-            continue  # not launched on the bench workloads
         facts = [f"{kernel['registers']} registers"]
         facts += [f"{kernel['spills']} bytes spilled"] if kernel.get("spills") else []
         shared = (kernel.get("shared") or 0) + (0 if launch is None else launch["shared_bytes"])
@@ -301,21 +297,21 @@ def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing
         )
         return f"{at}; so short a call is bound by {overhead} rather than by {what}{told}"
     if fraction >= 0.9:
-        return f"{at}: little is left here{_yet_beaten(entry, time_us)}"
+        return f"{at}: little is left here{_yet_beaten(entry)}"
     if fraction >= 0.6:
-        rate = "more in flight, another order of the accesses" if by == "bytes" else "fewer stalls, better overlap"
+        rate = "bytes in flight, order of the accesses" if by == "bytes" else "fewer stalls, better overlap"
         return (
             f"{at}: {what} is close to binding; what is left is a better sustained rate ({rate}), and fewer {by} only "
-            f"where it does more than the least{_yet_beaten(entry, time_us)}"
+            f"where it does more than the least{_yet_beaten(entry)}"
         )
     return f"{at}: {what} is not saturated, so latency, instructions, imbalance or extra passes hold it back"
 
 
-def _yet_beaten(entry: WorkloadVerdict, time_us: float) -> str:
-    """That a baseline is faster all the same, where one surely is."""
+def _yet_beaten(entry: WorkloadVerdict) -> str:
+    """That the fastest baseline is faster all the same, where it surely is."""
     beside = {name: time for name, time in entry["time_us"].items() if name != "candidate"}
     fastest = min(beside, key=lambda name: beside[name], default=None)
-    if fastest is None or beside[fastest] > BEATEN * time_us:
+    if fastest is None or fastest not in entry["ci95"] or entry["ci95"][fastest][1] >= 1.0:
         return ""
     return f", yet {BASELINE_NAMES.get(fastest, fastest)} does the same in {microseconds(beside[fastest])}"
 

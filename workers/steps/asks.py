@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, and_, select, update
 from sqlalchemy.orm import Session
 
 from kernels_db.db import Database, new_id
-from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow
+from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from workers.model.base import ModelRequest
 from workers.model.text import storable
 from workers.steps.endings import close_node
@@ -60,7 +60,8 @@ class AskClosed(WrongState):
 def wait_for_answer(
     db: Database, attempt_id: str, owner: str, request: ModelRequest, now: float, expires_s: float = 0.0
 ) -> bool:
-    """Open an ask for `request` that lives `expires_s` seconds (0: for ever), and let the attempt wait for its answer.
+    """Open an ask for `request` that lives `expires_s` seconds (0: for ever), and let the attempt wait for its answer;
+    for a banned node nobody is asked, and the step is taken back.
 
     False when the lease was lost. Calls are recorded when the step completes: answers stay with the attempt, so it
     makes the earlier calls again.
@@ -74,6 +75,9 @@ def wait_for_answer(
         if last is not None and last.state == "answered":
             return True  # it came in between: pending, and the reconciler sends it
         work.attempt.state = "waiting"
+        if work.node.mark == "banned":  # since it was claimed
+            take_back(session, work.search, work.node, now)
+            return True
         if last is None or last.state != "open":
             ask = AskRow(
                 search_id=work.search.id,
@@ -121,9 +125,9 @@ def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: fl
 
 
 def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) -> None:
-    """Withdraw the open asks of a node and end the steps that wait for them: nobody is to answer for a node that is
-    left out, and no round waits for it. A node without code is closed; one whose code was to be repaired stays as it
-    was judged.
+    """Withdraw the open asks of a banned node and end the steps that wait for them: nobody is to answer for a node that
+    is left out, and no round waits for it. A node without code is closed; one whose code was to be repaired is again
+    as it was judged.
     """
     of_node = select(AttemptRow).where(AttemptRow.node_id == node.id, AttemptRow.state == "waiting")
     for attempt in session.scalars(of_node).all():
@@ -137,6 +141,8 @@ def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) ->
             close_node(session, search, node, "banned before its code was written", now)
         else:
             node.state = "judged"
+            level = select(VerdictRow.level).where(VerdictRow.node_id == node.id).order_by(VerdictRow.id.desc())
+            node.verification = "failed" if session.scalar(level.limit(1)) == "verify" else "none"
         node.updated_at = now
 
 

@@ -98,10 +98,10 @@ def mark_node(
     A pinned node, the root too, is a parent of the rounds to come once it is accepted, as far as the policy has rounds
     and up to its limit (`turn.MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
     it: it is no parent, and is not coded, repaired, judged or verified, and it is neither the best nor the winner. A
-    step that is open for it already, be it running or queued, still runs and is committed, but one that waits for an
-    answer is taken back for good, so that no round waits for it; what builds on it stays. The best is found anew where
-    a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the search has ended;
-    LookupError for an unknown node.
+    step that is open for it already, be it running or queued, still runs and is committed, but one that waits for
+    somebody's answer, or comes to, is taken back for good, so that no round waits for it; what builds on it stays. The
+    best is found anew where a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the
+    search has ended; LookupError for an unknown node.
     """
     with db.writing() as session:
         search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))

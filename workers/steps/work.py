@@ -18,7 +18,8 @@ MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
 
 MOST_TIMED = 80
-"""Of the latest accepted candidates, whose times by workload the ledger tells: they stand in documents with samples."""
+"""Of the latest accepted candidates, whose times by workload and kernels the ledger tells: they stand in documents with
+samples."""
 
 
 def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> Work:

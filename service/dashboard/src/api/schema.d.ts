@@ -581,7 +581,8 @@ export interface paths {
         post: operations["ban_node"];
         /**
          * Unban a node
-         * @description Takes a ban back, and the node's work up where it was left; nothing happens where it is not banned.
+         * @description Takes a ban back, and the node's work up where it was left, but for a request that was withdrawn; nothing happens
+         *     where it is not banned.
          */
         delete: operations["unban_node"];
         options?: never;
