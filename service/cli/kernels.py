@@ -9,7 +9,7 @@ import typer
 
 from kernels_db.export import registry
 from service.archive import ArchiveError, unpack
-from service.cli.connection import connected
+from service.cli.connection import connected_or_embedded
 from service.cli.exports import show, verified_where_possible
 from service.cli.options import Json, Key, Url
 from service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
@@ -30,8 +30,10 @@ def kernels(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """List the kernels that searches kept and those that ship, newest first."""
-    with connected(url, key) as client:
+    """List the kernels that searches kept and those that ship, newest first. Starts a service for itself where none
+    runs.
+    """
+    with connected_or_embedded(url, key) as (client, _):
         found = client.kernels(op=op, target=target)
     if as_json:
         print_json(found)
@@ -79,7 +81,7 @@ def export(
 ) -> None:
     """Write a kernel as a Python package (a PyTorch op with its guards, fallback and evidence) or in another format;
     several kernels of one op as one package, whose op picks one at each call; or a search's replies as a pool, from
-    which it can be replayed."""
+    which it can be replayed. For kernels a service is started where none runs."""
     if format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
     if format_name == "pool":
@@ -90,7 +92,7 @@ def export(
         export_pool(what[0], output, force, url, key, as_json)
         return
     output = output or Path("exports")
-    with connected(url, key) as client:
+    with connected_or_embedded(url, key) as (client, _):
         chosen = [each if each.startswith("kn_") else best_kernel(client, each, target).id for each in what]
         for each in chosen:
             warn_if_drifted(client, each)
