@@ -41,21 +41,27 @@ def connected(url: str | None, key: str | None) -> Iterator[Client]:
 
 
 @contextmanager
-def connected_or_embedded(url: str | None, key: str | None, *, may_start: bool = True) -> Iterator[tuple[Client, bool]]:
+def connected_or_embedded(
+    url: str | None, key: str | None, *, may_start: bool = True, must_work: bool = True
+) -> Iterator[tuple[Client, bool]]:
     """A client of the running service, or of one started here and stopped at the end; and whether it is such a one.
 
     A URL that was named and does not answer is an error: work meant for one service must not end up on another. So is
-    one that does not answer where none `may_start`.
+    one that does not answer where none `may_start`, and one that answers and is not ready where it `must_work`, and not
+    only tell what it keeps.
     """
     with Client(service_url(url), key) as client:
+        answers = True
         try:
             client.ready()
         except ServiceUnreachableError:
             if url is not None or not may_start:
                 raise
+            answers = False
         except ProblemError as error:
-            raise CommandError(f"the service at {client.url} is not ready: {error}") from None
-        else:
+            if must_work:
+                raise CommandError(f"the service at {client.url} is not ready: {error}") from None
+        if answers:
             yield client, False
             return
     with embedded_service() as own_url, Client(own_url, key) as client:

@@ -33,7 +33,7 @@ def kernels(
     """List the kernels that searches kept and those that ship, newest first. Starts a service for itself where none
     runs.
     """
-    with connected_or_embedded(url, key) as (client, _):
+    with connected_or_embedded(url, key, must_work=False) as (client, _):
         found = client.kernels(op=op, target=target)
     if as_json:
         print_json(found)
@@ -92,7 +92,7 @@ def export(
         export_pool(what[0], output, force, url, key, as_json)
         return
     output = output or Path("exports")
-    with connected_or_embedded(url, key) as (client, _):
+    with connected_or_embedded(url, key, must_work=False) as (client, _):
         chosen = [each if each.startswith("kn_") else best_kernel(client, each, target).id for each in what]
         for each in chosen:
             warn_if_drifted(client, each)
