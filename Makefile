@@ -12,7 +12,7 @@ DASHBOARD := $(shell find service/dashboard -path '*/node_modules' -prune -o -pa
 .PHONY: run test check install clean
 
 run: $(INSTALLED)
-	$(BIN)/python -m service.demo $(ARGS)
+	$(BIN)/python -m warpsmith.service.demo $(ARGS)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(ARGS)

@@ -37,6 +37,8 @@ class DashboardBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build what is out of date."""
+        if version != "editable":  # GET /v1/examples offers them; a checkout has them already
+            build_data["force_include"]["examples"] = "warpsmith/service/examples"
         root = Path(self.root) / DASHBOARD
         if _skipped():
             self.app.display_info(f"{SKIP} is set: the dashboard is not built")

@@ -25,16 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels_db.formats.pool import PoolHeader, parse_pool
-from kernels_db.op import Op, load_op
-from service import machine
-from service.cli.connection import embedded_service
-from service.cli.output import CommandError, say, tell
-from service.cli.search import model_document
-from service.client import Client
-from service.client_errors import ProblemError, ServiceUnreachableError
-from service.progress import counts, outcome_of, ratio
-from service.schemas import TERMINAL_STATES, NodeSummary, SearchDocument, SearchSummary
+from warpsmith.kernels_db.formats.pool import PoolHeader, parse_pool
+from warpsmith.kernels_db.op import Op, load_op
+from warpsmith.service import machine
+from warpsmith.service.cli.connection import embedded_service
+from warpsmith.service.cli.output import CommandError, say, tell
+from warpsmith.service.cli.search import model_document
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
+from warpsmith.service.progress import counts, outcome_of, ratio
+from warpsmith.service.schemas import TERMINAL_STATES, NodeSummary, SearchDocument, SearchSummary
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 POOLS = EXAMPLES / "pools" / "cuda-sm_90"

@@ -26,15 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.op import CANDIDATE, OP
-from kernels_db.envelope import build_envelope
-from kernels_db.export.kernel import ExportedKernel
-from kernels_db.export.package import build
-from kernels_db.job import ResolvedWorkload
-from kernels_db.op import Target
-from kernels_db.resolve import resolve_workload
-from service import machine
-from workers.candidate.normalise import normalised_digest
-from workers.exports import open_project
+from warpsmith.kernels_db.envelope import build_envelope
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.op import Target
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.service import machine
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.exports import open_project
 
 TIMEOUT_S = 300.0
 TRITON = """import triton

@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from typing import Any, cast
 
-from kernels_db.job import Verdict
-from workers import steps
-from workers.celery_app import make_app
-from workers.process import WorkerProcess
-from workers.queues import JUDGE_TASK, MODEL_TASK
-from workers.settings import get_settings
-from workers.steps import Work
-from workers.tasks import perform
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.workers import steps
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.queues import JUDGE_TASK, MODEL_TASK
+from warpsmith.workers.settings import get_settings
+from warpsmith.workers.steps import Work
+from warpsmith.workers.tasks import perform
 
 app = make_app(get_settings())
 app.conf.include = []

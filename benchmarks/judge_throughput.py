@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks import jobs
 from benchmarks.throughput_candidates import OPS, Candidate, SmallOp, candidates, declaration
-from kernels_db.job import Job, Level, Verdict
-from workers.judge.client import JudgeClient, JudgeError
+from warpsmith.kernels_db.job import Job, Level, Verdict
+from warpsmith.workers.judge.client import JudgeClient, JudgeError
 
 TIMEOUT_S = 600.0
 PEER_TIMEOUT_S = 300.0
@@ -218,8 +218,8 @@ def about_usual(found: dict[str, Any]) -> list[str]:
 
 def check(all_of_them: list[Candidate]) -> list[str]:
     """What gate or compiler say against a candidate, for sm_90; needs no GPU."""
-    from workers.candidate import check as gate  # noqa: PLC0415 - only needed here
-    from workers.judge import languages  # noqa: PLC0415
+    from warpsmith.workers.candidate import check as gate  # noqa: PLC0415 - only needed here
+    from warpsmith.workers.judge import languages  # noqa: PLC0415
 
     said = []
     with tempfile.TemporaryDirectory(prefix="throughput-") as cache:

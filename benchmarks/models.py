@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.showcase import ROOT, ask, columns, verify_job
-from kernels_db.envelope import build_envelope
-from kernels_db.export.kernel import ExportedKernel
-from kernels_db.export.package import build
-from kernels_db.job import Verdict
-from kernels_db.op import Op, Target, load_op
-from kernels_db.resolve import resolve_workload
-from workers.candidate.normalise import normalised_digest
-from workers.judge.client import JudgeClient
-from workers.models import client as models
+from warpsmith.kernels_db.envelope import build_envelope
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.models import client as models
 
 MODELS = ROOT / "examples" / "models"
 KERNELS = ROOT / "benchmarks" / "model_kernels"

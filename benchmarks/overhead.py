@@ -34,13 +34,13 @@ from benchmarks import throughput, trees
 from benchmarks.op import CANDIDATE, SPEC, TARGET
 from benchmarks.throughput import Throughput
 from benchmarks.trees import AdvanceTimes
-from kernels_db.db import Database
-from kernels_db.models import NodeRow, SearchRow, VerdictRow
-from service.client import Client
-from service.launcher import Launcher
-from service.settings import ServiceSettings
-from workers.search.idea_beam import IdeaBeam
-from workers.search.policy import policy_document
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import NodeRow, SearchRow, VerdictRow
+from warpsmith.service.client import Client
+from warpsmith.service.launcher import Launcher
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.search.idea_beam import IdeaBeam
+from warpsmith.workers.search.policy import policy_document
 
 SIZES = (100, 1_000, 5_000)
 IDLE_S = 10.0
@@ -149,7 +149,7 @@ def _memory(launcher: Launcher) -> list[Memory]:
         judges = {
             under.pid
             for process in family
-            if "workers.judge" in process.cmdline()
+            if "warpsmith.workers.judge" in process.cmdline()
             for under in (process, *process.children(recursive=True))
         }
         found.append(_sum(name, [process for process in family if process.pid not in judges]))

@@ -14,15 +14,15 @@ import redis
 from sqlalchemy import func, select
 
 from benchmarks.op import OP, TARGET
-from kernels_db.db import Database
-from kernels_db.models import AttemptRow, SearchRow
-from service.machine import redis_executable
-from workers import dispatch, steps
-from workers.celery_app import make_app
-from workers.queues import MODEL_QUEUE, judge_queue
-from workers.search.idea_beam import IdeaBeam
-from workers.search.policy import policy_document
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AttemptRow, SearchRow
+from warpsmith.service.machine import redis_executable
+from warpsmith.workers import dispatch, steps
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.workers.search.idea_beam import IdeaBeam
+from warpsmith.workers.search.policy import policy_document
+from warpsmith.workers.settings import Settings
 
 IDEAS, CODES = 32, 8
 PROCESSES = 2

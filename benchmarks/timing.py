@@ -22,16 +22,16 @@ from typing import Any, cast
 
 import torch
 
-from kernels_db.job import Job
-from workers.judge import timing
-from workers.judge.baselines import GPU_SLOTS_BYTES, MOST_SLOTS
-from workers.judge.buffers import TensorSpec, layout_bytes
-from workers.judge.burst_clock import BurstClock
-from workers.judge.contender import Contender
-from workers.judge.device import Gpu, open_gpu
-from workers.judge.host import cores_available
-from workers.judge.processes import ForkServer
-from workers.judge.starters import Starter
+from warpsmith.kernels_db.job import Job
+from warpsmith.workers.judge import timing
+from warpsmith.workers.judge.baselines import GPU_SLOTS_BYTES, MOST_SLOTS
+from warpsmith.workers.judge.buffers import TensorSpec, layout_bytes
+from warpsmith.workers.judge.burst_clock import BurstClock
+from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.device import Gpu, open_gpu
+from warpsmith.workers.judge.host import cores_available
+from warpsmith.workers.judge.processes import ForkServer
+from warpsmith.workers.judge.starters import Starter
 
 SOURCE = '''
 from kernels_db.runtime import cuda

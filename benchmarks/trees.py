@@ -13,11 +13,11 @@ from typing import Any
 from sqlalchemy import insert, update
 
 from benchmarks.op import OP, TARGET
-from kernels_db.db import Database, new_id
-from kernels_db.models import NodeRow
-from workers import steps
-from workers.search.idea_beam import IdeaBeam
-from workers.search.policy import policy_document
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.models import NodeRow
+from warpsmith.workers import steps
+from warpsmith.workers.search.idea_beam import IdeaBeam
+from warpsmith.workers.search.policy import policy_document
 
 NODES_PER_ROUND = 400
 TECHNIQUES = ("memory_access", "parallelism", "compute", "fusion")

@@ -4,6 +4,7 @@
 FROM python:3.11.11-slim-bookworm AS build
 WORKDIR /source
 COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
+COPY src src
 COPY service service
 COPY workers workers
 COPY prompts prompts
@@ -29,4 +30,4 @@ ENV PATH=/opt/warpsmith/bin:$PATH \
     WARPSMITH_LOG_FORMAT=json
 WORKDIR /var/lib/warpsmith
 USER 10001:10001
-CMD ["celery", "-A", "workers.celery_app", "worker", "-Q", "judge.cpu-x86_64", "-n", "judge@%h", "--pool", "prefork", "-c", "1"]
+CMD ["celery", "-A", "warpsmith.workers.celery_app", "worker", "-Q", "judge.cpu-x86_64", "-n", "judge@%h", "--pool", "prefork", "-c", "1"]

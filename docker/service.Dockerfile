@@ -3,6 +3,7 @@
 FROM python:3.11.11-slim-bookworm AS build
 WORKDIR /source
 COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE ./
+COPY src src
 COPY service service
 COPY workers workers
 COPY prompts prompts
@@ -24,4 +25,4 @@ ENV PATH=/opt/warpsmith/bin:$PATH \
 WORKDIR /var/lib/warpsmith
 USER 10001:10001
 EXPOSE 8420
-CMD ["python", "-m", "service.serve"]
+CMD ["python", "-m", "warpsmith.service.serve"]

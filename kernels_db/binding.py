@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels_db import expr
-from kernels_db.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
-from kernels_db.job import ResolvedInput
-from kernels_db.spec import InputOverride
-from kernels_db.spec_errors import SpecError
-from kernels_db.spec_tensors import Axis, ConstAxis, ExprAxis, Input, VarAxis
-from kernels_db.spec_types import INTEGER_RANGE, MAX_ELEMENTS, is_float
+from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
+from warpsmith.kernels_db.job import ResolvedInput
+from warpsmith.kernels_db.spec import InputOverride
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec_tensors import Axis, ConstAxis, ExprAxis, Input, VarAxis
+from warpsmith.kernels_db.spec_types import INTEGER_RANGE, MAX_ELEMENTS, is_float
 
 Sizes = Mapping[str, int]
 

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job import Job, Verdict
 
 FORMAT = "warpsmith-bundle"
 VERSION = 1

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, model_validator
 
-from kernels_db.spec_types import Amount, Number, Python, Spec, refuse
+from warpsmith.kernels_db.spec_types import Amount, Number, Python, Spec, refuse
 
 
 class Normal(Spec):

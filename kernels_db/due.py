@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, exists, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from kernels_db.models import BundleJobRow, KernelRow, ReverificationRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.models import BundleJobRow, KernelRow, ReverificationRow, SearchRow, VerdictRow
 
 DAY_S = 86400.0
 
@@ -80,7 +80,7 @@ def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[
 
 
 def _on(document: InstrumentedAttribute[Any], target: str) -> ColumnElement[bool]:
-    """The verdict in this column is of the target's device, as `kernels_db.job.judged_elsewhere` tells it."""
+    """The verdict in this column is of the target's device, as `warpsmith.kernels_db.job.judged_elsewhere` tells it."""
     device, _, arch = target.partition(":")
     pairs = (document[("device", name)].as_string() for name in ("type", "arch"))
     return and_(*(func.coalesce(found, wanted) == wanted for found, wanted in zip(pairs, (device, arch), strict=True)))

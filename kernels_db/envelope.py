@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job import ResolvedWorkload
 
 
 def build_envelope(

@@ -14,11 +14,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 
-from kernels_db import expr
-from kernels_db.job import ResolvedWorkload
-from kernels_db.spec import Op, Workload
-from kernels_db.spec_errors import SpecErrors
-from kernels_db.spec_tensors import VarAxis
+from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.spec import Op, Workload
+from warpsmith.kernels_db.spec_errors import SpecErrors
+from warpsmith.kernels_db.spec_tensors import VarAxis
 
 DERIVED = 2
 """Hold-outs derived for one job."""

@@ -1,7 +1,7 @@
 """The resolved job and the verdict: the JSON documents that cross the judge's door. Standard library only.
 
 A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the judge knows nothing of axes,
-YAML or tables. `kernels_db.resolve` writes jobs; `workers.judge` reads them and writes verdicts.
+YAML or tables. `warpsmith.kernels_db.resolve` writes jobs; `warpsmith.workers.judge` reads them and writes verdicts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ demands. `physics`: a time that is too good to be true."""
 
 
 SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
-"""How a runner is held, from the weakest; `workers.judge.sandbox` says what each demands."""
+"""How a runner is held, from the weakest; `warpsmith.workers.judge.sandbox` says what each demands."""
 
 
 CandidateLanguage = Literal["cpp", "triton", "cuda", "python"]
@@ -108,7 +108,7 @@ class JobLimits(TypedDict):
 
 
 class Job(TypedDict):
-    """One line into `python -m workers.judge`."""
+    """One line into `python -m warpsmith.workers.judge`."""
 
     id: str
     level: Level
@@ -244,7 +244,7 @@ class Generated(TypedDict):
 
 
 class Verdict(TypedDict):
-    """One line out of `python -m workers.judge`. `score`: geometric mean over bench workloads of the speed-up over the
+    """One line out of the judge. `score`: geometric mean over bench workloads of the speed-up over the
     fastest baseline."""
 
     id: str

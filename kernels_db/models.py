@@ -1,7 +1,7 @@
 """Every table of Warpsmith, in SQLAlchemy 2.0 style; SQLite and PostgreSQL share the one definition.
 
 Rows are created and changed only through `kernels_db.store` (plain records), `workers.steps` (a search's state) and
-`workers.reverification` (whether a kernel still holds).
+`warpsmith.workers.reverification` (whether a kernel still holds).
 Times are UTC epoch seconds as floats: they compare alike on both databases and survive JSON.
 """
 

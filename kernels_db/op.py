@@ -11,14 +11,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kernels_db.spec import Op, Workload
-from kernels_db.spec_checks import check
-from kernels_db.spec_document import check_plain, read_document
-from kernels_db.spec_errors import SpecError, SpecErrors
-from kernels_db.spec_fields import converted
-from kernels_db.spec_parts import parts_of
-from kernels_db.spec_tensors import Axis, Input, Output, State
-from kernels_db.target import Target
+from warpsmith.kernels_db.spec import Op, Workload
+from warpsmith.kernels_db.spec_checks import check
+from warpsmith.kernels_db.spec_document import check_plain, read_document
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec_fields import converted
+from warpsmith.kernels_db.spec_parts import parts_of
+from warpsmith.kernels_db.spec_tensors import Axis, Input, Output, State
+from warpsmith.kernels_db.target import Target
 
 __all__ = [
     "Axis",

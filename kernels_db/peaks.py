@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job import ResolvedWorkload
 
 Peaks = Mapping[str, Mapping[str, float]]
 """A verdict's `device.peaks`: GB/s by footprint in bytes (`bandwidth_gbs`), GFLOP/s by arithmetic (`gflops`)."""

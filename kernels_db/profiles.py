@@ -14,9 +14,9 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.db import new_id
-from kernels_db.job import NsightKernel
-from kernels_db.models import NodeRow, OpRow, ProfileRow, SearchRow
+from warpsmith.kernels_db.db import new_id
+from warpsmith.kernels_db.job import NsightKernel
+from warpsmith.kernels_db.models import NodeRow, OpRow, ProfileRow, SearchRow
 
 SEND_AGAIN_S = 60.0
 """A profile that nobody has taken for so long is announced again when it is asked for."""

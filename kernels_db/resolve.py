@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 
-from kernels_db.binding import amount, bind_axes, bind_input, bind_shape, extent
-from kernels_db.holdouts import derived_holdouts
-from kernels_db.job import (
+from warpsmith.kernels_db.binding import amount, bind_axes, bind_input, bind_shape, extent
+from warpsmith.kernels_db.holdouts import derived_holdouts
+from warpsmith.kernels_db.job import (
     Job,
     JobCandidate,
     JobLimits,
@@ -20,11 +20,11 @@ from kernels_db.job import (
     ResolvedWorkload,
     SandboxLevel,
 )
-from kernels_db.spec import InputOverride, Op, Workload
-from kernels_db.spec_errors import SpecError, SpecErrors
-from kernels_db.spec_tensors import CodeCheck, ExactCheck, Input, Output
-from kernels_db.spec_types import DTYPE_BYTES
-from kernels_db.target import Target
+from warpsmith.kernels_db.spec import InputOverride, Op, Workload
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec_tensors import CodeCheck, ExactCheck, Input, Output
+from warpsmith.kernels_db.spec_types import DTYPE_BYTES
+from warpsmith.kernels_db.target import Target
 
 LIBRARY_CALLS = (
     "torch.mm",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 
-from kernels_db.resolve import arguments
-from kernels_db.spec import Op
+from warpsmith.kernels_db.resolve import arguments
+from warpsmith.kernels_db.spec import Op
 
 LEAST, MOST = 0.6, 0.99
 """Share of the operations of either reference that both must have; and what an op can come to that is not the same."""

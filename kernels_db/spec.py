@@ -1,7 +1,7 @@
 """The op spec: what to compute, on which shapes, and what to be faster than.
 
 Each model checks its own fields; what several fields must agree on is checked in `spec_checks`. Load a spec with
-`kernels_db.op`.
+`warpsmith.kernels_db.op`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from kernels_db.dist import Dist
-from kernels_db.spec_errors import SpecError, SpecErrors
-from kernels_db.spec_tensors import Axis, Input, Output, State
-from kernels_db.spec_types import (
+from warpsmith.kernels_db.dist import Dist
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec_tensors import Axis, Input, Output, State
+from warpsmith.kernels_db.spec_types import (
     MAX_TENSORS,
     Amount,
     BooleanExpr,
@@ -30,7 +30,7 @@ from kernels_db.spec_types import (
     Text,
     refuse,
 )
-from kernels_db.target import Target
+from warpsmith.kernels_db.target import Target
 
 Role = Literal["bench", "test", "holdout"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from kernels_db import expr
-from kernels_db.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
-from kernels_db.spec import InputOverride, Workload
-from kernels_db.spec_errors import SpecError
-from kernels_db.spec_parts import Parts, WorkloadList
-from kernels_db.spec_sources import check_sources
-from kernels_db.spec_tensors import ExprAxis, VarAxis
+from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
+from warpsmith.kernels_db.spec import InputOverride, Workload
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec_parts import Parts, WorkloadList
+from warpsmith.kernels_db.spec_sources import check_sources
+from warpsmith.kernels_db.spec_tensors import ExprAxis, VarAxis
 
 _NO_OVERRIDE = InputOverride()
 

@@ -1,4 +1,4 @@
-"""The reference of the op spec, written from the models: `python -m kernels_db.spec_docs` writes docs/op-spec.md."""
+"""Write docs/op-spec.md from the models: `python -m warpsmith.kernels_db.spec_docs`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic_core import PydanticUndefined
 
-from kernels_db import dist, expr, spec, spec_tensors, spec_types
-from kernels_db.spec_document import MAX_BYTES, MAX_DEPTH
+from warpsmith.kernels_db import dist, expr, spec, spec_tensors, spec_types
+from warpsmith.kernels_db.spec_document import MAX_BYTES, MAX_DEPTH
 
-PAGE = Path(__file__).parent.parent / "docs" / "op-spec.md"
-EXAMPLE = Path(__file__).parent.parent / "examples" / "add_rms_norm.yaml"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "op-spec.md"
+EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "add_rms_norm.yaml"
 
 _NAMED: Sequence[tuple[Any, str]] = (
     (spec_types.Python, "Python source"),
@@ -74,7 +74,7 @@ _SECTIONS: Sequence[tuple[str, str, Sequence[type[spec_types.Spec]]]] = (
 
 _INTRODUCTION = """# The op spec
 
-<!-- Written by `python -m kernels_db.spec_docs` from the models in `kernels_db`; a test holds the two together. -->
+<!-- Written by `python -m warpsmith.kernels_db.spec_docs` from the models; a test holds the two together. -->
 
 An op spec says what to compute, on which shapes, and what counts as right. It is one YAML or JSON document; see
 `examples/` for ready ones. Submit it with `warpsmith search OP.yaml`, or judge a kernel of your own against it with

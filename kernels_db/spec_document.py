@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32

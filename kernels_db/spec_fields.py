@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec_errors import SpecError
 
 _EXPECTED = {
     "missing": "a value: the field is required",

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from kernels_db import expr
-from kernels_db.dist import Dist, amounts
-from kernels_db.spec import Limits, Workload
-from kernels_db.spec_tensors import Axis, ExprAxis, Input, Output, State
+from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.dist import Dist, amounts
+from warpsmith.kernels_db.spec import Limits, Workload
+from warpsmith.kernels_db.spec_tensors import Axis, ExprAxis, Input, Output, State
 
 _AXIS: TypeAdapter[Axis] = TypeAdapter(Axis)
 M = TypeVar("M", bound=BaseModel)

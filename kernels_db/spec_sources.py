@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from kernels_db.dist import Code
-from kernels_db.spec_errors import SpecError
-from kernels_db.spec_parts import Parts
-from kernels_db.spec_tensors import CodeCheck
+from warpsmith.kernels_db.dist import Code
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec_parts import Parts
+from warpsmith.kernels_db.spec_tensors import CodeCheck
 
 Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
 

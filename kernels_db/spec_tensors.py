@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, model_validator
 
-from kernels_db.dist import Dist
-from kernels_db.spec_types import (
+from warpsmith.kernels_db.dist import Dist
+from warpsmith.kernels_db.spec_types import (
     MAX_RANK,
     Amount,
     Dimension,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticCustomError
 
-from kernels_db import expr
+from warpsmith.kernels_db import expr
 
 MAX_ELEMENTS = 2**48
 """Elements of the largest tensor that is still plausible: 256 Ti. What memory allows is the judge's to say."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
-from kernels_db import store
-from kernels_db.db import Database
-from kernels_db.job import limit_fraction
-from kernels_db.library import Entry, entries
-from kernels_db.models import KernelRow
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job import limit_fraction
+from warpsmith.kernels_db.library import Entry, entries
+from warpsmith.kernels_db.models import KernelRow
 
 
 def stock(db: Database, shipped: Iterable[Entry] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Records and lists. Each function takes a Session; what changes a search's state stands in `workers.steps`.
+"""Records and lists. Each function takes a Session; what changes a search's state stands in `warpsmith.workers.steps`.
 
 Lists are newest first, where nothing else is asked for, and page by key: a page's `next` names its last row, so rows
 that arrive meanwhile shift nothing.
@@ -21,9 +21,9 @@ from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, lit
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from kernels_db.db import new_id
-from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, summary
-from kernels_db.models import (
+from warpsmith.kernels_db.db import new_id
+from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, summary
+from warpsmith.kernels_db.models import (
     AskRow,
     BundleJobRow,
     KernelRow,
@@ -36,8 +36,8 @@ from kernels_db.models import (
     SearchRow,
     WorkloadRow,
 )
-from kernels_db.op import Op, SpecErrors, Target, parse_op
-from kernels_db.similarity import fits, similarity
+from warpsmith.kernels_db.op import Op, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.similarity import fits, similarity
 
 Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow)
 Row = TypeVar("Row")
@@ -245,7 +245,7 @@ def list_kernels(
     order: Order = "desc",
 ) -> Page[KernelRow]:
     """Kernels, newest first unless they are sorted otherwise; `op` is an op's name or id, `text` part of its name,
-    `standing` any of these, `due` the condition of `kernels_db.due`."""
+    `standing` any of these, `due` the condition of `warpsmith.kernels_db.due`."""
     filters: list[ColumnElement[bool]] = [] if due is None else [due]
     if standing:
         filters.append(KernelRow.standing.in_(standing))

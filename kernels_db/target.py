@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec_errors import SpecError
 
 CPU_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 """Architectures by the names that systems give them."""

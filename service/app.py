@@ -9,9 +9,9 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from kernels_db.db import Database
-from service import openapi, pages
-from service.api import (
+from warpsmith.kernels_db.db import Database
+from warpsmith.service import openapi, pages
+from warpsmith.service.api import (
     asks,
     bundles,
     health,
@@ -29,13 +29,13 @@ from service.api import (
     watching,
     workers,
 )
-from service.context import Service
-from service.handlers import install
-from service.metrics import Metrics
-from service.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
-from service.settings import ServiceSettings
-from service.streams import Streams
-from workers import celery_app, heartbeat, log
+from warpsmith.service.context import Service
+from warpsmith.service.handlers import install
+from warpsmith.service.metrics import Metrics
+from warpsmith.service.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.streams import Streams
+from warpsmith.workers import celery_app, heartbeat, log
 
 ROUTERS = (
     health.router,

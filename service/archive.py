@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from workers.exports.report import NAMES as VERIFICATION
+from warpsmith.workers.exports.report import NAMES as VERIFICATION
 
 LARGEST_FILE_BYTES = 64 * 2**20
 LARGEST_TOTAL_BYTES = 256 * 2**20

@@ -14,8 +14,8 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from service.field_error import FieldError
-from service.problems import InvalidInput, MalformedBody, UnsupportedMedia, brief, field_path
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.problems import InvalidInput, MalformedBody, UnsupportedMedia, brief, field_path
 
 JSON = "application/json"
 DEEPEST = 64

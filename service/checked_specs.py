@@ -8,12 +8,12 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import OpRow
-from kernels_db.op import Op, SpecErrors, load_op
-from kernels_db.resolve import resolve_workload
-from service.examples import devices_of
-from service.field_error import FieldError
-from service.handlers import spec_problem
+from warpsmith.kernels_db.models import OpRow
+from warpsmith.kernels_db.op import Op, SpecErrors, load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.service.examples import devices_of
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.handlers import spec_problem
 
 
 class CheckedWorkload(BaseModel):

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 import httpx
 from pydantic import BaseModel
 
-from service.client_errors import ProblemError, ServiceUnreachableError
-from service.schemas import (
+from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
+from warpsmith.service.schemas import (
     TERMINAL_STATES,
     AskDocument,
     AskSummary,
@@ -43,7 +43,7 @@ from service.schemas import (
     UnjudgedJob,
     WorkerDocument,
 )
-from service.sse import SseParser
+from warpsmith.service.sse import SseParser
 
 TIMEOUT_S = 30.0
 STREAM_SILENCE_S = 60.0  # the server sends a comment at least every 15 s

@@ -12,15 +12,15 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database
-from kernels_db.db import StorageFull as StorageFullError
-from kernels_db.models import AskRow, Base, KernelRow, NodeRow, OpRow, PoolRow, ReverificationRow, SearchRow
-from service import auth
-from service.metrics import Metrics
-from service.problems import NotFound, brief
-from service.settings import ServiceSettings
-from service.streams import Streams
-from workers import dispatch, heartbeat, log, steps
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.db import StorageFull as StorageFullError
+from warpsmith.kernels_db.models import AskRow, Base, KernelRow, NodeRow, OpRow, PoolRow, ReverificationRow, SearchRow
+from warpsmith.service import auth
+from warpsmith.service.metrics import Metrics
+from warpsmith.service.problems import NotFound, brief
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.streams import Streams
+from warpsmith.workers import dispatch, heartbeat, log, steps
 
 PREFIXES: dict[type[Base], str] = {
     AskRow: "ak",

@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels_db.op import SpecErrors, Target, load_op
-from service import machine
-from service.archive import ArchiveError, unpack
-from service.cli.connection import connected_or_embedded
-from service.cli.following import watch
-from service.cli.output import DONE, FAILED, CommandError, print_wide, say, tell
-from service.cli.search import model_document
-from service.client import Client
-from service.client_errors import ProblemError, ServiceUnreachableError
-from service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
-from service.schemas import KernelDocument, WorkloadTimes
+from warpsmith.kernels_db.op import SpecErrors, Target, load_op
+from warpsmith.service import machine
+from warpsmith.service.archive import ArchiveError, unpack
+from warpsmith.service.cli.connection import connected_or_embedded
+from warpsmith.service.cli.following import watch
+from warpsmith.service.cli.output import DONE, FAILED, CommandError, print_wide, say, tell
+from warpsmith.service.cli.search import model_document
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
+from warpsmith.service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
+from warpsmith.service.schemas import KernelDocument, WorkloadTimes
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).resolve().parents[1]
 OPS = ("fused_add_mul_relu", "layer_norm")
 SELFCHECK_TIMEOUT_S = 300
 LOOK_EVERY_S = 5.0

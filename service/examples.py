@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from kernels_db.op import Op, load_op
+from warpsmith.kernels_db.op import Op, load_op
 
-PLACES = (Path(__file__).parent / "examples", Path(__file__).parents[1] / "examples")
+PLACES = (Path(__file__).parent / "examples", Path(__file__).resolve().parents[1] / "examples")
 """In an installed package, and in a checkout."""
 
 

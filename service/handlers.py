@@ -13,10 +13,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from kernels_db.db import StorageFull as DatabaseFull
-from kernels_db.spec_errors import SpecError, SpecErrors
-from service.field_error import FieldError
-from service.problems import (
+from warpsmith.kernels_db.db import StorageFull as DatabaseFull
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.problems import (
     DatabaseUnavailable,
     InvalidInput,
     InvalidSpec,

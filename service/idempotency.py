@@ -21,11 +21,11 @@ from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database
-from kernels_db.models import IdempotencyRow
-from service.bodies import Body
-from service.field_error import FieldError
-from service.problems import IdempotencyReuse
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import IdempotencyRow
+from warpsmith.service.bodies import Body
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.problems import IdempotencyReuse
 
 KEPT_S = 7 * 86400.0
 """Keys older than this are forgotten."""

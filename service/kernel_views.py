@@ -9,13 +9,20 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.due import DRIFTED, Present, due
-from kernels_db.export import registry
-from kernels_db.models import KernelRow, OpRow, ReverificationRow
-from service.schemas import ExportFormat, KernelDocument, KernelSummary, KernelWorkload, Reverified, Verification
-from service.speedups import mean_intervals, mean_speedups
-from service.views import idea_title, workload_times
-from workers.reverification import OPEN
+from warpsmith.kernels_db.due import DRIFTED, Present, due
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.models import KernelRow, OpRow, ReverificationRow
+from warpsmith.service.schemas import (
+    ExportFormat,
+    KernelDocument,
+    KernelSummary,
+    KernelWorkload,
+    Reverified,
+    Verification,
+)
+from warpsmith.service.speedups import mean_intervals, mean_speedups
+from warpsmith.service.views import idea_title, workload_times
+from warpsmith.workers.reverification import OPEN
 
 FORMATS = tuple(
     ExportFormat(name=each.name, title=each.title, media_type="application/zip") for each in registry.FORMATS

@@ -1,8 +1,8 @@
 """`warpsmith up`: API, broker, workers and reconciler on this machine, as child processes that are kept alive.
 
     redis        a private redis-server on a unix socket, where no broker is configured
-    api          python -m service.serve, on a socket that the launcher itself listens on: a restart drops no connection
-    reconciler   python -m workers.reconciler
+    api          python -m warpsmith.service.serve, on the launcher's own socket: a restart drops no connection
+    reconciler   python -m warpsmith.workers.reconciler
     beat         celery ... beat, where stored kernels are to be judged anew every so often
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
@@ -28,16 +28,16 @@ from kombu.exceptions import KombuError
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import Database, StorageFull
-from kernels_db.library import BrokenEntry
-from kernels_db.models import WorkerRow
-from kernels_db.stocking import stock
-from service import machine
-from service.home import HomeLock
-from service.settings import ServiceSettings
-from service.supervisor import ChildSpec, Supervisor
-from workers.celery_app import make_app
-from workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.kernels_db.db import Database, StorageFull
+from warpsmith.kernels_db.library import BrokenEntry
+from warpsmith.kernels_db.models import WorkerRow
+from warpsmith.kernels_db.stocking import stock
+from warpsmith.service import machine
+from warpsmith.service.home import HomeLock
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.supervisor import ChildSpec, Supervisor
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
 
 READY_TIMEOUT_S = 120.0
 POLL_S = 0.1
@@ -203,10 +203,10 @@ class Launcher:
         assert self._socket is not None
         environment = self._environment()
         descriptor = self._socket.fileno()
-        api = (sys.executable, "-m", "service.serve", "--fd", str(descriptor))
+        api = (sys.executable, "-m", "warpsmith.service.serve", "--fd", str(descriptor))
         specs = [
             ChildSpec("api", api, environment | self._key_at_workers(), pass_fds=(descriptor,)),
-            ChildSpec("reconciler", (sys.executable, "-m", "workers.reconciler"), environment),
+            ChildSpec("reconciler", (sys.executable, "-m", "warpsmith.workers.reconciler"), environment),
             ChildSpec(
                 "model",
                 worker_command(MODEL_QUEUE, "model", self._model_concurrency),
@@ -215,7 +215,7 @@ class Launcher:
             ),
         ]
         if self.settings.reverify_interval_s > 0:
-            beat = (sys.executable, "-m", "celery", "-A", "workers.celery_app", "beat")
+            beat = (sys.executable, "-m", "celery", "-A", "warpsmith.workers.celery_app", "beat")
             specs.append(ChildSpec("beat", beat, environment))
         missing = machine.missing_for_judge()
         for reason in missing:
@@ -295,7 +295,18 @@ class Launcher:
 
 def worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
     """The Celery worker that serves `queue`, with `concurrency` steps in flight."""
-    worker = (sys.executable, "-m", "celery", "-A", "workers.celery_app", "worker", "-Q", queue, "-n", f"{name}@%h")
+    worker = (
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "warpsmith.workers.celery_app",
+        "worker",
+        "-Q",
+        queue,
+        "-n",
+        f"{name}@%h",
+    )
     # Workers here know of each other only through the database.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)

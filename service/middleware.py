@@ -17,10 +17,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kernels_db.db import Database
-from service import auth, sessions
-from service.handlers import as_problem
-from service.problems import (
+from warpsmith.kernels_db.db import Database
+from warpsmith.service import auth, sessions
+from warpsmith.service.handlers import as_problem
+from warpsmith.service.problems import (
     BodyTooLarge,
     CrossSite,
     HostRefused,

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from service.progress import BASELINE_NAMES, LONGEST_REASON, LONGEST_TITLE, microseconds, ratio, repaired, shorten
-from service.schemas import EventDocument
+from warpsmith.service.progress import (
+    BASELINE_NAMES,
+    LONGEST_REASON,
+    LONGEST_TITLE,
+    microseconds,
+    ratio,
+    repaired,
+    shorten,
+)
+from warpsmith.service.schemas import EventDocument
 
 
 class Narrator:

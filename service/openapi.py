@@ -1,6 +1,6 @@
 """The OpenAPI document: what FastAPI derives from the routes, and what it cannot know.
 
-`python -m service.openapi` writes it where the dashboard's types are generated from it.
+`python -m warpsmith.service.openapi` writes it where the dashboard's types are generated from it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from kernels_db.op import Op
-from service import sessions
-from service.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
-from service.problems import (
+from warpsmith.kernels_db.op import Op
+from warpsmith.service import sessions
+from warpsmith.service.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
+from warpsmith.service.problems import (
     CrossSite,
     DatabaseUnavailable,
     HostRefused,
@@ -27,11 +27,11 @@ from service.problems import (
     TokenRequired,
     documented,
 )
-from workers.steps.values import EventType
+from warpsmith.workers.steps.values import EventType
 
 VERSION = version("warpsmith")
 COMMITTED = Path(__file__).parent / "dashboard" / "openapi.json"
-COMMAND = "python -m service.openapi"
+COMMAND = "python -m warpsmith.service.openapi"
 TAGS = [
     {"name": "searches", "description": "Submit, watch, steer, pause, resume, cancel"},
     {"name": "ops", "description": "What can be searched for"},
@@ -166,8 +166,8 @@ def _links(operation: str) -> dict[str, Any]:
 
 def committed_text() -> str:
     """The document as it is committed: with keys in force, since a client must know their problems."""
-    from service.app import create_app  # noqa: PLC0415 - the application installs this module's document
-    from service.settings import ServiceSettings  # noqa: PLC0415
+    from warpsmith.service.app import create_app  # noqa: PLC0415 - the application installs this module's document
+    from warpsmith.service.settings import ServiceSettings  # noqa: PLC0415
 
     document = create_app(ServiceSettings(auth="always")).openapi()
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -12,16 +12,16 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import WorkerRow
-from kernels_db.op import Target
-from service import machine
-from service.settings import ServiceSettings
-from service.submit import LANGUAGES
-from workers.model.endpoints import OPENAI_BASE_URL, address, has_key
-from workers.model.techniques import TECHNIQUES
-from workers.search.policy import POLICIES, Policy
-from workers.search.tree import Budget
-from workers.steps.seeding import MOST_SEEDS
+from warpsmith.kernels_db.models import WorkerRow
+from warpsmith.kernels_db.op import Target
+from warpsmith.service import machine
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.submit import LANGUAGES
+from warpsmith.workers.model.endpoints import OPENAI_BASE_URL, address, has_key
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.search.policy import POLICIES, Policy
+from warpsmith.workers.search.tree import Budget
+from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 
 class TargetOption(BaseModel):

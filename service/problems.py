@@ -40,7 +40,7 @@ from fastapi import HTTPException
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.field_error import FieldError
+from warpsmith.service.field_error import FieldError
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from service.foreign import seen
-from service.schemas import Best, NodeSummary, SearchDocument, WorkloadTimes
+from warpsmith.service.foreign import seen
+from warpsmith.service.schemas import Best, NodeSummary, SearchDocument, WorkloadTimes
 
 LONGEST_TITLE = 60
 LONGEST_REASON = 100

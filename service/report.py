@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.models import NodeRow, OpRow, SearchRow, VerdictRow
-from kernels_db.op import Op, SpecErrors, Target, parse_op
-from kernels_db.peaks import arithmetic_of, bandwidth_gbs
-from kernels_db.resolve import resolve_workload
-from service.speedups import median_interval
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.models import NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.op import Op, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.peaks import arithmetic_of, bandwidth_gbs
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.service.speedups import median_interval
 
 CANDIDATE = "candidate"
 PointKind = Literal["node", "parent", "champion", "baseline"]

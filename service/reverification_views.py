@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import KernelRow, OpRow, ReverificationRow
-from service.schemas import Measured, ReverificationDocument, ReverificationSummary
-from service.speedups import mean_intervals, mean_speedups
-from service.views import workload_times
+from warpsmith.kernels_db.models import KernelRow, OpRow, ReverificationRow
+from warpsmith.service.schemas import Measured, ReverificationDocument, ReverificationSummary
+from warpsmith.service.speedups import mean_intervals, mean_speedups
+from warpsmith.service.views import workload_times
 
 
 def reverification_summaries(session: Session, rows: Sequence[ReverificationRow]) -> list[ReverificationSummary]:

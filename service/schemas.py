@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from service.field_error import FieldError
+from warpsmith.service.field_error import FieldError
 
 SearchState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 TERMINAL_STATES = ("finished", "failed", "cancelled")

@@ -1,4 +1,4 @@
-"""The API process: `python -m service.serve`, bound as the settings say, or on a socket that its parent listens on."""
+"""The API process: `python -m warpsmith.service.serve`, bound as the settings say, or on its parent's socket."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import socket
 
 import uvicorn
 
-from service.app import create_app
-from service.settings import ServiceSettings
+from warpsmith.service.app import create_app
+from warpsmith.service.settings import ServiceSettings
 
 SHUTDOWN_GRACE_S = 3
 
 
 def main() -> None:
     """Serve until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(prog="python -m service.serve", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m warpsmith.service.serve", description=__doc__)
     parser.add_argument("--fd", type=int, help="a listening socket inherited from the parent")
     arguments = parser.parse_args()
     settings = ServiceSettings()

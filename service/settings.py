@@ -7,11 +7,11 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from workers.settings import Settings
+from warpsmith.workers.settings import Settings
 
 
 class ServiceSettings(Settings):
-    """`WARPSMITH_*` settings of the API; see `workers.settings` for the shared ones."""
+    """`WARPSMITH_*` settings of the API; see `warpsmith.workers.settings` for the shared ones."""
 
     host: str = Field("127.0.0.1", description="Address to bind; any other than a loopback address requires API keys")
     port: int = Field(8420, ge=0, le=65535, description="Port to bind; 0 takes a free one")

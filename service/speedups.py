@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from service.schemas import WorkloadTimes
+from warpsmith.service.schemas import WorkloadTimes
 
 _TAIL = 0.025
 

@@ -18,12 +18,12 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 
-from kernels_db.db import Database
-from kernels_db.models import EventRow, SearchRow
-from service.problems import TooManyStreams
-from service.schemas import TERMINAL_STATES
-from service.settings import ServiceSettings
-from service.views import event_document
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import EventRow, SearchRow
+from warpsmith.service.problems import TooManyStreams
+from warpsmith.service.schemas import TERMINAL_STATES
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.views import event_document
 
 BATCH = 200
 

@@ -9,22 +9,22 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from kernels_db.job import tier_of
-from kernels_db.models import OpRow, PoolRow
-from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
-from service.context import Service
-from service.field_error import FieldError
-from service.handlers import spec_problem
-from service.problems import InvalidInput, InvalidPool, MissingSetting
-from service.settings import ServiceSettings
-from workers.model.cost import PriceError, Prices
-from workers.model.endpoints import OPENAI_BASE_URL, address, has_key
-from workers.model.estimate import Estimate, estimate, unpriced
-from workers.model.providers import check_model
-from workers.model.shares import parse_choices
-from workers.search.budget import budget_document, parse_budget
-from workers.search.policy import parse_policy, policy_document
-from workers.steps.seeding import MOST_SEEDS
+from warpsmith.kernels_db.job import tier_of
+from warpsmith.kernels_db.models import OpRow, PoolRow
+from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
+from warpsmith.service.context import Service
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.handlers import spec_problem
+from warpsmith.service.problems import InvalidInput, InvalidPool, MissingSetting
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.model.cost import PriceError, Prices
+from warpsmith.workers.model.endpoints import OPENAI_BASE_URL, address, has_key
+from warpsmith.workers.model.estimate import Estimate, estimate, unpriced
+from warpsmith.workers.model.providers import check_model
+from warpsmith.workers.model.shares import parse_choices
+from warpsmith.workers.search.budget import budget_document, parse_budget
+from warpsmith.workers.search.policy import parse_policy, policy_document
+from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
 """Languages by device type; the first is the default. Triton's interpreter runs on a CPU but says nothing of speed,

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import AskRow, AttemptRow, KernelRow, SearchRow, VerdictRow, WorkerRow
-from workers.queues import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
-from workers.steps.bundling import owner_of
+from warpsmith.kernels_db.models import AskRow, AttemptRow, KernelRow, SearchRow, VerdictRow, WorkerRow
+from warpsmith.workers.queues import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
+from warpsmith.workers.steps.bundling import owner_of
 
 PACKAGES = ("warpsmith", "fastapi", "sqlalchemy", "celery", "pydantic")
 MODEL_KINDS = ("ideate", "code")

@@ -1,4 +1,4 @@
-"""From rows to the documents of `service.schemas`. Reads only; each function takes the session of one read
+"""From rows to the documents of `warpsmith.service.schemas`. Reads only; each function takes the session of one read
 transaction."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import (
+from warpsmith.kernels_db.models import (
     AskRow,
     AttemptRow,
     EventRow,
@@ -23,13 +23,13 @@ from kernels_db.models import (
     VerdictRow,
     WorkerRow,
 )
-from kernels_db.store import Bundle
-from service import schemas
-from service.bundles.unjudged import unjudged_counts
-from service.speedups import mean_intervals, mean_speedups
-from service.story import Story
-from service.waiting import waiting_for
-from workers.steps.rows import ENDED
+from warpsmith.kernels_db.store import Bundle
+from warpsmith.service import schemas
+from warpsmith.service.bundles.unjudged import unjudged_counts
+from warpsmith.service.speedups import mean_intervals, mean_speedups
+from warpsmith.service.story import Story
+from warpsmith.service.waiting import waiting_for
+from warpsmith.workers.steps.rows import ENDED
 
 LEVEL_ORDER = {"verify": 0, "screen": 1, "baseline": 2}
 

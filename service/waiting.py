@@ -7,10 +7,10 @@ from typing import Literal
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import AskRow, AttemptRow, SearchRow, WorkerRow
-from service.schemas import TERMINAL_STATES, WaitingFor
-from workers.steps.bundling import owner_of, unjudged
-from workers.steps.outages import again_at
+from warpsmith.kernels_db.models import AskRow, AttemptRow, SearchRow, WorkerRow
+from warpsmith.service.schemas import TERMINAL_STATES, WaitingFor
+from warpsmith.workers.steps.bundling import owner_of, unjudged
+from warpsmith.workers.steps.outages import again_at
 
 MODEL_STEPS = ("ideate", "code")
 

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from sqlalchemy import RowMapping, func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import AttemptRow, EventRow, NodeRow, SearchRow
-from service.schemas import SearchState, WaitingFor
-from service.views import interval, spend
-from service.waiting import waiting_for
+from warpsmith.kernels_db.models import AttemptRow, EventRow, NodeRow, SearchRow
+from warpsmith.service.schemas import SearchState, WaitingFor
+from warpsmith.service.views import interval, spend
+from warpsmith.service.waiting import waiting_for
 
 GATES = ("gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics")
 JUDGED = ("node.judged", "node.verified")

@@ -59,7 +59,7 @@ def over_stdio(home: Path, *options: str, **settings: str) -> Iterator[Agent]:
     home.mkdir(parents=True, exist_ok=True)
     parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "service.cli", "mcp", *options],
+        args=["-m", "warpsmith.service.cli", "mcp", *options],
         env=environment(home, **settings),
         cwd=REPOSITORY,
     )

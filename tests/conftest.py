@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.services import postgres_url, rabbitmq_url, redis_server, redis_url
-from workers.settings import get_settings
+from warpsmith.workers.settings import get_settings
 
 __all__ = ["postgres_url", "rabbitmq_url", "redis_server", "redis_url"]
 

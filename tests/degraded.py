@@ -19,10 +19,10 @@ from typing import Literal
 
 import pytest
 
-from workers.judge import process_control, sandbox_landlock
-from workers.judge.client import JudgeClient
-from workers.judge.sandbox_seccomp import ALLOW, ERRNO, Instruction, install
-from workers.judge.sandbox_syscalls import NUMBERS
+from warpsmith.workers.judge import process_control, sandbox_landlock
+from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.sandbox_seccomp import ALLOW, ERRNO, Instruction, install
+from warpsmith.workers.judge.sandbox_syscalls import NUMBERS
 
 Hidden = Literal["landlock", "seccomp", "namespaces", "capabilities"]
 ROOT = Path(__file__).resolve().parents[1]

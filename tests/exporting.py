@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels_db.envelope import build_envelope
-from kernels_db.export.kernel import ExportedKernel
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
-from workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.envelope import build_envelope
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.candidate.normalise import normalised_digest
 
 SCALED_ADD = {
     "schema_version": 1,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.runtime import cpp
-from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import escapes, judging
-from workers.judge.contender import Contender, Mode
-from workers.judge.processes import ForkServer
+from warpsmith.kernels_db.runtime import cpp
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge.contender import Contender, Mode
+from warpsmith.workers.judge.processes import ForkServer
 
 REFUSALS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EXDEV}
 """EXDEV: Landlock's answer where a link would give more rights."""

@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 import pytest
 
-from kernels_db.formats.pool import dump_pool
-from kernels_db.op import Target, load_op
 from tests.integration import scenario
 from tests.services import die_with_parent
-from workers.search.policy import policy_document
+from warpsmith.kernels_db.formats.pool import dump_pool
+from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.workers.search.policy import policy_document
 
 PATIENCE_S = 90.0
 REPOSITORY = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ FAST = {
 
 def command(*arguments: str) -> list[str]:
     """The command line of `warpsmith`."""
-    return [sys.executable, "-m", "service.cli", *arguments]
+    return [sys.executable, "-m", "warpsmith.service.cli", *arguments]
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """The Celery application: delivery settings, and the hooks of a worker's life.
 
-    celery -A workers.celery_app worker -Q model -n model@%h -c 4
-    celery -A workers.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
-    celery -A workers.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
-    celery -A workers.celery_app beat
+    celery -A warpsmith.workers.celery_app worker -Q model -n model@%h -c 4
+    celery -A warpsmith.workers.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
+    celery -A warpsmith.workers.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
+    celery -A warpsmith.workers.celery_app beat
 
 A worker of a GPU has several steps in flight, in threads that share one judge: their candidates compile beside the one
 that is timed. On a CPU compilers would disturb the clock, so its worker has one.
@@ -32,11 +32,11 @@ from celery.signals import (
     worker_shutdown,
 )
 
-from kernels_db.db import Database
-from workers import log, process, redis_transport
-from workers.heartbeat import Heartbeat, Worker
-from workers.queues import DUE_TASK, MODEL_QUEUE, role_of, target_of
-from workers.settings import Settings, get_settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.workers import log, process, redis_transport
+from warpsmith.workers.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queues import DUE_TASK, MODEL_QUEUE, role_of, target_of
+from warpsmith.workers.settings import Settings, get_settings
 
 CONNECT_TIMEOUT_S = 4.0
 VISIBILITY_TIMEOUT_S = 3600.0
@@ -52,7 +52,7 @@ logger = log.get(__name__)
 
 def make_app(settings: Settings) -> Celery:
     """A Celery application on the broker of `settings`; tasks join it from `workers.tasks` when a worker starts."""
-    app = Celery("warpsmith", broker=settings.broker, include=["workers.tasks"], set_as_current=False)
+    app = Celery("warpsmith", broker=settings.broker, include=["warpsmith.workers.tasks"], set_as_current=False)
     step_limit = _longest_step_s(settings)
     app.conf.update(
         accept_content=["json"],

@@ -8,8 +8,8 @@ from typing import Protocol
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from workers import log
-from workers.queues import PROFILE_TASK, REVERIFY_TASK, task_of
+from warpsmith.workers import log
+from warpsmith.workers.queues import PROFILE_TASK, REVERIFY_TASK, task_of
 
 logger = log.get(__name__)
 
@@ -18,7 +18,7 @@ RETRY = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.1, "interva
 
 
 class Message(Protocol):
-    """A pending attempt and the queue of its step (`workers.steps.Message`)."""
+    """A pending attempt and the queue of its step (`warpsmith.workers.steps.Message`)."""
 
     @property
     def attempt_id(self) -> str: ...

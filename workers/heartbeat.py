@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import Database, StorageFull
-from kernels_db.models import WorkerRow
-from workers import log
+from warpsmith.kernels_db.db import Database, StorageFull
+from warpsmith.kernels_db.models import WorkerRow
+from warpsmith.workers import log
 
 INTERVAL_S = 5.0
 ALIVE_AFTER_S = 3 * INTERVAL_S

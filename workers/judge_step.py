@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from kernels_db.job import Job, JobCandidate, SandboxLevel, Verdict
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import build_job, limits_with
-from workers.steps import Work
+from warpsmith.kernels_db.job import Job, JobCandidate, SandboxLevel, Verdict
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.workers.steps import Work
 
 
 def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:

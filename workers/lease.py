@@ -9,8 +9,8 @@ from types import TracebackType
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import StorageFull
-from workers import log
+from warpsmith.kernels_db.db import StorageFull
+from warpsmith.workers import log
 
 RENEWALS_PER_LEASE = 3
 

@@ -15,7 +15,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import Processor
 
-from workers.settings import Settings
+from warpsmith.workers.settings import Settings
 
 NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "alembic", "urllib3")
 """Libraries whose routine messages nobody reads: only warnings and errors of these come out."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kernels_db.db import Database
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
-from workers import log, steps
-from workers.clock import Clock
-from workers.model import parsing, requests
-from workers.model.base import (
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers import log, steps
+from warpsmith.workers.clock import Clock
+from warpsmith.workers.model import parsing, requests
+from warpsmith.workers.model.base import (
     AskPending,
     Model,
     ModelBusy,
@@ -21,11 +21,11 @@ from workers.model.base import (
     ModelUnavailable,
     PoolMiss,
 )
-from workers.model.parsing import Idea, Lesson, Unreadable
-from workers.model.privacy import Private
-from workers.model.techniques import TECHNIQUES
-from workers.settings import Settings
-from workers.steps import ModelCall, NodeRecord, Work
+from warpsmith.workers.model.parsing import Idea, Lesson, Unreadable
+from warpsmith.workers.model.privacy import Private
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps import ModelCall, NodeRecord, Work
 
 LONGEST_BACKOFF_S = 300.0
 BUSY_DELAY_S = 1.0

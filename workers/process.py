@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from billiard import current_process
 
-from kernels_db.db import Database
-from workers import log
-from workers.heartbeat import Heartbeat, Worker
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.workers import log
+from warpsmith.workers.heartbeat import Heartbeat, Worker
+from warpsmith.workers.settings import Settings
 
 if TYPE_CHECKING:
-    from workers.judge.client import JudgeClient
+    from warpsmith.workers.judge.client import JudgeClient
 
 PR_SET_PDEATHSIG = 1
 
@@ -54,9 +54,9 @@ class WorkerProcess:
         with self._judge_lock:
             if self._judge is None:
                 # Model workers have no judge: they never import it.
-                from workers.judge.client import JudgeClient  # noqa: PLC0415
+                from warpsmith.workers.judge.client import JudgeClient  # noqa: PLC0415
 
-                judge_log = log.get("workers.judge")
+                judge_log = log.get("warpsmith.workers.judge")
                 self._judge = JudgeClient(
                     cache=self.settings.judge_cache_dir, log=judge_log.info, ncu=self.settings.ncu
                 )

@@ -1,7 +1,7 @@
 """Profiling a node's candidate in a judge worker, on request or because it survives. It is no step: no search changes
 by it but in what its later requests tell of the candidate.
 
-The rows are the candidate's own word (`workers.judge.profiling`), kept for people to look at.
+The rows are the candidate's own word (`warpsmith.workers.judge.profiling`), kept for people to look at.
 """
 
 from __future__ import annotations
@@ -9,17 +9,24 @@ from __future__ import annotations
 import time
 from typing import Any, cast
 
-from kernels_db.job import Job, JobCandidate, Verdict
-from kernels_db.models import NodeRow, SearchRow
-from kernels_db.op import SpecErrors, Target, parse_op
-from kernels_db.profiles import ProfileWork, ask_profile, finish_profile, latest_metrics, source_sha256, take_profile
-from kernels_db.resolve import build_job, limits_with
-from workers import log
-from workers.judge import nsight_access
-from workers.process import WorkerProcess
-from workers.settings import Settings
-from workers.steps import Work
-from workers.steps.rows import plain
+from warpsmith.kernels_db.job import Job, JobCandidate, Verdict
+from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.kernels_db.op import SpecErrors, Target, parse_op
+from warpsmith.kernels_db.profiles import (
+    ProfileWork,
+    ask_profile,
+    finish_profile,
+    latest_metrics,
+    source_sha256,
+    take_profile,
+)
+from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.workers import log
+from warpsmith.workers.judge import nsight_access
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps import Work
+from warpsmith.workers.steps.rows import plain
 
 logger = log.get(__name__)
 
@@ -82,7 +89,7 @@ def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, An
 
 
 def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    from workers.judge.client import JudgeError  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.client import JudgeError  # noqa: PLC0415 - model workers have no judge
 
     try:
         verdict = here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s)

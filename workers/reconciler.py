@@ -1,4 +1,4 @@
-"""`python -m workers.reconciler`: brings back what crashes lost.
+"""`python -m warpsmith.workers.reconciler`: brings back what crashes lost.
 
 Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
 pending, and advances searches that stand still. It holds no state, so it may be killed and started again at any moment,
@@ -17,11 +17,11 @@ from types import FrameType
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import Database, StorageFull
-from workers import dispatch, log, reverification, steps
-from workers.celery_app import make_app
-from workers.heartbeat import Heartbeat, Worker
-from workers.settings import Settings, get_settings
+from warpsmith.kernels_db.db import Database, StorageFull
+from warpsmith.workers import dispatch, log, reverification, steps
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.heartbeat import Heartbeat, Worker
+from warpsmith.workers.settings import Settings, get_settings
 
 LONGEST_DELAY_S = 30.0
 

@@ -1,6 +1,6 @@
 """Every setting that more than one process reads, from `WARPSMITH_*` variables or a `.env` file.
 
-The layers import one way, so the settings that workers need stand here and `service.settings` adds those of the API.
+The layers import one way, so the settings that workers need stand here; `warpsmith.service.settings` adds the API's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from kernels_db.job import SandboxLevel
+from warpsmith.kernels_db.job import SandboxLevel
 
 
 class Settings(BaseSettings):

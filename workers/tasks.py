@@ -8,18 +8,18 @@ from collections.abc import Callable
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import StorageFull
-from kernels_db.op import SpecErrors
-from workers import dispatch, log, process, reverification, steps
-from workers.celery_app import app
-from workers.judge_step import job_of, summary
-from workers.lease import LeaseKeeper, LeaseLost
-from workers.model.providers import open_model
-from workers.model_step import ModelStep
-from workers.process import WorkerProcess
-from workers.profile_task import perform_profile, survivor_profile
-from workers.queues import DUE_TASK, JUDGE_TASK, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK, judge_queue
-from workers.steps import Work
+from warpsmith.kernels_db.db import StorageFull
+from warpsmith.kernels_db.op import SpecErrors
+from warpsmith.workers import dispatch, log, process, reverification, steps
+from warpsmith.workers.celery_app import app
+from warpsmith.workers.judge_step import job_of, summary
+from warpsmith.workers.lease import LeaseKeeper, LeaseLost
+from warpsmith.workers.model.providers import open_model
+from warpsmith.workers.model_step import ModelStep
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.profile_task import perform_profile, survivor_profile
+from warpsmith.workers.queues import DUE_TASK, JUDGE_TASK, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK, judge_queue
+from warpsmith.workers.steps import Work
 
 logger = log.get(__name__)
 
@@ -71,7 +71,7 @@ def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
 
 def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     """A judge or verify step."""
-    from workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     capped = steps.refusal(here.db, work, time.time())
     if capped is not None:
@@ -145,7 +145,7 @@ def reverify(row_id: str) -> None:
 
 
 def reverify_due() -> None:
-    """Ask for re-verifications of a few kernels that are due; Celery beat sends this (`workers.celery_app`)."""
+    """Ask for re-verifications of a few kernels that are due; Celery beat sends this (`celery_app`)."""
     here = process.current()
     try:
         messages = reverification.sweep(here.db, time.time(), here.settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.search.policy import Policy, parse_policy
+from warpsmith.workers.search.policy import Policy, parse_policy
 
 DEFAULT = "idea_beam"
 

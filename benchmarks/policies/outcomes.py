@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from kernels_db.job import Job, JobCandidate, limit_fraction
-from kernels_db.op import Target, load_op
-from kernels_db.resolve import build_job
-from workers.judge.client import JudgeClient, JudgeError
+from warpsmith.kernels_db.job import Job, JobCandidate, limit_fraction
+from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.kernels_db.resolve import build_job
+from warpsmith.workers.judge.client import JudgeClient, JudgeError
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "outcomes"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -20,9 +20,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from benchmarks.policies.outcomes import Outcome
 from benchmarks.policies.recording import price
-from workers.search.dedup import idea_digest
-from workers.search.policy import Policy, next_steps
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
+from warpsmith.workers.search.dedup import idea_digest
+from warpsmith.workers.search.policy import Policy, next_steps
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
 MOST_STEPS = 20_000
 Z95 = 1.96

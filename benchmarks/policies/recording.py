@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.policies.outcomes import Outcome, OutcomeFile
-from kernels_db.formats.pool import Pool, PoolReply, parse_pool
-from kernels_db.op import Op, Target, load_op
-from kernels_db.resolve import resolve_workload
-from workers.candidate.normalise import normalised_digest
-from workers.model import parsing, requests
-from workers.model.base import ModelReply, RequestKind
-from workers.model.cost import Prices
-from workers.model.parsing import Idea, Unreadable
-from workers.model.requests import NodeFacts, RequestContext
+from warpsmith.kernels_db.formats.pool import Pool, PoolReply, parse_pool
+from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.model import parsing, requests
+from warpsmith.workers.model.base import ModelReply, RequestKind
+from warpsmith.workers.model.cost import Prices
+from warpsmith.workers.model.parsing import Idea, Unreadable
+from warpsmith.workers.model.requests import NodeFacts, RequestContext
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARACTERS_PER_TOKEN = 4

@@ -8,8 +8,8 @@ from importlib import resources
 from importlib.metadata import version
 from typing import Any
 
-from kernels_db.export.kernel import ExportedKernel, kernel_name
-from kernels_db.op import parse_op
+from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
+from warpsmith.kernels_db.op import parse_op
 
 LICENSE = "Apache-2.0"
 LICENSE_HEADER = f"# SPDX-License-Identifier: {LICENSE}\n# Exported by Warpsmith; edit it as your own.\n"
@@ -84,7 +84,7 @@ def _told(kernel: ExportedKernel) -> list[str]:
 
 def license_text() -> str:
     """The text of the licence."""
-    return (resources.files("kernels_db.export") / "package_files" / "LICENSE").read_text("utf-8")
+    return (resources.files("warpsmith.kernels_db.export") / "package_files" / "LICENSE").read_text("utf-8")
 
 
 def docstring(title: str, description: str, lines: list[str]) -> str:

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import yaml
 
-from kernels_db.dist import amounts, default_dist
-from kernels_db.export.drawing import UNDRAWN, draw_source, strided_source
-from kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
-from kernels_db.export.fold import fold
-from kernels_db.export.kernel import ExportedKernel, module_name, write_project
-from kernels_db.export.package import importable_files
-from kernels_db.export.spec_module import as_python, derived_axes
-from kernels_db.export.task_data import input_sources, result_sources
-from kernels_db.op import Input, Op, SpecError, SpecErrors, Target, Workload, parse_op
-from kernels_db.resolve import arguments, reference_source
-from kernels_db.spec_tensors import CodeCheck, ConstAxis, ExactCheck, VarAxis
+from warpsmith.kernels_db.dist import amounts, default_dist
+from warpsmith.kernels_db.export.drawing import UNDRAWN, draw_source, strided_source
+from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
+from warpsmith.kernels_db.export.fold import fold
+from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
+from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.export.spec_module import as_python, derived_axes
+from warpsmith.kernels_db.export.task_data import input_sources, result_sources
+from warpsmith.kernels_db.op import Input, Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.resolve import arguments, reference_source
+from warpsmith.kernels_db.spec_tensors import CodeCheck, ConstAxis, ExactCheck, VarAxis
 
 NAME = "gpu-mode"
 TAKEN = ("seed", "torch", "DEVICE", "run")

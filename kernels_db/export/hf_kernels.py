@@ -11,12 +11,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels_db.export.evidence import LICENSE_HEADER, license_text, provenance, summary
-from kernels_db.export.joining import joined
-from kernels_db.export.kernel import ExportedKernel, attribute_source, module_name, runtime_needs, write_project
-from kernels_db.export.package import importable_files
-from kernels_db.export.spec_module import scalar_type
-from kernels_db.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, license_text, provenance, summary
+from warpsmith.kernels_db.export.joining import joined
+from warpsmith.kernels_db.export.kernel import (
+    ExportedKernel,
+    attribute_source,
+    module_name,
+    runtime_needs,
+    write_project,
+)
+from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.export.spec_module import scalar_type
+from warpsmith.kernels_db.op import Input, Op, Target, parse_op
 
 VERSION = 1
 """Of the repository: another kernel is another repository, so it never counts up."""

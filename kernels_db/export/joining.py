@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kernels_db.export.kernel import ExportedKernel, kernel_name
-from kernels_db.op import SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
+from warpsmith.kernels_db.op import SpecError, SpecErrors, parse_op
 
 
 def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:

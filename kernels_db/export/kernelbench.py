@@ -13,19 +13,19 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from kernels_db.export.drawing import UNDRAWN, draw_source, strided_source
-from kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
-from kernels_db.export.fold import fold
-from kernels_db.export.kernel import (
+from warpsmith.kernels_db.export.drawing import UNDRAWN, draw_source, strided_source
+from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
+from warpsmith.kernels_db.export.fold import fold
+from warpsmith.kernels_db.export.kernel import (
     ExportedKernel,
     attribute_source,
     module_name,
     verified_workloads,
     write_project,
 )
-from kernels_db.export.package import importable_files
-from kernels_db.job import ResolvedInput, ResolvedWorkload
-from kernels_db.op import Op, SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, parse_op
 
 NAME = "kernelbench"
 PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}

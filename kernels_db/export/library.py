@@ -12,9 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kernels_db.export.evidence import LICENSE
-from kernels_db.export.kernel import ExportedKernel, kernel_name, write_project
-from kernels_db.job import limit_fraction
+from warpsmith.kernels_db.export.evidence import LICENSE
+from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name, write_project
+from warpsmith.kernels_db.job import limit_fraction
 
 NAME = "library"
 FORMAT, VERSION = "warpsmith-kernel", 1

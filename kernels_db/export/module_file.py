@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
-from kernels_db.export.fold import fold, public_names
-from kernels_db.export.joining import joined
-from kernels_db.export.kernel import ExportedKernel, module_name, write_project
-from kernels_db.export.package import importable_files
-from kernels_db.op import parse_op
+from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
+from warpsmith.kernels_db.export.fold import fold, public_names
+from warpsmith.kernels_db.export.joining import joined
+from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
+from warpsmith.kernels_db.export.package import importable_files
+from warpsmith.kernels_db.op import parse_op
 
 
 def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:

@@ -16,9 +16,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kernels_db.export.evidence import in_docstring, provenance
-from kernels_db.export.joining import joined
-from kernels_db.export.kernel import (
+from warpsmith.kernels_db.export.evidence import in_docstring, provenance
+from warpsmith.kernels_db.export.joining import joined
+from warpsmith.kernels_db.export.kernel import (
     RUNTIME_DEPENDENCIES,
     ExportedKernel,
     kernel_name,
@@ -27,10 +27,10 @@ from kernels_db.export.kernel import (
     verified_workloads,
     write_project,
 )
-from kernels_db.export.kernel_facts import file_of, verified_numbers
-from kernels_db.export.spec_module import render_spec_module, scalar_type
-from kernels_db.op import Input, Op, Target, parse_op
-from kernels_db.resolve import arguments, reference_source
+from warpsmith.kernels_db.export.kernel_facts import file_of, verified_numbers
+from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
+from warpsmith.kernels_db.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.resolve import arguments, reference_source
 
 STATIC_FILES = (
     "_calls.py",
@@ -46,7 +46,7 @@ STATIC_FILES = (
     "verify.py",
 )
 _TEMPLATES = Environment(
-    loader=PackageLoader("kernels_db.export", "package_files"),
+    loader=PackageLoader("warpsmith.kernels_db.export", "package_files"),
     undefined=StrictUndefined,
     keep_trailing_newline=True,
     trim_blocks=True,
@@ -79,7 +79,9 @@ def _files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
     packaged = {f"{module}/{name}": text for name, text in files.items()}
     packaged["pyproject.toml"] = _TEMPLATES.get_template("pyproject.toml.j2").render(context)
     packaged["README.md"] = _TEMPLATES.get_template("README.md.j2").render(context)
-    packaged["LICENSE"] = (resources.files("kernels_db.export") / "package_files" / "LICENSE").read_text("utf-8")
+    packaged["LICENSE"] = (resources.files("warpsmith.kernels_db.export") / "package_files" / "LICENSE").read_text(
+        "utf-8"
+    )
     return packaged
 
 
@@ -88,7 +90,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
 
     `kernels` are in the order of `joined`.
     """
-    static = resources.files("kernels_db.export") / "package_files"
+    static = resources.files("warpsmith.kernels_db.export") / "package_files"
     files = {name: (static / name).read_text("utf-8") for name in STATIC_FILES}
     files["__init__.py"] = _TEMPLATES.get_template("init.py.j2").render(_context(kernels, module))
     files["_spec.py"] = render_spec_module(kernels, module)

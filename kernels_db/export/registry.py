@@ -6,9 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels_db.export import flashinfer_bench, gpu_mode, hf_kernels, kernelbench, library, module_file, package
-from kernels_db.export.kernel import ExportedKernel
-from kernels_db.op import SpecError, SpecErrors
+from warpsmith.kernels_db.export import (
+    flashinfer_bench,
+    gpu_mode,
+    hf_kernels,
+    kernelbench,
+    library,
+    module_file,
+    package,
+)
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.op import SpecError, SpecErrors
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels_db.formats.files import refused
-from kernels_db.job import FREE_PYTHON
-from kernels_db.op import Op
-from kernels_db.resolve import arguments
+from warpsmith.kernels_db.formats.files import refused
+from warpsmith.kernels_db.job import FREE_PYTHON
+from warpsmith.kernels_db.op import Op
+from warpsmith.kernels_db.resolve import arguments
 
 LANGUAGE = FREE_PYTHON
 

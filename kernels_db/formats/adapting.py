@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kernels_db.formats import model_new, solution, submission
-from kernels_db.formats.adapted import LANGUAGE, Adapted
-from kernels_db.formats.files import RawFile, refused
-from kernels_db.op import Op
+from warpsmith.kernels_db.formats import model_new, solution, submission
+from warpsmith.kernels_db.formats.adapted import LANGUAGE, Adapted
+from warpsmith.kernels_db.formats.files import RawFile, refused
+from warpsmith.kernels_db.op import Op
 
 __all__ = ["FORMATS", "LANGUAGE", "Adapted", "adapt", "recognise"]
 

@@ -1,7 +1,7 @@
 """What can be known of a file only by running it, asked of somebody who may. Standard library only.
 
 The importers read files and run nothing; where shapes, dtypes or outputs depend on what a file does, they ask an
-`Analyse`. `workers.judge.analysis` answers it in a sandboxed process.
+`Analyse`. `warpsmith.workers.judge.analysis` answers it in a sandboxed process.
 """
 
 from __future__ import annotations

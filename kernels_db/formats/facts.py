@@ -10,10 +10,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from kernels_db.formats.analysis import Analyse, AnalysisFailed
-from kernels_db.formats.files import refused
-from kernels_db.spec_document import MAX_DEPTH
-from kernels_db.spec_types import MAX_ELEMENTS, MAX_ITEMS, MAX_RANK, MAX_TENSORS, Dtype, Size
+from warpsmith.kernels_db.formats.analysis import Analyse, AnalysisFailed
+from warpsmith.kernels_db.formats.files import refused
+from warpsmith.kernels_db.spec_document import MAX_DEPTH
+from warpsmith.kernels_db.spec_types import MAX_ELEMENTS, MAX_ITEMS, MAX_RANK, MAX_TENSORS, Dtype, Size
 
 MOST_WORKLOADS = 64
 """Of one task, each of which is run."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels_db.spec import Origin
-from kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec import Origin
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
 
 MOST_FILES = 64
 MOST_BYTES = 512 * 1024

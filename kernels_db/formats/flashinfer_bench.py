@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels_db import expr
-from kernels_db.formats import flashinfer_reference
-from kernels_db.formats.analysis import Analyse
-from kernels_db.formats.files import RawFile, origin_of, refused
-from kernels_db.formats.flashinfer_objects import Found, objects, references, tensor
-from kernels_db.formats.flashinfer_workloads import workloads
-from kernels_db.formats.imported import Imported
-from kernels_db.formats.names import identifier
-from kernels_db.spec_errors import SpecErrors
+from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.formats import flashinfer_reference
+from warpsmith.kernels_db.formats.analysis import Analyse
+from warpsmith.kernels_db.formats.files import RawFile, origin_of, refused
+from warpsmith.kernels_db.formats.flashinfer_objects import Found, objects, references, tensor
+from warpsmith.kernels_db.formats.flashinfer_workloads import workloads
+from warpsmith.kernels_db.formats.imported import Imported
+from warpsmith.kernels_db.formats.names import identifier
+from warpsmith.kernels_db.spec_errors import SpecErrors
 
 __all__ = ["EXPECTED", "FORMAT", "claim", "read", "references"]
 

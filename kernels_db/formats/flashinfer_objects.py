@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels_db.formats.files import RawFile, beside, refused
-from kernels_db.spec_document import read_document
-from kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.formats.files import RawFile, beside, refused
+from warpsmith.kernels_db.spec_document import read_document
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
 
 _DEFINITION = {"axes", "inputs", "outputs"}
 _OLD_DTYPES = {"float8_e4m3": "float8_e4m3fn"}

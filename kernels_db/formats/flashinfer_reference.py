@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from kernels_db.formats import python_source
-from kernels_db.formats.files import RawFile, refused
+from warpsmith.kernels_db.formats import python_source
+from warpsmith.kernels_db.formats.files import RawFile, refused
 
 _ADDED = '''
 

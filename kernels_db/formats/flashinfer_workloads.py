@@ -7,12 +7,12 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels_db.formats import safetensors
-from kernels_db.formats.files import RawFile, refused
-from kernels_db.formats.flashinfer_objects import Found, kind_of, tensor
-from kernels_db.formats.names import unique
-from kernels_db.formats.source_room import SourceRoom
-from kernels_db.spec_types import MAX_ITEMS
+from warpsmith.kernels_db.formats import safetensors
+from warpsmith.kernels_db.formats.files import RawFile, refused
+from warpsmith.kernels_db.formats.flashinfer_objects import Found, kind_of, tensor
+from warpsmith.kernels_db.formats.names import unique
+from warpsmith.kernels_db.formats.source_room import SourceRoom
+from warpsmith.kernels_db.spec_types import MAX_ITEMS
 
 
 def workloads(definition: Found, found: Sequence[Found], files: Sequence[RawFile]) -> list[dict[str, Any]]:

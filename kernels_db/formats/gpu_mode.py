@@ -18,17 +18,17 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kernels_db.formats import python_source, task_inputs
-from kernels_db.formats.analysis import Analyse
-from kernels_db.formats.embedded import embedding
-from kernels_db.formats.facts import MOST_WORKLOADS, TaskFacts, TaskWorkload, asked
-from kernels_db.formats.files import RawFile, beside, origin_of, refused
-from kernels_db.formats.imported import Imported, drawn_apart
-from kernels_db.formats.names import identifier, unique
-from kernels_db.formats.task_axes import Axes
-from kernels_db.spec_document import read_document
-from kernels_db.spec_errors import SpecError, SpecErrors
-from kernels_db.spec_types import is_float
+from warpsmith.kernels_db.formats import python_source, task_inputs
+from warpsmith.kernels_db.formats.analysis import Analyse
+from warpsmith.kernels_db.formats.embedded import embedding
+from warpsmith.kernels_db.formats.facts import MOST_WORKLOADS, TaskFacts, TaskWorkload, asked
+from warpsmith.kernels_db.formats.files import RawFile, beside, origin_of, refused
+from warpsmith.kernels_db.formats.imported import Imported, drawn_apart
+from warpsmith.kernels_db.formats.names import identifier, unique
+from warpsmith.kernels_db.formats.task_axes import Axes
+from warpsmith.kernels_db.spec_document import read_document
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec_types import is_float
 
 FORMAT = "gpu-mode"
 CANDIDATE = "custom_kernel"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kernels_db.formats import flashinfer_bench, flashinfer_objects, gpu_mode, kernelbench, python_source
-from kernels_db.formats.analysis import Analyse
-from kernels_db.formats.files import RawFile, check_files, refused
-from kernels_db.formats.imported import Imported
-from kernels_db.op import Op, parse_op
-from kernels_db.spec_document import MAX_BYTES
+from warpsmith.kernels_db.formats import flashinfer_bench, flashinfer_objects, gpu_mode, kernelbench, python_source
+from warpsmith.kernels_db.formats.analysis import Analyse
+from warpsmith.kernels_db.formats.files import RawFile, check_files, refused
+from warpsmith.kernels_db.formats.imported import Imported
+from warpsmith.kernels_db.op import Op, parse_op
+from warpsmith.kernels_db.spec_document import MAX_BYTES
 
 
 class Format(NamedTuple):

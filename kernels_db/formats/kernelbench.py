@@ -14,15 +14,15 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from kernels_db.formats import python_source
-from kernels_db.formats.analysis import Analyse
-from kernels_db.formats.facts import ModuleFacts, StateLeaf, asked
-from kernels_db.formats.files import RawFile, origin_of, refused, stem
-from kernels_db.formats.imported import Imported, drawn_apart
-from kernels_db.formats.names import identifier, unique
-from kernels_db.formats.source_room import SourceRoom
-from kernels_db.formats.tensors import dist_of, is_contiguous
-from kernels_db.spec_errors import SpecErrors
+from warpsmith.kernels_db.formats import python_source
+from warpsmith.kernels_db.formats.analysis import Analyse
+from warpsmith.kernels_db.formats.facts import ModuleFacts, StateLeaf, asked
+from warpsmith.kernels_db.formats.files import RawFile, origin_of, refused, stem
+from warpsmith.kernels_db.formats.imported import Imported, drawn_apart
+from warpsmith.kernels_db.formats.names import identifier, unique
+from warpsmith.kernels_db.formats.source_room import SourceRoom
+from warpsmith.kernels_db.formats.tensors import dist_of, is_contiguous
+from warpsmith.kernels_db.spec_errors import SpecErrors
 
 FORMAT = "kernelbench"
 CANDIDATE = "ModelNew"
@@ -61,7 +61,7 @@ _INPUT = """
 
 def make(shape, dtype, generator):
     import torch
-    from kernels_db.formats.stand_in import on
+    from warpsmith.kernels_db.formats.stand_in import on
 
     torch.manual_seed(generator.initial_seed())
     with on(torch.device("cpu")):
@@ -71,7 +71,7 @@ _STATE = """
 
 def make(shape, dtype, generator):
     import torch
-    from kernels_db.formats.stand_in import on
+    from warpsmith.kernels_db.formats.stand_in import on
 
     torch.manual_seed(generator.initial_seed())
     with on(torch.device("cpu")), torch.no_grad():

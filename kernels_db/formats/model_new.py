@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels_db.formats import kernelbench, python_source
-from kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
-from kernels_db.formats.files import RawFile, raw_files, refused
-from kernels_db.formats.packed import packed
-from kernels_db.op import Op
-from kernels_db.resolve import resolve_workload
+from warpsmith.kernels_db.formats import kernelbench, python_source
+from warpsmith.kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
+from warpsmith.kernels_db.formats.files import RawFile, raw_files, refused
+from warpsmith.kernels_db.formats.packed import packed
+from warpsmith.kernels_db.op import Op
+from warpsmith.kernels_db.resolve import resolve_workload
 
 FORMAT = kernelbench.FORMAT
 EXPECTED = f"a Python file with a class {kernelbench.CANDIDATE}"

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
-from kernels_db import expr
+from warpsmith.kernels_db import expr
 
 LONGEST = 128
 

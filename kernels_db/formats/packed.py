@@ -12,10 +12,10 @@ import ast
 import posixpath
 from collections.abc import Iterator, Mapping
 
-from kernels_db.formats import python_source
-from kernels_db.formats.embedded import literal
-from kernels_db.formats.files import RawFile
-from kernels_db.module_imports import DECLARING, Import, loaded_imports
+from warpsmith.kernels_db.formats import python_source
+from warpsmith.kernels_db.formats.embedded import literal
+from warpsmith.kernels_db.formats.files import RawFile
+from warpsmith.kernels_db.module_imports import DECLARING, Import, loaded_imports
 
 _PACKAGE = "_imported_files"
 """The directory beside the candidate; a module among the files is imported from this package, relative imports from

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import TypeVar
 
-from kernels_db.formats.files import RawFile, refused
-from kernels_db.spec_types import MAX_SOURCE
+from warpsmith.kernels_db.formats.files import RawFile, refused
+from warpsmith.kernels_db.spec_types import MAX_SOURCE
 
 Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
 

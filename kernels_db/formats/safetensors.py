@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kernels_db.formats.files import RawFile, refused
-from kernels_db.spec_types import DTYPE_BYTES, MAX_ELEMENTS, MAX_RANK
+from warpsmith.kernels_db.formats.files import RawFile, refused
+from warpsmith.kernels_db.spec_types import DTYPE_BYTES, MAX_ELEMENTS, MAX_RANK
 
 MOST_BYTES = 64 * 1024
 """Of one tensor: its values become part of the spec."""

@@ -11,14 +11,14 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from kernels_db.formats import flashinfer_bench, python_source
-from kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
-from kernels_db.formats.files import RawFile, is_inside, raw_files, refused
-from kernels_db.formats.flashinfer_objects import Found, objects
-from kernels_db.formats.packed import packed
-from kernels_db.op import Op
-from kernels_db.resolve import arguments
-from kernels_db.spec_errors import SpecErrors
+from warpsmith.kernels_db.formats import flashinfer_bench, python_source
+from warpsmith.kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
+from warpsmith.kernels_db.formats.files import RawFile, is_inside, raw_files, refused
+from warpsmith.kernels_db.formats.flashinfer_objects import Found, objects
+from warpsmith.kernels_db.formats.packed import packed
+from warpsmith.kernels_db.op import Op
+from warpsmith.kernels_db.resolve import arguments
+from warpsmith.kernels_db.spec_errors import SpecErrors
 
 FORMAT = flashinfer_bench.FORMAT
 EXPECTED = "a Solution: a JSON object with name, definition, sources and spec"

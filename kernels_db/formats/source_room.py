@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels_db.formats.files import refused
-from kernels_db.spec_document import MAX_BYTES
+from warpsmith.kernels_db.formats.files import refused
+from warpsmith.kernels_db.spec_document import MAX_BYTES
 
 
 class SourceRoom:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 
-from kernels_db.formats import gpu_mode, python_source
-from kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
-from kernels_db.formats.files import RawFile, beside, raw_files, refused
-from kernels_db.formats.packed import packed
-from kernels_db.op import Op
-from kernels_db.spec_errors import SpecErrors
+from warpsmith.kernels_db.formats import gpu_mode, python_source
+from warpsmith.kernels_db.formats.adapted import Adapted, assembled, require_origin, tuple_of
+from warpsmith.kernels_db.formats.files import RawFile, beside, raw_files, refused
+from warpsmith.kernels_db.formats.packed import packed
+from warpsmith.kernels_db.op import Op
+from warpsmith.kernels_db.spec_errors import SpecErrors
 
 FORMAT = gpu_mode.FORMAT
 EXPECTED = f"a Python file with a function {gpu_mode.CANDIDATE}(data)"

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kernels_db.formats.files import refused
-from kernels_db.formats.names import Names, identifier
+from warpsmith.kernels_db.formats.files import refused
+from warpsmith.kernels_db.formats.names import Names, identifier
 
 MOST_FACTOR = 4096
 """Largest constant that an inferred expression has."""

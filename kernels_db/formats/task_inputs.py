@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels_db.formats import python_source
-from kernels_db.formats.facts import Leaf, TaskFacts
-from kernels_db.formats.files import refused
-from kernels_db.formats.names import identifier, unique
-from kernels_db.formats.source_room import SourceRoom
-from kernels_db.formats.task_axes import Axes
-from kernels_db.formats.tensors import dist_of, is_contiguous, permutation_of
+from warpsmith.kernels_db.formats import python_source
+from warpsmith.kernels_db.formats.facts import Leaf, TaskFacts
+from warpsmith.kernels_db.formats.files import refused
+from warpsmith.kernels_db.formats.names import identifier, unique
+from warpsmith.kernels_db.formats.source_room import SourceRoom
+from warpsmith.kernels_db.formats.task_axes import Axes
+from warpsmith.kernels_db.formats.tensors import dist_of, is_contiguous, permutation_of
 
 MODULE = "task_reference"
 """The name of reference.py in a spec. A spec's own source is a module `reference` in the judge."""
@@ -33,7 +33,7 @@ _MAKE = '''
 def make(shape, dtype, generator):
     """One of the tensors of generate_input."""
     import torch
-    from kernels_db.formats.stand_in import on
+    from warpsmith.kernels_db.formats.stand_in import on
 
     generate_input = _embedded("task_reference").generate_input
     seed = generator.initial_seed() % (1 << 31)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels_db.dist import FLOAT_ONLY, INTEGER_ONLY
-from kernels_db.spec_types import is_float
+from warpsmith.kernels_db.dist import FLOAT_ONLY, INTEGER_ONLY
+from warpsmith.kernels_db.spec_types import is_float
 
 
 def dist_of(found: Mapping[str, Any] | None, dtype: str) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """The kernels that ship with Warpsmith: each a directory in the `library` export format, read and held to its digests.
 
-`kernels_db.stocking` puts them into a database; `python -m benchmarks.library` judges them again.
+`warpsmith.kernels_db.stocking` puts them into a database; `python -m benchmarks.library` judges them again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kernels_db.export.library import CANDIDATE, FILES, FORMAT, KERNEL, OP, VERDICT, VERSION
-from kernels_db.op import Op, parse_op
+from warpsmith.kernels_db.export.library import CANDIDATE, FILES, FORMAT, KERNEL, OP, VERDICT, VERSION
+from warpsmith.kernels_db.op import Op, parse_op
 
 SHIPPED = Path(__file__).parent
 FIELDS: dict[str, type] = {

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernels_db import store
-from kernels_db.models import AskRow
-from service import views
-from service.api.paging import After, Limit, Word, page
-from service.bodies import StrictRoute
-from service.context import ServiceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.models import AskRow
+from warpsmith.service import views
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.problems import (
     AskClosed,
     BodyTooLarge,
     InvalidInput,
@@ -24,8 +24,8 @@ from service.problems import (
     UnsupportedMedia,
     documented,
 )
-from service.schemas import AskDocument, AskState, AskSummary, Page
-from workers import dispatch, steps
+from warpsmith.service.schemas import AskDocument, AskState, AskSummary, Page
+from warpsmith.workers import dispatch, steps
 
 LONGEST_REPLY = 1_000_000
 

@@ -14,19 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db import store
-from kernels_db.bundle import FORMAT, VERSION
-from kernels_db.models import BundleJobRow, SearchRow
-from service import views
-from service.api.paging import After, Limit, Word, page
-from service.bodies import Body, StrictRoute
-from service.bundles.key import BadKey, bundle_key
-from service.bundles.merging import merge_lines
-from service.bundles.signing import signature_of
-from service.bundles.unjudged import unjudged_jobs
-from service.context import Asker, Service, ServiceDependency
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.bundle import FORMAT, VERSION
+from warpsmith.kernels_db.models import BundleJobRow, SearchRow
+from warpsmith.service import views
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.bodies import Body, StrictRoute
+from warpsmith.service.bundles.key import BadKey, bundle_key
+from warpsmith.service.bundles.merging import merge_lines
+from warpsmith.service.bundles.signing import signature_of
+from warpsmith.service.bundles.unjudged import unjudged_jobs
+from warpsmith.service.context import Asker, Service, ServiceDependency
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -39,9 +39,17 @@ from service.problems import (
     brief,
     documented,
 )
-from service.schemas import BundleDocument, BundleSummary, DroppedBundle, MergedLine, MergeReport, Page, UnjudgedJob
-from workers import dispatch, steps
-from workers.judge_step import job_of
+from warpsmith.service.schemas import (
+    BundleDocument,
+    BundleSummary,
+    DroppedBundle,
+    MergedLine,
+    MergeReport,
+    Page,
+    UnjudgedJob,
+)
+from warpsmith.workers import dispatch, steps
+from warpsmith.workers.judge_step import job_of
 
 NDJSON = "application/x-ndjson"
 MERGE = "/v1/bundles/merge"
@@ -64,7 +72,7 @@ EXAMPLE_LINE = {
 MERGE_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Lines of a verdicts.jsonl or an unjudged.jsonl, as `python -m workers.judge DIR` wrote them",
+        "description": "Lines of a verdicts.jsonl or an unjudged.jsonl, as the judge wrote them",
         "content": {
             NDJSON: {
                 "schema": {"type": "string", "minLength": 1},

@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from kombu.exceptions import KombuError
 from sqlalchemy.exc import SQLAlchemyError
 
-from service import metrics
-from service.context import Service, ServiceDependency
-from service.field_error import FieldError
-from service.problems import DatabaseUnavailable, NotReady, documented
-from service.schemas import Health, Ready
+from warpsmith.service import metrics
+from warpsmith.service.context import Service, ServiceDependency
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.problems import DatabaseUnavailable, NotReady, documented
+from warpsmith.service.schemas import Health, Ready
 
 router = APIRouter(tags=["health"])
 

@@ -15,16 +15,16 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from kernels_db import store
-from kernels_db.formats.analysis import Analyse, Analysis
-from kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile
-from kernels_db.formats.importing import import_op
-from kernels_db.job import SandboxLevel
-from service import machine, views
-from service.bodies import StrictRoute
-from service.context import ServiceDependency
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.formats.analysis import Analyse, Analysis
+from warpsmith.kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile
+from warpsmith.kernels_db.formats.importing import import_op
+from warpsmith.kernels_db.job import SandboxLevel
+from warpsmith.service import machine, views
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -35,8 +35,8 @@ from service.problems import (
     UnsupportedMedia,
     documented,
 )
-from service.schemas import OpDocument
-from workers.judge.analysis.client import analyser
+from warpsmith.service.schemas import OpDocument
+from warpsmith.workers.judge.analysis.client import analyser
 
 LEAST_CONFINEMENT: SandboxLevel = "confined"
 """A file runs beside the service's own: it must not be able to read them, whatever the judge may be content with."""

@@ -15,23 +15,23 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
-from kernels_db import store
-from kernels_db.due import DAY_S, DRIFTED, presents
-from kernels_db.due import due as is_due
-from kernels_db.export.joining import joined
-from kernels_db.export.kernel import ExportedKernel
-from kernels_db.export.registry import named
-from kernels_db.job import tier_of
-from kernels_db.models import KernelRow, OpRow
-from kernels_db.spec_errors import SpecErrors
-from service.api.paging import After, Limit, Word, page
-from service.context import ServiceDependency
-from service.field_error import FieldError
-from service.kernel_views import FORMATS, kernel_document, kernel_summaries
-from service.problems import InvalidInput, NotExpressible, NotFound, brief, documented
-from service.schemas import KernelDocument, KernelSummary, Page
-from service.submit import parse_target
-from workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.due import DAY_S, DRIFTED, presents
+from warpsmith.kernels_db.due import due as is_due
+from warpsmith.kernels_db.export.joining import joined
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.export.registry import named
+from warpsmith.kernels_db.job import tier_of
+from warpsmith.kernels_db.models import KernelRow, OpRow
+from warpsmith.kernels_db.spec_errors import SpecErrors
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.kernel_views import FORMATS, kernel_document, kernel_summaries
+from warpsmith.service.problems import InvalidInput, NotExpressible, NotFound, brief, documented
+from warpsmith.service.schemas import KernelDocument, KernelSummary, Page
+from warpsmith.service.submit import parse_target
+from warpsmith.workers.candidate.normalise import normalised_digest
 
 CHUNK = 64 * 1024
 MOST_OTHERS = 31

@@ -12,14 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import NodeRow, SearchRow
-from service import views
-from service.api.paging import Word
-from service.api.steering import refusals
-from service.bodies import StrictRoute
-from service.context import Asker, Service, ServiceDependency
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.service import views
+from warpsmith.service.api.paging import Word
+from warpsmith.service.api.steering import refusals
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import Asker, Service, ServiceDependency
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -32,10 +32,10 @@ from service.problems import (
     WrongState,
     documented,
 )
-from service.report import ReportDocument, report
-from service.schemas import NodeDocument, NodeSummary, SearchDocument, SourceDocument
-from service.submit import SearchRequest, check_submission
-from workers.steps import steering
+from warpsmith.service.report import ReportDocument, report
+from warpsmith.service.schemas import NodeDocument, NodeSummary, SearchDocument, SourceDocument
+from warpsmith.service.submit import SearchRequest, check_submission
+from warpsmith.workers.steps import steering
 
 MARK_PROBLEMS = documented(NotFound, WrongState, StorageFull)
 

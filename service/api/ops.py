@@ -9,18 +9,18 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from kernels_db import store
-from kernels_db.models import OpRow
-from kernels_db.op import Op, SpecErrors, parse_op
-from kernels_db.spec_document import read_document
-from service import views
-from service.api.paging import After, Limit, Word, page
-from service.bodies import JSON, Body, RawBody, parse_json
-from service.checked_specs import CheckedSpec, checked
-from service.context import ServiceDependency
-from service.handlers import spec_problem
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.models import OpRow
+from warpsmith.kernels_db.op import Op, SpecErrors, parse_op
+from warpsmith.kernels_db.spec_document import read_document
+from warpsmith.service import views
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.bodies import JSON, Body, RawBody, parse_json
+from warpsmith.service.checked_specs import CheckedSpec, checked
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.handlers import spec_problem
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -31,8 +31,8 @@ from service.problems import (
     UnsupportedMedia,
     documented,
 )
-from service.schemas import OpDocument, OpSummary, Page
-from service.submit import ADD_RELU
+from warpsmith.service.schemas import OpDocument, OpSummary, Page
+from warpsmith.service.submit import ADD_RELU
 
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 SPEC_BODY: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 from sqlalchemy.orm import Session
 
-from kernels_db.store import BadCursor, Page
-from service.problems import InvalidInput
+from warpsmith.kernels_db.store import BadCursor, Page
+from warpsmith.service.problems import InvalidInput
 
 Row = TypeVar("Row")
 

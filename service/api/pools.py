@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from kernels_db import store
-from kernels_db.formats.pool import PoolError, parse_pool
-from kernels_db.models import PoolRow
-from service.api.paging import After, Limit, Word, page
-from service.bodies import Body
-from service.context import ServiceDependency
-from service.field_error import FieldError
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.formats.pool import PoolError, parse_pool
+from warpsmith.kernels_db.models import PoolRow
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.bodies import Body
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -29,8 +29,8 @@ from service.problems import (
     brief,
     documented,
 )
-from service.schemas import Page, PoolDocument
-from service.views import document_of
+from warpsmith.service.schemas import Page, PoolDocument
+from warpsmith.service.views import document_of
 
 NDJSON = "application/x-ndjson"
 EXAMPLE_LINES = (

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from kernels_db.models import NodeRow, ProfileRow, SearchRow
-from kernels_db.profiles import ask_profile, latest_profile
-from service.context import ServiceDependency
-from service.problems import InvalidInput, NotFound, StorageFull, WrongState, documented
-from service.schemas import ProfileDocument
-from workers import dispatch
-from workers.queues import judge_queue
+from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
+from warpsmith.kernels_db.profiles import ask_profile, latest_profile
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.problems import InvalidInput, NotFound, StorageFull, WrongState, documented
+from warpsmith.service.schemas import ProfileDocument
+from warpsmith.workers import dispatch
+from warpsmith.workers.queues import judge_queue
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 

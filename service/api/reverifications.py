@@ -10,13 +10,13 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ColumnElement, func, select
 
-from kernels_db import store
-from kernels_db.due import DAY_S, due, last_judged, presents
-from kernels_db.models import KernelRow, ReverificationRow
-from service.api.paging import After, Limit, page
-from service.bodies import StrictRoute
-from service.context import Asker, ServiceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.due import DAY_S, due, last_judged, presents
+from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.service.api.paging import After, Limit, page
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import Asker, ServiceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     InvalidInput,
     MalformedBody,
@@ -25,10 +25,10 @@ from service.problems import (
     UnsupportedMedia,
     documented,
 )
-from service.reverification_views import reverification_document, reverification_summaries
-from service.schemas import Page, ReverificationBatch, ReverificationDocument, ReverificationSummary
-from service.submit import parse_target
-from workers import dispatch, reverification
+from warpsmith.service.reverification_views import reverification_document, reverification_summaries
+from warpsmith.service.schemas import Page, ReverificationBatch, ReverificationDocument, ReverificationSummary
+from warpsmith.service.submit import parse_target
+from warpsmith.workers import dispatch, reverification
 
 MOST_AT_ONCE = 500
 

@@ -14,15 +14,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from kernels_db import store
-from kernels_db.formats.pool import dump_pool
-from kernels_db.models import NodeRow, SearchRow
-from service import views
-from service.api.paging import After, Limit, Word, page
-from service.bodies import StrictRoute
-from service.context import Asker, Service, ServiceDependency, unknown
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.formats.pool import dump_pool
+from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.service import views
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import Asker, Service, ServiceDependency, unknown
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -37,7 +37,7 @@ from service.problems import (
     WrongState,
     documented,
 )
-from service.schemas import (
+from warpsmith.service.schemas import (
     EstimateDocument,
     EventDocument,
     EventPage,
@@ -49,12 +49,12 @@ from service.schemas import (
     StoryDocument,
     TreePage,
 )
-from service.story import tell
-from service.story.gather import gather
-from service.streams import BATCH, read_batch
-from service.submit import SearchRequest, check_submission, estimate_of, parse_target
-from workers import dispatch, steps
-from workers.model.estimate import Forecast, one_line
+from warpsmith.service.story import tell
+from warpsmith.service.story.gather import gather
+from warpsmith.service.streams import BATCH, read_batch
+from warpsmith.service.submit import SearchRequest, check_submission, estimate_of, parse_target
+from warpsmith.workers import dispatch, steps
+from warpsmith.workers.model.estimate import Forecast, one_line
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service import auth, sessions
-from service.bodies import StrictRoute
-from service.context import Asker, ServiceDependency
-from service.problems import (
+from warpsmith.service import auth, sessions
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import Asker, ServiceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     InvalidInput,
     KeyRequired,
@@ -21,7 +21,7 @@ from service.problems import (
     WrongState,
     documented,
 )
-from service.schemas import SessionDocument
+from warpsmith.service.schemas import SessionDocument
 
 router = APIRouter(prefix=sessions.PATH, tags=["session"], route_class=StrictRoute)
 

@@ -12,14 +12,14 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from kernels_db.models import NodeRow, SearchRow
-from kernels_db.op import SpecError
-from service import views
-from service.bodies import StrictRoute
-from service.context import Asker, ServiceDependency
-from service.field_error import FieldError
-from service.idempotency import Answer, OnceDependency
-from service.problems import (
+from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.kernels_db.op import SpecError
+from warpsmith.service import views
+from warpsmith.service.bodies import StrictRoute
+from warpsmith.service.context import Asker, ServiceDependency
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.idempotency import Answer, OnceDependency
+from warpsmith.service.problems import (
     BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
@@ -30,13 +30,13 @@ from service.problems import (
     WrongState,
     documented,
 )
-from service.schemas import IdeaDocument, SearchDocument
-from service.submit import check_cost_cap
-from workers import steps
-from workers.model.parsing import MAX_FIELD_CHARS, Idea
-from workers.model.techniques import Technique
-from workers.model.text import one_line
-from workers.steps import steering
+from warpsmith.service.schemas import IdeaDocument, SearchDocument
+from warpsmith.service.submit import check_cost_cap
+from warpsmith.workers import steps
+from warpsmith.workers.model.parsing import MAX_FIELD_CHARS, Idea
+from warpsmith.workers.model.techniques import Technique
+from warpsmith.workers.model.text import one_line
+from warpsmith.workers.steps import steering
 
 MOST_CODES = 16
 LONGEST_TITLE = 160

@@ -6,13 +6,13 @@ import time
 
 from fastapi import APIRouter
 
-from service import system
-from service.api.health import broker, revision
-from service.context import ServiceDependency
-from service.examples import ExampleDocument, examples
-from service.field_error import FieldError
-from service.options import OptionsDocument, options
-from service.schemas import Page
+from warpsmith.service import system
+from warpsmith.service.api.health import broker, revision
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.examples import ExampleDocument, examples
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.options import OptionsDocument, options
+from warpsmith.service.schemas import Page
 
 router = APIRouter(tags=["system"])
 

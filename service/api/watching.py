@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from kernels_db.models import SearchRow
-from service.api.paging import After
-from service.context import ServiceDependency
-from service.problems import InvalidInput, NotFound, documented
-from service.schemas import Page
-from service.watch import ProgressDocument, TimelineAttempt, TreeRows, attempts, progress, tree_rows
+from warpsmith.kernels_db.models import SearchRow
+from warpsmith.service.api.paging import After
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.problems import InvalidInput, NotFound, documented
+from warpsmith.service.schemas import Page
+from warpsmith.service.watch import ProgressDocument, TimelineAttempt, TreeRows, attempts, progress, tree_rows
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"])
 

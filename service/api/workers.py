@@ -7,10 +7,10 @@ import time
 from fastapi import APIRouter
 from sqlalchemy import select
 
-from kernels_db.models import WorkerRow
-from service import views
-from service.context import ServiceDependency
-from service.schemas import Page, WorkerDocument
+from warpsmith.kernels_db.models import WorkerRow
+from warpsmith.service import views
+from warpsmith.service.context import ServiceDependency
+from warpsmith.service.schemas import Page, WorkerDocument
 
 MOST = 1000
 

@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernels_db.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
-from service.schemas import BundleDocument
+from warpsmith.kernels_db.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
+from warpsmith.service.schemas import BundleDocument
 
 README = "README.txt"
 JUDGE = "judge"
-JUDGE_BESIDE = "cd DIR && PYTHONPATH=judge python -m workers.judge ."
-JUDGE_INSTALLED = "python -m workers.judge DIR      (with Warpsmith installed there)"
+JUDGE_BESIDE = "cd DIR && PYTHONPATH=judge python -m warpsmith.workers.judge ."
+JUDGE_INSTALLED = "python -m warpsmith.workers.judge DIR      (with Warpsmith installed there)"
 CHUNK_BYTES = 1 << 20
 CHUNK_LINES = 500
 LARGEST_FILE = 1 << 30
@@ -84,7 +84,9 @@ def files_that_came_back(path: Path) -> list[Path]:
         return [path]
     verdicts, unjudged = path / VERDICTS, path / UNJUDGED
     if not verdicts.is_file():
-        raise BadFolder(f"DIR: found no {VERDICTS} in {path}, expected one: python -m workers.judge {path} writes it")
+        raise BadFolder(
+            f"DIR: found no {VERDICTS} in {path}, expected one: python -m warpsmith.workers.judge {path} writes it"
+        )
     return [verdicts, unjudged] if unjudged.is_file() else [verdicts]
 
 

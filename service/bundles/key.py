@@ -7,7 +7,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from service.settings import ServiceSettings
+from warpsmith.service.settings import ServiceSettings
 
 FILE = "bundle.key"
 IN_HOME = f"{FILE} in the service's home"

@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from kernels_db.bundle import SignedUnjudged, ticket_of
-from kernels_db.db import Database
-from service.bundles.signing import is_genuine
-from service.bundles.verdicts import read_line
-from service.field_error import FieldError
-from service.problems import brief
-from service.schemas import MergedLine
-from workers import steps
-from workers.judge.contract import BrokenDocument
+from warpsmith.kernels_db.bundle import SignedUnjudged, ticket_of
+from warpsmith.kernels_db.db import Database
+from warpsmith.service.bundles.signing import is_genuine
+from warpsmith.service.bundles.verdicts import read_line
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.problems import brief
+from warpsmith.service.schemas import MergedLine
+from warpsmith.workers import steps
+from warpsmith.workers.judge.contract import BrokenDocument
 
 
 def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[MergedLine]:

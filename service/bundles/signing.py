@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from kernels_db.bundle import Ticket, signed_bytes
+from warpsmith.kernels_db.bundle import Ticket, signed_bytes
 
 
 def signature_of(key: bytes, ticket: Ticket) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import AttemptRow, BundleJobRow, NodeRow
-from service.schemas import UnjudgedJob
-from workers.steps.bundling import unjudged
+from warpsmith.kernels_db.models import AttemptRow, BundleJobRow, NodeRow
+from warpsmith.service.schemas import UnjudgedJob
+from warpsmith.workers.steps.bundling import unjudged
 
 
 def unjudged_counts(session: Session, bundle_ids: Sequence[str]) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""`python -m service.cli`: the same as the `warpsmith` command."""
+"""`python -m warpsmith.service.cli`: the same as the `warpsmith` command."""
 
-from service.cli import main
+from warpsmith.service.cli import main
 
 if __name__ == "__main__":
     main()

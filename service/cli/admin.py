@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import Database, StorageFull
-from kernels_db.library import BrokenEntry
-from kernels_db.models import ApiKeyRow
-from kernels_db.stocking import stock
-from service import auth
-from service.cli.options import Json
-from service.cli.output import CommandError, misuse, print_json, say, tell
-from service.settings import ServiceSettings
+from warpsmith.kernels_db.db import Database, StorageFull
+from warpsmith.kernels_db.library import BrokenEntry
+from warpsmith.kernels_db.models import ApiKeyRow
+from warpsmith.kernels_db.stocking import stock
+from warpsmith.service import auth
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import CommandError, misuse, print_json, say, tell
+from warpsmith.service.settings import ServiceSettings
 
 db_app = typer.Typer(no_args_is_help=True, help="The database's schema.")
 keys_app = typer.Typer(no_args_is_help=True, help="API keys; required when the service is bound to more than loopback.")

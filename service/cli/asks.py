@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli.connection import connected
-from service.cli.documents import make_directory
-from service.cli.options import Json, Key, Url
-from service.cli.output import CommandError, misuse, print_json, say, tell
-from service.client import Client
-from service.foreign import seen
-from service.schemas import AskDocument, AskSummary
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.documents import make_directory
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import CommandError, misuse, print_json, say, tell
+from warpsmith.service.client import Client
+from warpsmith.service.foreign import seen
+from warpsmith.service.schemas import AskDocument, AskSummary
 
 SEARCH, ASK = "sr_", "ak_"
 LONGEST = 100

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kernels_db.bundle import HEADER
-from service.bundles.folder import (
+from warpsmith.kernels_db.bundle import HEADER
+from warpsmith.service.bundles.folder import (
     JUDGE,
     BadFolder,
     check_free,
@@ -18,12 +18,12 @@ from service.bundles.folder import (
     read_lines,
     write_bundle,
 )
-from service.bundles.judge_copy import copy_judge
-from service.cli.connection import connected
-from service.cli.options import Json, Key, Url
-from service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
-from service.client import Client
-from service.schemas import DroppedBundle, MergedLine, MergeReport, UnjudgedJob
+from warpsmith.service.bundles.judge_copy import copy_judge
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
+from warpsmith.service.client import Client
+from warpsmith.service.schemas import DroppedBundle, MergedLine, MergeReport, UnjudgedJob
 
 MOST_SHOWN = 20
 
@@ -52,7 +52,7 @@ def bundle(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Take a search's waiting judge jobs to a host that the service cannot reach: for `python -m workers.judge DIR`."""
+    """Take a search's waiting judge jobs to a host that the service cannot reach."""
     of_a_bundle = {"--drop": drop, "--show": show, "--requeue": requeue, "--give-up": give_up}
     given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
     if given:
@@ -112,7 +112,7 @@ def merge(
         for file, lines, torn in files:
             if torn:
                 name = _name(file, directories)
-                say(f"the last line of {name} was not finished: left out; python -m workers.judge writes it again")
+                say(f"the last line of {name} was not finished: left out; the judge writes it again")
             for before, content in chunks(lines):
                 if content.strip():
                     found = client.merge_verdicts(content).lines

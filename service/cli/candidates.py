@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernels_db.formats import adapting, python_source
-from kernels_db.formats.files import MOST_BYTES, RawFile
-from kernels_db.formats.names import identifier
-from kernels_db.job import tier_of
-from kernels_db.op import Op, SpecErrors, load_op, parse_op
-from service.cli.connection import connected
-from service.cli.documents import make_directory, read_text
-from service.cli.output import CommandError, misuse, print_json, say, tell
+from warpsmith.kernels_db.formats import adapting, python_source
+from warpsmith.kernels_db.formats.files import MOST_BYTES, RawFile
+from warpsmith.kernels_db.formats.names import identifier
+from warpsmith.kernels_db.job import tier_of
+from warpsmith.kernels_db.op import Op, SpecErrors, load_op, parse_op
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.documents import make_directory, read_text
+from warpsmith.service.cli.output import CommandError, misuse, print_json, say, tell
 
 STORED = "op_"
 """How the id of a stored op begins."""

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.cli.output import CommandError, say
-from service.client import Client
-from service.client_errors import ProblemError, ServiceUnreachableError
-from service.home import running_service
-from service.settings import ServiceSettings
-from service.supervisor import dies_with
+from warpsmith.service.cli.output import CommandError, say
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
+from warpsmith.service.home import running_service
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.supervisor import dies_with
 
 START_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 30.0
@@ -78,7 +78,7 @@ def embedded_service() -> Iterator[str]:
     with log_path.open("ab") as log:
         start_of_log = log.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "up", "--host", "127.0.0.1", "--port", "0", "--json"],
+            [sys.executable, "-m", "warpsmith.service.cli", "up", "--host", "127.0.0.1", "--port", "0", "--json"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

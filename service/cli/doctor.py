@@ -14,14 +14,14 @@ import typer
 from kombu.exceptions import KombuError
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import Database
-from service import machine
-from service.cli.options import Json
-from service.cli.output import FAILED, print_json, stdout
-from service.home import running_service
-from service.settings import ServiceSettings
-from workers.celery_app import make_app
-from workers.judge import nsight, nsight_access, sandbox
+from warpsmith.kernels_db.db import Database
+from warpsmith.service import machine
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import FAILED, print_json, stdout
+from warpsmith.service.home import running_service
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.judge import nsight, nsight_access, sandbox
 
 State = Literal["ok", "note", "bad"]
 CONNECT_TIMEOUT_S = 3

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from service.cli.output import misuse
+from warpsmith.service.cli.output import misuse
 
 KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 

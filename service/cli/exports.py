@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from service.cli.options import Json
-from service.cli.output import DONE, FAILED, CommandError, misuse, print_json, print_wide, say, tell
-from service.foreign import seen
-from workers.exports import CannotVerify, NotAnExport, Report
-from workers.exports import verify_export as verified
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import DONE, FAILED, CommandError, misuse, print_json, print_wide, say, tell
+from warpsmith.service.foreign import seen
+from warpsmith.workers.exports import CannotVerify, NotAnExport, Report
+from warpsmith.workers.exports import verify_export as verified
 
 LONGEST = 200
 

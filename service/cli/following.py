@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.live import Live
 
-from service.cli.output import say, stderr
-from service.client import Client
-from service.narrator import Narrator
-from service.progress import progress_panel
-from service.schemas import SearchDocument
+from warpsmith.service.cli.output import say, stderr
+from warpsmith.service.client import Client
+from warpsmith.service.narrator import Narrator
+from warpsmith.service.progress import progress_panel
+from warpsmith.service.schemas import SearchDocument
 
 REFRESH_S = 0.5
 HAPPENINGS_SHOWN = 8

@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
-from kernels_db.formats import importing, pool
-from kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
-from kernels_db.op import load_op
-from service import machine
-from service.cli.candidates import import_candidate
-from service.cli.connection import connected
-from service.cli.documents import make_directory
-from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import CommandError, misuse, print_json, say, tell
-from service.cli.pools import import_pool
-from service.settings import ServiceSettings
-from workers.judge.analysis.client import analyser
+from warpsmith.kernels_db.formats import importing, pool
+from warpsmith.kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
+from warpsmith.kernels_db.op import load_op
+from warpsmith.service import machine
+from warpsmith.service.cli.candidates import import_candidate
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.documents import make_directory
+from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.output import CommandError, misuse, print_json, say, tell
+from warpsmith.service.cli.pools import import_pool
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.analysis.client import analyser
 
 POOL = "pool"
 FORMATS = (*importing.FORMATS, POOL)

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from kernels_db.formats import adapting
-from kernels_db.job import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict
-from kernels_db.op import Op, Target, Workload, load_op
-from kernels_db.resolve import build_job, limits_with
-from service import machine
-from service.cli.candidates import adapted
-from service.cli.documents import read_text
-from service.cli.options import Json, OpFile
-from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
-from service.cli.place import shortfall, target_for
-from service.progress import ratio, result_rows, result_table
-from service.schemas import WorkloadTimes
-from service.settings import ServiceSettings
-from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
+from warpsmith.kernels_db.formats import adapting
+from warpsmith.kernels_db.job import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.op import Op, Target, Workload, load_op
+from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.service import machine
+from warpsmith.service.cli.candidates import adapted
+from warpsmith.service.cli.documents import read_text
+from warpsmith.service.cli.options import Json, OpFile
+from warpsmith.service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
+from warpsmith.service.cli.place import shortfall, target_for
+from warpsmith.service.progress import ratio, result_rows, result_table
+from warpsmith.service.schemas import WorkloadTimes
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
 
 LANGUAGES = ("cpp", "triton", "cuda", "python")
 IMPORTED = LANGUAGES[:3]

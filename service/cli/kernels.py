@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from kernels_db.export import registry
-from service.archive import ArchiveError, unpack
-from service.cli.connection import connected_or_embedded
-from service.cli.exports import show, verified_where_possible
-from service.cli.options import Json, Key, Url
-from service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
-from service.cli.pools import export_pool
-from service.client import Client
-from service.progress import ratio, share
-from service.schemas import KernelSummary
+from warpsmith.kernels_db.export import registry
+from warpsmith.service.archive import ArchiveError, unpack
+from warpsmith.service.cli.connection import connected_or_embedded
+from warpsmith.service.cli.exports import show, verified_where_possible
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import FAILED, CommandError, misuse, print_json, say, tell
+from warpsmith.service.cli.pools import export_pool
+from warpsmith.service.client import Client
+from warpsmith.service.progress import ratio, share
+from warpsmith.service.schemas import KernelSummary
 
 VERIFIED = registry.FORMATS[0].name
 """The format that `verify-export` reads."""

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connection import service_url
-from service.cli.options import Json, Key, Url
-from service.cli.output import misuse, print_json, say
-from service.settings import ServiceSettings
+from warpsmith.service.cli.connection import service_url
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import misuse, print_json, say
+from warpsmith.service.settings import ServiceSettings
 
 
 def mcp(
@@ -31,9 +31,9 @@ def mcp(
 
     Over HTTP every caller sends a key of their own where the service asks for keys; --key is for standard input.
     """
-    from service.mcp import http as transport  # noqa: PLC0415 - the SDK takes a second to load
-    from service.mcp.desk import Desk  # noqa: PLC0415
-    from service.mcp.server import create_server  # noqa: PLC0415
+    from warpsmith.service.mcp import http as transport  # noqa: PLC0415 - the SDK takes a second to load
+    from warpsmith.service.mcp.desk import Desk  # noqa: PLC0415
+    from warpsmith.service.mcp.server import create_server  # noqa: PLC0415
 
     find = partial(service_url, url)
     if http is None:

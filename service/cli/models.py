@@ -11,17 +11,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from service import machine
-from service.archive import ArchiveError, unpack
-from service.cli.connection import connected
-from service.cli.documents import make_directory
-from service.cli.kernels import VERIFIED
-from service.cli.options import Json, Key, Url
-from service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
-from service.foreign import seen
-from service.schemas import KernelSummary
-from service.settings import ServiceSettings
-from workers.models.client import Died, Refused, ask
+from warpsmith.service import machine
+from warpsmith.service.archive import ArchiveError, unpack
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.documents import make_directory
+from warpsmith.service.cli.kernels import VERIFIED
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import DONE, FAILED, MISUSE, CommandError, misuse, print_json, print_wide, say, tell
+from warpsmith.service.foreign import seen
+from warpsmith.service.schemas import KernelSummary
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.models.client import Died, Refused, ask
 
 DEVICES = ("cpu", "cuda")
 LONGEST = 200

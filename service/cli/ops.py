@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from kernels_db.job import Verdict
-from kernels_db.op import Target, load_op
-from kernels_db.resolve import build_job, limits_with
-from service import machine
-from service.cli import imports
-from service.cli.connection import connected
-from service.cli.judge import describe_failure, run_job
-from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import DONE, FAILED, MISUSE, CommandError, print_json, print_wide, say, tell
-from service.settings import ServiceSettings
-from workers.judge.refusals import grouped, refusal
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.service import machine
+from warpsmith.service.cli import imports
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.judge import describe_failure, run_job
+from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.output import DONE, FAILED, MISUSE, CommandError, print_json, print_wide, say, tell
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.refusals import grouped, refusal
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
 app.command("origin")(imports.give_back)
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @app.command()

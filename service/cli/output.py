@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from service.foreign import escaped, visible
+from warpsmith.service.foreign import escaped, visible
 
 DONE, FAILED, MISUSE = 0, 1, 2
 WIDEST = 400

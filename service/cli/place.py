@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kernels_db.op import Target
-from service import machine
-from service.cli.output import misuse
+from warpsmith.kernels_db.op import Target
+from warpsmith.service import machine
+from warpsmith.service.cli.output import misuse
 
 SOME_GPU = "cuda:sm_90"
 ON_A_CPU = ("cpp", "python")

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from service.cli.connection import connected
-from service.cli.documents import make_directory
-from service.cli.options import Json, Key, Url
-from service.cli.output import CommandError, misuse, print_json, say, tell
-from service.schemas import PoolDocument
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.documents import make_directory
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import CommandError, misuse, print_json, say, tell
+from warpsmith.service.schemas import PoolDocument
 
 app = typer.Typer(no_args_is_help=True, help="Recorded model replies, from which searches replay.")
 

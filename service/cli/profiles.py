@@ -11,16 +11,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from kernels_db.job import NsightKernel
-from service.cli.connection import connected
-from service.cli.models import profile_model
-from service.cli.options import Json, Key, Url
-from service.cli.output import CommandError, print_json, print_wide, say
-from service.cli.steer import node_id
-from service.client import Client
-from service.foreign import seen
-from service.schemas import ProfileDocument
-from workers.judge import nsight
+from warpsmith.kernels_db.job import NsightKernel
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.models import profile_model
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import CommandError, print_json, print_wide, say
+from warpsmith.service.cli.steer import node_id
+from warpsmith.service.client import Client
+from warpsmith.service.foreign import seen
+from warpsmith.service.schemas import ProfileDocument
+from warpsmith.workers.judge import nsight
 
 POLL_S = 0.5
 LONGEST_NAME = 300

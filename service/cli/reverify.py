@@ -10,14 +10,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service.cli.connection import connected
-from service.cli.options import Json, Key, Url
-from service.cli.output import DONE, FAILED, CommandError, misuse, print_json, print_wide, say
-from service.client import Client
-from service.client_errors import ProblemError
-from service.foreign import seen
-from service.progress import ratio
-from service.schemas import ReverificationDocument, ReverificationSummary
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import DONE, FAILED, CommandError, misuse, print_json, print_wide, say
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ProblemError
+from warpsmith.service.foreign import seen
+from warpsmith.service.progress import ratio
+from warpsmith.service.schemas import ReverificationDocument, ReverificationSummary
 
 POLL_S = 0.5
 POLLED = 10

@@ -8,22 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from kernels_db.op import load_op
-from service.cli import arguments
-from service.cli.connection import connected, connected_or_embedded
-from service.cli.following import follow
-from service.cli.options import Json, Key, OpFile, Url
-from service.cli.output import FAILED, CommandError, print_json, print_wide, say, tell
-from service.client import Client
-from service.progress import (
-    best_line,
-    dollars,
-    model_line,
-    result_rows,
-    result_table,
-    tree_text,
-)
-from service.schemas import EstimateDocument, SearchDocument
+from warpsmith.kernels_db.op import load_op
+from warpsmith.service.cli import arguments
+from warpsmith.service.cli.connection import connected, connected_or_embedded
+from warpsmith.service.cli.following import follow
+from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.output import FAILED, CommandError, print_json, print_wide, say, tell
+from warpsmith.service.client import Client
+from warpsmith.service.progress import best_line, dollars, model_line, result_rows, result_table, tree_text
+from warpsmith.service.schemas import EstimateDocument, SearchDocument
 
 
 def search(

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from service.cli import arguments
-from service.cli.connection import connected
-from service.cli.documents import read_object
-from service.cli.options import Json, Key, Url
-from service.cli.output import misuse, print_json, say, tell
-from service.cli.search import model_document
-from service.client import Client
-from service.progress import limits
-from workers.model.techniques import TECHNIQUES
-from workers.model.techniques import technique as technique_named
+from warpsmith.service.cli import arguments
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.documents import read_object
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import misuse, print_json, say, tell
+from warpsmith.service.cli.search import model_document
+from warpsmith.service.client import Client
+from warpsmith.service.progress import limits
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.model.techniques import technique as technique_named
 
 SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
 Node = Annotated[str, typer.Argument(metavar="NODE", help="A node's id, or SEARCH#7 for number 7 of a search's tree.")]

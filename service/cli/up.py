@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from service import machine
-from service.cli.options import Json
-from service.cli.output import FAILED, CommandError, print_json, say, tell
-from service.home import HomeInUseError
-from service.launcher import Launcher, StartError
-from service.settings import ServiceSettings
+from warpsmith.service import machine
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import FAILED, CommandError, print_json, say, tell
+from warpsmith.service.home import HomeInUseError
+from warpsmith.service.launcher import Launcher, StartError
+from warpsmith.service.settings import ServiceSettings
 
 POLL_S = 0.2
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from service.mcp.desk import Desk
-from service.mcp.documents import Answered, AskPrompt, Asks, Submitted
-from service.mcp.reading import SearchId, report, what_next
-from service.mcp.specs import OpArgument, spec_of
-from service.schemas import TERMINAL_STATES
-from workers.steps.seeding import MOST_SEEDS
+from warpsmith.service.mcp.desk import Desk
+from warpsmith.service.mcp.documents import Answered, AskPrompt, Asks, Submitted
+from warpsmith.service.mcp.reading import SearchId, report, what_next
+from warpsmith.service.mcp.specs import OpArgument, spec_of
+from warpsmith.service.schemas import TERMINAL_STATES
+from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 LONGEST_WAIT_S = 60.0
 POLL_S = 0.5

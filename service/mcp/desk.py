@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from service.cli.output import misuse
-from service.client import Client
+from warpsmith.service.cli.output import misuse
+from warpsmith.service.client import Client
 
 caller_key: ContextVar[str | None] = ContextVar("caller_key", default=None)
 """The API key of whoever calls over HTTP, for the length of the call."""

@@ -6,7 +6,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from service.schemas import AskState, AskSummary, BadField, KernelSummary, OpSummary, SearchState, WorkloadTimes
+from warpsmith.service.schemas import (
+    AskState,
+    AskSummary,
+    BadField,
+    KernelSummary,
+    OpSummary,
+    SearchState,
+    WorkloadTimes,
+)
 
 
 class Ops(BaseModel):

@@ -18,11 +18,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.auth import bearer_key
-from service.cli.output import CommandError, misuse
-from service.client import Client
-from service.client_errors import ProblemError, ServiceUnreachableError
-from service.problems import KeyRequired, NotReady, Problem
+from warpsmith.service.auth import bearer_key
+from warpsmith.service.cli.output import CommandError, misuse
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
+from warpsmith.service.problems import KeyRequired, NotReady, Problem
 
 PATH = "/mcp"
 LISTEN_BACKLOG = 128

@@ -12,21 +12,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kernels_db.formats import adapting
-from kernels_db.job import JobCandidate, tier_of
-from kernels_db.op import parse_op
-from kernels_db.resolve import build_job, limits_with, resolve_workload
-from service import machine
-from service.cli.candidates import adapted
-from service.cli.judge import language_of, run_job
-from service.cli.output import MISUSE, CommandError, misuse
-from service.cli.place import own_targets, shortfall, target_for
-from service.mcp.desk import Desk
-from service.mcp.documents import JudgeReport
-from service.mcp.specs import OpArgument, spec_of
-from service.settings import ServiceSettings
-from service.views import workload_times
-from workers.model import feedback
+from warpsmith.kernels_db.formats import adapting
+from warpsmith.kernels_db.job import JobCandidate, tier_of
+from warpsmith.kernels_db.op import parse_op
+from warpsmith.kernels_db.resolve import build_job, limits_with, resolve_workload
+from warpsmith.service import machine
+from warpsmith.service.cli.candidates import adapted
+from warpsmith.service.cli.judge import language_of, run_job
+from warpsmith.service.cli.output import MISUSE, CommandError, misuse
+from warpsmith.service.cli.place import own_targets, shortfall, target_for
+from warpsmith.service.mcp.desk import Desk
+from warpsmith.service.mcp.documents import JudgeReport
+from warpsmith.service.mcp.specs import OpArgument, spec_of
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.views import workload_times
+from warpsmith.workers.model import feedback
 
 Language = Literal["cpp", "triton", "cuda", "python"]
 INSTEAD = (

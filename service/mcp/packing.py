@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-import prompts
-from service.archive import unpack
-from service.cli.kernels import best_kernel, drift
-from service.cli.output import misuse
-from service.mcp.desk import Desk
-from service.mcp.documents import Exported, PromptFile, PromptFiles
+from warpsmith import prompts
+from warpsmith.service.archive import unpack
+from warpsmith.service.cli.kernels import best_kernel, drift
+from warpsmith.service.cli.output import misuse
+from warpsmith.service.mcp.desk import Desk
+from warpsmith.service.mcp.documents import Exported, PromptFile, PromptFiles
 
 FILES = Path(prompts.__file__).parent
 KINDS = (".md", ".j2", ".py")

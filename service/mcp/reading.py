@@ -6,16 +6,25 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kernels_db.job import Verdict
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
-from service.client import Client
-from service.mcp.desk import Desk
-from service.mcp.documents import Kernels, NodeReport, Ops, OpSpec, Searches, SearchReport, TreeNode, TreeReport
-from service.schemas import NodeDocument, SearchDocument, SearchState, SearchSummary
-from service.views import workload_times
-from workers.model import feedback
-from workers.model.text import one_line
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.service.client import Client
+from warpsmith.service.mcp.desk import Desk
+from warpsmith.service.mcp.documents import (
+    Kernels,
+    NodeReport,
+    Ops,
+    OpSpec,
+    Searches,
+    SearchReport,
+    TreeNode,
+    TreeReport,
+)
+from warpsmith.service.schemas import NodeDocument, SearchDocument, SearchState, SearchSummary
+from warpsmith.service.views import workload_times
+from warpsmith.workers.model import feedback
+from warpsmith.workers.model.text import one_line
 
 LONGEST_REASON = 200
 IN_FULL = "rejected by the full verification; read_node says why"

@@ -10,13 +10,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource, TextResource
 
-from service.auth import bearer_key
-from service.mcp.answering import Answering
-from service.mcp.desk import Desk, caller_key
-from service.mcp.judging import Judging
-from service.mcp.packing import Packing, prompt_files, title
-from service.mcp.reading import Reading
-from service.mcp.tool import ServiceTool, tool
+from warpsmith.service.auth import bearer_key
+from warpsmith.service.mcp.answering import Answering
+from warpsmith.service.mcp.desk import Desk, caller_key
+from warpsmith.service.mcp.judging import Judging
+from warpsmith.service.mcp.packing import Packing, prompt_files, title
+from warpsmith.service.mcp.reading import Reading
+from warpsmith.service.mcp.tool import ServiceTool, tool
 
 INSTRUCTIONS = """\
 Warpsmith searches for kernels that are faster than PyTorch, and judges them so that a kernel that it calls faster is \

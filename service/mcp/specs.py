@@ -6,9 +6,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from kernels_db.op import load_op, parse_op
-from service.cli.output import misuse
-from service.client import Client
+from warpsmith.kernels_db.op import load_op, parse_op
+from warpsmith.service.cli.output import misuse
+from warpsmith.service.client import Client
 
 OpArgument: TypeAlias = Annotated[
     str | dict[str, Any],

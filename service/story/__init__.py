@@ -2,7 +2,7 @@
 
 Pure functions from plain records (`facts`) to sections, and from sections to text; `gather` reads the records. Ratios
 are speed-ups over PyTorch's fastest baseline with their 95 % interval. What a model, an op's author or a person wrote
-is data: `service.foreign` keeps it on one line and never lets it be markup.
+is data: `warpsmith.service.foreign` keeps it on one line and never lets it be markup.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from service.foreign import as_markdown, as_text, said
-from service.progress import ratio
-from service.story import failures, parts
-from service.story.facts import Answers, Section, Steer, StoryFacts, StoryNode
+from warpsmith.service.foreign import as_markdown, as_text, said
+from warpsmith.service.progress import ratio
+from warpsmith.service.story import failures, parts
+from warpsmith.service.story.facts import Answers, Section, Steer, StoryFacts, StoryNode
 
 __all__ = ["Answers", "Section", "Steer", "Story", "StoryFacts", "StoryNode", "tell"]
 

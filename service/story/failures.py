@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from service.foreign import quoted, said
-from service.story.facts import Section, StoryFacts, StoryNode
-from service.story.words import count, listed, named
+from warpsmith.service.foreign import quoted, said
+from warpsmith.service.story.facts import Section, StoryFacts, StoryNode
+from warpsmith.service.story.words import count, listed, named
 
 LONGEST_REASON = 120
 KINDS_SHOWN = 3

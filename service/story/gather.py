@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
-from service import views
-from service.progress import limits
-from service.story.facts import Answers, Steer, StoryFacts, StoryNode
+from warpsmith.kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.service import views
+from warpsmith.service.progress import limits
+from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode
 
 STEERS = (
     "idea.added",

@@ -9,11 +9,22 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from service.foreign import quoted, said
-from service.progress import BASELINE_NAMES, duration, limits, microseconds, ratio, share
-from service.schemas import WorkloadTimes
-from service.story.facts import Section, Steer, StoryFacts, StoryNode
-from service.story.words import LANGUAGES, LONGEST_TITLE, best_of, called, count, listed, named, placed, span, standing
+from warpsmith.service.foreign import quoted, said
+from warpsmith.service.progress import BASELINE_NAMES, duration, limits, microseconds, ratio, share
+from warpsmith.service.schemas import WorkloadTimes
+from warpsmith.service.story.facts import Section, Steer, StoryFacts, StoryNode
+from warpsmith.service.story.words import (
+    LANGUAGES,
+    LONGEST_TITLE,
+    best_of,
+    called,
+    count,
+    listed,
+    named,
+    placed,
+    span,
+    standing,
+)
 
 MOST_ROUNDS = 8
 MOST_ANCESTORS = 6

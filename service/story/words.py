@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from service.foreign import quoted, said
-from service.progress import ratio, repaired
-from service.story.facts import StoryNode
+from warpsmith.service.foreign import quoted, said
+from warpsmith.service.progress import ratio, repaired
+from warpsmith.service.story.facts import StoryNode
 
 LONGEST_TITLE = 80
 LANGUAGES = {"cpp": "C++", "triton": "Triton", "cuda": "CUDA"}

@@ -10,10 +10,19 @@ from typing import Any
 from playwright.sync_api import Browser
 from sqlalchemy import update
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow, AttemptRow, KernelRow, ModelCallRow, NodeRow, OpRow, VerdictRow, WorkerRow
 from tests.e2e.browsing import VIEWS, visiting
 from tests.integration.api_support import application, seed, served, settings_for
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import (
+    AskRow,
+    AttemptRow,
+    KernelRow,
+    ModelCallRow,
+    NodeRow,
+    OpRow,
+    VerdictRow,
+    WorkerRow,
+)
 
 PAYLOADS = (
     '<img src=x onerror="window.__executed.push(1)"><img src="http://203.0.113.7/leak">',

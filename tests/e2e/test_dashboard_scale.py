@@ -9,10 +9,10 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import bindparam, select, update
 
 from benchmarks.trees import plant
-from kernels_db.db import Database
-from kernels_db.models import NodeRow
 from tests.e2e.browsing import visiting
 from tests.integration.api_support import application, served, settings_for
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import NodeRow
 
 SIZE, CHILDREN = 5000, 4
 

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import psutil
 
-from kernels_db.library import entries
 from tests.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
+from warpsmith.kernels_db.library import entries
 
 USE = """
 import sys
@@ -34,7 +34,7 @@ print(package.explain(x).split()[0], torch.allclose(package.scale_shift(x), x * 
 def demonstration(tmp_path: Path) -> list[str]:
     write_scenario(tmp_path / "examples")
     options = ["--examples", str(tmp_path / "examples"), "--op", "scale_shift", "--output", str(tmp_path / "exports")]
-    return [sys.executable, "-m", "service.demo", *options]
+    return [sys.executable, "-m", "warpsmith.service.demo", *options]
 
 
 def test_the_demonstration_searches_exports_checks_and_stays_up(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_demonstration_searches_exports_checks_and_stays_up(tmp_path: Path) 
 
 def test_a_missing_recording_is_said(tmp_path: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "service.demo", "--exit", "--examples", str(tmp_path)],
+        [sys.executable, "-m", "warpsmith.service.demo", "--exit", "--examples", str(tmp_path)],
         env=environment(tmp_path / "home"),
         cwd=REPOSITORY,
         check=False,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.runtime import cuda
+from warpsmith.kernels_db.runtime import cuda
 
 ROOT = Path(__file__).parents[2]
 _BUILD = """
@@ -29,7 +29,7 @@ def compiled(source: str) -> cuda.Kernels:
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", _BUILD],
         input=json.dumps([source, f"sm_{major}{minor}"]),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         timeout=120,

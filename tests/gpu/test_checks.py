@@ -10,8 +10,8 @@ import torch
 
 from tests.judging import LAYER_NORM, layer_norm_workload, output, tensor, workload
 from tests.unit.in_process import InProcess, no_code
-from workers.judge.admission import examine
-from workers.judge.compare import (
+from warpsmith.workers.judge.admission import examine
+from warpsmith.workers.judge.compare import (
     Comparison,
     Tolerance,
     ToleranceBuilder,
@@ -19,9 +19,9 @@ from workers.judge.compare import (
     compare_floats,
     first_difference,
 )
-from workers.judge.families import Family, families
-from workers.judge.inputs import InputSource
-from workers.judge.questions import Unsuited, ask, declared
+from warpsmith.workers.judge.families import Family, families
+from warpsmith.workers.judge.inputs import InputSource
+from warpsmith.workers.judge.questions import Unsuited, ask, declared
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 

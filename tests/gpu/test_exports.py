@@ -15,12 +15,12 @@ if not torch.cuda.is_available():
 
 from benchmarks import dispatch
 from benchmarks.op import CANDIDATE
-from kernels_db.envelope import build_envelope
-from kernels_db.export.package import build
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
-from service import machine
-from workers.exports import verify_export
+from warpsmith.kernels_db.envelope import build_envelope
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.service import machine
+from warpsmith.workers.exports import verify_export
 
 SOURCES = {"triton": dispatch.TRITON, "cuda": dispatch.CUDA}
 EVERYWHERE = {"dynamic shapes", "CUDA graph", "eager", "compile", "build for the target", "dispatch overhead"}

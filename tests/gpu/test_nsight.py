@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.jobs import Language, job
 from tests.gpu.test_profile import PLACES, REFERENCE, TIMEOUT_S, source, target
-from workers.judge import nsight_access
-from workers.judge.client import JudgeClient
+from warpsmith.workers.judge import nsight_access
+from warpsmith.workers.judge.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)

@@ -15,13 +15,13 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
 
-from kernels_db.job import Job, Verdict
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
-from workers.judge import gpu, sandbox
-from workers.judge.buffers import TensorSpec
-from workers.judge.client import judge_environment
-from workers.judge.contender import Contender
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge import gpu, sandbox
+from warpsmith.workers.judge.buffers import TensorSpec
+from warpsmith.workers.judge.client import judge_environment
+from warpsmith.workers.judge.contender import Contender
 
 TIMEOUT_S = 300.0
 MAJOR, MINOR = torch.cuda.get_device_capability(0)
@@ -65,7 +65,7 @@ def test_a_candidate_is_right_under_every_layer(
     language: Literal["triton", "cuda"], hidden: tuple[degraded.Hidden, ...], cache: Path, tmp_path: Path
 ) -> None:
     finished = subprocess.run(
-        [degraded.interpreter(tmp_path, hidden), "-P", "-m", "workers.judge"],
+        [degraded.interpreter(tmp_path, hidden), "-P", "-m", "warpsmith.workers.judge"],
         input=json.dumps(_job(language)),
         capture_output=True,
         text=True,

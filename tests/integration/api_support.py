@@ -15,9 +15,9 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from kernels_db.db import Database
-from kernels_db.envelope import build_envelope
-from kernels_db.models import (
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.envelope import build_envelope
+from warpsmith.kernels_db.models import (
     AskRow,
     AttemptRow,
     EventRow,
@@ -29,12 +29,12 @@ from kernels_db.models import (
     VerdictRow,
     WorkerRow,
 )
-from kernels_db.op import Op, Target, load_op
-from kernels_db.resolve import resolve_workload
-from service.app import create_app
-from service.cli import run
-from service.settings import ServiceSettings
-from workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.service.app import create_app
+from warpsmith.service.cli import run
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.candidate.normalise import normalised_digest
 
 BASE_URL = "http://127.0.0.1:8420"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from kernels_db.db import Database
-from kernels_db.models import Base
 from tests.services import postgres_database
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import Base
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kernels_db.db import Database
-from kernels_db.formats.pool import Pool
-from kernels_db.models import AttemptRow, NodeRow, OpRow, PoolReplyRow, PoolRow, SearchRow
-from workers.model.base import ModelRequest
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.pool import Pool
+from warpsmith.kernels_db.models import AttemptRow, NodeRow, OpRow, PoolReplyRow, PoolRow, SearchRow
+from warpsmith.workers.model.base import ModelRequest
 
 REQUEST = ModelRequest(
     kind="code",

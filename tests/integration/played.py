@@ -16,17 +16,17 @@ import pytest
 from celery import Celery
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.job import Verdict
-from kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
-from kernels_db.op import Op, Target, parse_op
 from tests.integration import steps_support
 from tests.model_server import Request
-from workers import process, steps, tasks
-from workers.celery_app import make_app
-from workers.process import WorkerProcess
-from workers.settings import Settings
-from workers.steps import Message, Work
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.kernels_db.op import Op, Target, parse_op
+from warpsmith.workers import process, steps, tasks
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps import Message, Work
 
 ENDED = ("finished", "failed", "cancelled")
 JUDGED = ("judge", "verify")

@@ -9,16 +9,16 @@ from typing import Any
 
 from sqlalchemy import select
 
-from kernels_db import store
-from kernels_db.db import Database, new_id
-from kernels_db.job import Job, Verdict
-from kernels_db.models import KernelRow, ReverificationRow, WorkerRow
-from kernels_db.op import Op
 from tests.integration.fleet import TARGET
 from tests.integration.steps_support import verdict
-from workers.candidate.normalise import normalised_digest
-from workers.process import WorkerProcess
-from workers.settings import Settings
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.models import KernelRow, ReverificationRow, WorkerRow
+from warpsmith.kernels_db.op import Op
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.settings import Settings
 
 SOURCE = "def run(x, y, out):\n    pass\n"
 

@@ -14,13 +14,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels_db.formats.pool import Pool, PoolHeader, PoolReply
-from kernels_db.op import Op, Target, load_op
-from workers.candidate.normalise import normalised_digest
-from workers.model import parsing
-from workers.model.base import ModelReply
-from workers.model.requests import NodeFacts, RequestContext, identity
-from workers.search.idea_beam import IdeaBeam
+from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply
+from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.model import parsing
+from warpsmith.workers.model.base import ModelReply
+from warpsmith.workers.model.requests import NodeFacts, RequestContext, identity
+from warpsmith.workers.search.idea_beam import IdeaBeam
 
 OP = """
 schema_version: 1

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from kernels_db import store
-from kernels_db.db import Database
-from kernels_db.formats.pool import Pool
-from kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow
-from kernels_db.op import Target
 from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet
-from workers import dispatch, steps
-from workers.celery_app import make_app
-from workers.search.policy import Policy, policy_document
-from workers.settings import Settings
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.pool import Pool
+from warpsmith.kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.kernels_db.op import Target
+from warpsmith.workers import dispatch, steps
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.search.policy import Policy, policy_document
+from warpsmith.workers.settings import Settings
 
 ENDED = ("finished", "failed", "cancelled")
 

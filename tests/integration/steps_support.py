@@ -9,15 +9,15 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from kernels_db.db import Database
-from kernels_db.job import Verdict, VerdictWord
-from kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
-from kernels_db.op import Target, parse_op
-from workers import steps
-from workers.model.base import ModelRequest
-from workers.search.policy import Policy
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job import Verdict, VerdictWord
+from warpsmith.kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.workers import steps
+from warpsmith.workers.model.base import ModelRequest
+from warpsmith.workers.search.policy import Policy
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from warpsmith.workers.settings import Settings
 
 TARGET = Target("cpu", "x86_64")
 OP = parse_op(

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow
 from tests.integration.model_rows import REQUEST, add_search, migrated
-from workers.model import AskPending, Model, open_model
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow
+from warpsmith.workers.model import AskPending, Model, open_model
+from warpsmith.workers.settings import Settings
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -12,8 +12,6 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import event, text
 
-from service import auth
-from service.app import create_app
 from tests.integration.api_support import (
     BASE_URL,
     SEARCH,
@@ -25,6 +23,8 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
+from warpsmith.service import auth
+from warpsmith.service.app import create_app
 
 JSON = {"Content-Type": "application/json"}
 
@@ -215,8 +215,8 @@ class Absent(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from service.app import create_app
-from service.settings import ServiceSettings
+from warpsmith.service.app import create_app
+from warpsmith.service.settings import ServiceSettings
 create_app(ServiceSettings())
 print(len(create_app(ServiceSettings()).openapi()["paths"]))
 """

@@ -11,13 +11,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AttemptRow, ModelCallRow, NodeRow, SearchRow
 from tests.integration.api_support import SEARCH, client_of, settings_for
 from tests.integration.steps_support import request as model_request
-from workers import steps
-from workers.model.base import ModelReply
-from workers.steps import ModelCall
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AttemptRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers import steps
+from warpsmith.workers.model.base import ModelReply
+from warpsmith.workers.steps import ModelCall
 
 LOCAL = {"provider": "openai", "model": "local-7b", "base_url": "http://127.0.0.1:9/v1"}
 

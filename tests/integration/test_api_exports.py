@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from kernels_db.db import Database
-from kernels_db.export import registry
-from kernels_db.models import KernelRow, ModelCallRow, OpRow
 from tests.integration.api_support import (
     Said,
     application,
@@ -26,7 +23,10 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
-from workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.models import KernelRow, ModelCallRow, OpRow
+from warpsmith.workers.candidate.normalise import normalised_digest
 
 FORMATS = [each.name for each in registry.FORMATS]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from service.app import create_app
 from tests.integration.api_support import BASE_URL, problem, served, settings_for
+from warpsmith.service.app import create_app
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 INDEX = "<!doctype html><title>Warpsmith</title>"

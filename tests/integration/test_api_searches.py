@@ -15,9 +15,6 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool
-from kernels_db.models import AskRow, AttemptRow, EventRow, KernelRow, NodeRow, SearchRow
-from kernels_db.op import load_op
 from tests.integration.api_support import (
     ADD_RELU,
     CANDIDATE,
@@ -31,8 +28,11 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
-from workers import steps
-from workers.settings import Settings
+from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool
+from warpsmith.kernels_db.models import AskRow, AttemptRow, EventRow, KernelRow, NodeRow, SearchRow
+from warpsmith.kernels_db.op import load_op
+from warpsmith.workers import steps
+from warpsmith.workers.settings import Settings
 
 YAML = {"Content-Type": "application/yaml"}
 NDJSON = {"Content-Type": "application/x-ndjson"}

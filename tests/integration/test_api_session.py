@@ -13,10 +13,6 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from kernels_db.models import SessionRow
-from service import auth, sessions
-from service.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
-from service.pages import is_page
 from tests.integration.api_support import (
     BASE_URL,
     add_events,
@@ -28,6 +24,10 @@ from tests.integration.api_support import (
     served,
     settings_for,
 )
+from warpsmith.kernels_db.models import SessionRow
+from warpsmith.service import auth, sessions
+from warpsmith.service.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
+from warpsmith.service.pages import is_page
 
 SESSION = "/v1/session"
 

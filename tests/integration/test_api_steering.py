@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from kernels_db.models import SearchRow
-from service import auth
 from tests.integration.api_support import (
     CANDIDATE,
     HOSTILE,
@@ -22,6 +20,8 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
+from warpsmith.kernels_db.models import SearchRow
+from warpsmith.service import auth
 
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}
 

@@ -14,17 +14,17 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
 
-from kernels_db.db import Database
-from kernels_db.models import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
-from kernels_db.op import Target, load_op
-from kernels_db.resolve import build_job, resolve_workload
-from service.watch import OVERLAP_S
 from tests.integration import steps_support
 from tests.integration.api_support import ADD_RELU, HOSTILE, SEARCH, client_of, database, fields, problem, settings_for
 from tests.integration.api_support import seed as seeded
 from tests.integration.steps_support import Driver, create, small_policy
-from workers import steps
-from workers.judge.client import JudgeClient
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
+from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.kernels_db.resolve import build_job, resolve_workload
+from warpsmith.service.watch import OVERLAP_S
+from warpsmith.workers import steps
+from warpsmith.workers.judge.client import JudgeClient
 
 YAML = {"Content-Type": "application/yaml"}
 CANDIDATE = """from kernels_db.runtime import cpp

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow, EventRow
 from tests.integration.model_rows import migrated
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, request
-from workers import steps
-from workers.model.agent_model import AgentModel
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow, EventRow
+from warpsmith.workers import steps
+from warpsmith.workers.model.agent_model import AgentModel
+from warpsmith.workers.settings import Settings
 
 LIFE_S = 100.0
 EXPIRING = SETTINGS.model_copy(update={"ask_expires_s": LIFE_S})

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, request, small_policy
-from workers import steps
-from workers.model.agent_model import AgentModel
-from workers.model.base import AskPending
-from workers.model.text import storable
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow
+from warpsmith.workers import steps
+from warpsmith.workers.model.agent_model import AgentModel
+from warpsmith.workers.model.base import AskPending
+from warpsmith.workers.model.text import storable
 
 LIFE_S = 50.0
 EXPIRING = SETTINGS.model_copy(update={"ask_expires_s": LIFE_S})

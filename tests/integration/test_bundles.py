@@ -16,17 +16,17 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from kernels_db.bundle import digest
-from kernels_db.db import Database
-from kernels_db.models import AttemptRow, EventRow, NodeRow, VerdictRow
-from kernels_db.op import Op, Target, load_op
-from service.bundles.folder import write_bundle
-from service.bundles.judge_copy import copy_judge
-from service.schemas import BundleDocument
 from tests.integration import steps_support
 from tests.integration.api_support import client_of, fields, problem, settings_for
 from tests.judging import wait_until
-from workers import steps
+from warpsmith.kernels_db.bundle import digest
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AttemptRow, EventRow, NodeRow, VerdictRow
+from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.service.bundles.folder import write_bundle
+from warpsmith.service.bundles.judge_copy import copy_judge
+from warpsmith.service.schemas import BundleDocument
+from warpsmith.workers import steps
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 CANDIDATES = Path(__file__).parents[1] / "candidates"
@@ -461,7 +461,7 @@ class Elsewhere:
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "warpsmith.workers.judge", *map(str, arguments)],
             cwd=self.place,
             env={
                 "PATH": os.environ["PATH"],

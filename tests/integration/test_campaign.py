@@ -14,12 +14,12 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import campaign
-from kernels_db.formats.pool import dump_pool, parse_pool
-from service import machine
-from service.client import Client
-from service.client_errors import ServiceUnreachableError
-from service.schemas import SearchDocument, SearchSummary, WaitingFor
 from tests.launching import PATIENCE_S, REPOSITORY, environment, write_scenario
+from warpsmith.kernels_db.formats.pool import dump_pool, parse_pool
+from warpsmith.service import machine
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ServiceUnreachableError
+from warpsmith.service.schemas import SearchDocument, SearchSummary, WaitingFor
 
 pytestmark = pytest.mark.skipif(bool(machine.missing_for_judge()), reason="this machine cannot judge")
 

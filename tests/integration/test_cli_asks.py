@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from kernels_db.models import AskRow, AttemptRow, NodeRow
-from service.cli import run
 from tests.integration.api_support import application, seed, served, settings_for
-from workers import steps
-from workers.settings import Settings
+from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow
+from warpsmith.service.cli import run
+from warpsmith.workers import steps
+from warpsmith.workers.settings import Settings
 
 PROMPT = "write code"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from service.schemas import BundleDocument
 from tests.integration.api_support import application, command_line, settings_for
 from tests.integration.test_bundles import attempts, created, unjudged_line, verdict_line
-from workers.judge.directory import read_bundle
+from warpsmith.service.schemas import BundleDocument
+from warpsmith.workers.judge.directory import read_bundle
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_there_and_back(said: Any, tmp_path: Path) -> None:
     assert "1 job for add_relu on cpu:x86_64" in out
     assert f"warpsmith merge {directory}" in err
     assert (directory / "judge" / "workers" / "judge" / "__main__.py").is_file()
-    assert "PYTHONPATH=judge python -m workers.judge ." in (directory / "README.txt").read_text()
+    assert "PYTHONPATH=judge python -m warpsmith.workers.judge ." in (directory / "README.txt").read_text()
     assert not [name for name in directory.rglob("*") if name.name == "bundle.key"]
 
     code, _, err = said("merge", str(directory))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from service import machine
-from service.cli.place import WITHOUT_DEVICE
 from tests.integration import scenario
 from tests.launching import REPOSITORY, warpsmith
+from warpsmith.service import machine
+from warpsmith.service.cli.place import WITHOUT_DEVICE
 
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import pytest
 
 from tests.judging import alive, output, tensor, wait_until, workload
-from workers.judge import languages
-from workers.judge.client import judge_environment
-from workers.judge.languages import CompileError, CompileLimits, compile_service
-from workers.judge.process_control import children
+from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.client import judge_environment
+from warpsmith.workers.judge.languages import CompileError, CompileLimits, compile_service
+from warpsmith.workers.judge.process_control import children
 
 Language = Literal["cpp", "cuda", "triton"]
 CANDIDATES = Path(__file__).parents[1] / "candidates"
@@ -170,8 +170,8 @@ def test_a_server_that_is_killed_twice_is_the_hosts_fault_and_no_candidates(tmp_
 
 def test_the_server_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom workers.judge import languages, process_control\n"
-        "from workers.judge.languages import CompileLimits\n"
+        "import sys, time\nfrom pathlib import Path\nfrom warpsmith.workers.judge import languages, process_control\n"
+        "from warpsmith.workers.judge.languages import CompileLimits\n"
         "languages.prepare(Path(sys.argv[1]).read_text(), 'cuda', target_arch='sm_90', cache_dir=Path(sys.argv[2]),\n"
         "                  limits=CompileLimits(), workloads=[])\n"
         "print(*process_control.own_children, flush=True)\ntime.sleep(600)\n"

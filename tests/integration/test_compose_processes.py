@@ -17,14 +17,14 @@ import httpx
 import pytest
 from sqlalchemy import update
 
-from kernels_db.db import Database
-from kernels_db.models import KernelRow
-from kernels_db.op import load_op
-from service.client import Client
 from tests import compose
 from tests.integration.fleet import wait_until
 from tests.launching import REPOSITORY, write_scenario
 from tests.services import die_with_parent
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import KernelRow
+from warpsmith.kernels_db.op import load_op
+from warpsmith.service.client import Client
 
 VARIABLES = {
     "WARPSMITH_DB_PASSWORD": "db-secret",

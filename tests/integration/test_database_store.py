@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from kernels_db import store
-from kernels_db.db import Database
-from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
-from kernels_db.models import NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
-from kernels_db.op import parse_op
 from tests.integration.steps_support import OP, Driver, call, create
-from workers import steps
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
+from warpsmith.kernels_db.models import NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
+from warpsmith.kernels_db.op import parse_op
+from warpsmith.workers import steps
 
 
 def pool(*requests: str) -> Pool:

@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from kernels_db.db import Database
-from service.app import create_app
-from service.sse import SseParser
 from tests.integration.api_support import add_events, problem, seed, served, settings_for
+from warpsmith.kernels_db.db import Database
+from warpsmith.service.app import create_app
+from warpsmith.service.sse import SseParser
 
 WAIT_S = 10.0
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kernels_db.job import ResolvedInput, ResolvedWorkload
-from kernels_db.op import Op, Target, Workload, load_op
-from kernels_db.resolve import build_job, reference_source, resolve_workload, workload_bytes
+from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.op import Op, Target, Workload, load_op
+from warpsmith.kernels_db.resolve import build_job, reference_source, resolve_workload, workload_bytes
 
 # Under CI=true a missing torch is an error, as any missing service.
 if os.environ.get("CI") == "true":
@@ -19,7 +19,7 @@ if os.environ.get("CI") == "true":
 else:
     torch = pytest.importorskip("torch", reason="the references of the examples are written in PyTorch")
 
-from workers.judge.inputs import InputSource
+from warpsmith.workers.judge.inputs import InputSource
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 CPU = Target.parse("cpu:x86_64")

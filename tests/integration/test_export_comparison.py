@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export.package import build
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export.package import build
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

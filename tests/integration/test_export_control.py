@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export.package import build
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import resolve_workload
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export import registry
-from kernels_db.export.kernel import ExportedKernel
 from tests.exporting import (
     IN_PLACE,
     IN_PLACE_CPP,
@@ -19,6 +17,8 @@ from tests.exporting import (
     exported,
     in_fresh_process,
 )
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.export.kernel import ExportedKernel
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 pytest.importorskip("triton", reason="one of the kernels is written in Triton, which is not installed")

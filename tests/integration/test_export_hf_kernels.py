@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export import registry
 from tests.exporting import exported, in_fresh_process
+from warpsmith.kernels_db.export import registry
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export.kernel import module_name
-from kernels_db.export.package import build
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
+from warpsmith.kernels_db.export.kernel import module_name
+from warpsmith.kernels_db.export.package import build
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export import registry
-from kernels_db.export.kernel import ExportedKernel, kernel_name
-from kernels_db.export.package import build
 from tests.exporting import (
     IN_PLACE,
     IN_PLACE_CPP,
@@ -24,7 +21,10 @@ from tests.exporting import (
     exported,
     in_fresh_process,
 )
-from workers.exports import Report, verify_export
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
+from warpsmith.kernels_db.export.package import build
+from warpsmith.workers.exports import Report, verify_export
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

@@ -21,19 +21,19 @@ from typing import NamedTuple
 
 import pytest
 
-from kernels_db.db import Database
-from kernels_db.formats.pool import Pool
 from tests.integration import scenario
 from tests.integration.fleet import Fleet
 from tests.integration.searching import Searching
 from tests.services import RedisServer
-from workers.search.best_of_n import BestOfN
-from workers.search.greedy import Greedy
-from workers.search.policy import POLICIES, Policy
-from workers.search.prose_first import ProseFirst
-from workers.search.puct import Puct
-from workers.search.random_parent import RandomParent
-from workers.search.survey import Survey
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.pool import Pool
+from warpsmith.workers.search.best_of_n import BestOfN
+from warpsmith.workers.search.greedy import Greedy
+from warpsmith.workers.search.policy import POLICIES, Policy
+from warpsmith.workers.search.prose_first import ProseFirst
+from warpsmith.workers.search.puct import Puct
+from warpsmith.workers.search.random_parent import RandomParent
+from warpsmith.workers.search.survey import Survey
 
 RUNNING = """
 SELECT a.search_id, a.owner, CASE
@@ -201,11 +201,11 @@ class Faults:
 
 
 def judges(fleet: Fleet) -> list[int]:
-    """The judge processes (`python -m workers.judge`) under the judge worker, nearest first."""
+    """The judge processes (`python -m warpsmith.workers.judge`) under the judge worker, nearest first."""
     pending, found = [fleet.processes["judge"].pid], []
     while pending:
         for child in _children(pending.pop(0)):
-            (found if "workers.judge" in _command(child) else pending).append(child)
+            (found if "warpsmith.workers.judge" in _command(child) else pending).append(child)
     return found
 
 

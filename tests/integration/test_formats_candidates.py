@@ -15,18 +15,18 @@ import pytest
 
 from benchmarks.redteam_catalogue.cheats_python import SPIES, spy
 from benchmarks.redteam_catalogue.text import HONEST_ADD
-from kernels_db.formats import adapting
-from kernels_db.formats.files import RawFile
-from kernels_db.formats.importing import import_op
-from kernels_db.job import Verdict
-from kernels_db.op import Op, Target, load_op, parse_op
-from kernels_db.resolve import build_job
 from tests import degraded, judging
 from tests.judging import tensor
 from tests.launching import REPOSITORY, warpsmith
 from tests.unit.formats_support import EXAMPLES, files_of
-from workers.judge.analysis.client import analyser
-from workers.judge.client import JudgeClient
+from warpsmith.kernels_db.formats import adapting
+from warpsmith.kernels_db.formats.files import RawFile
+from warpsmith.kernels_db.formats.importing import import_op
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.op import Op, Target, load_op, parse_op
+from warpsmith.kernels_db.resolve import build_job
+from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.client import JudgeClient
 
 pytest.importorskip("torch", reason="the judge runs candidates beside PyTorch")
 
@@ -99,7 +99,7 @@ def run(x, y, out):
     found = []
     for _ in range(600):
         found = [found]
-    raise sys.modules["workers.judge.runner"].ContractError("shape", "forged", found=found)
+    raise sys.modules["warpsmith.workers.judge.runner"].ContractError("shape", "forged", found=found)
 """
 FAULTS = {
     f"import cupy\n\n{RUN}": ("compile", "compile", "line 1: imports 'cupy', which is not installed here"),
@@ -156,9 +156,9 @@ def test_the_spies_can_tell(tmp_path: Path) -> None:
     asked = [(name, spy(test)) for name, _, test, outside in SPIES if outside]
     # A judge's module is loaded in a runner, too: one of them looks for its file.
     ended = subprocess.run(
-        [sys.executable, "-c", f"import workers.judge.runner\n{TELLING}"],
+        [sys.executable, "-c", f"import warpsmith.workers.judge.runner\n{TELLING}"],
         input=json.dumps([source for _, source in asked]),
-        env={**os.environ, "PLANTED": "planted", "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PLANTED": "planted", "PYTHONPATH": str(REPOSITORY / "src")},
         cwd=tmp_path,
         capture_output=True,
         text=True,

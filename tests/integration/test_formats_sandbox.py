@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from kernels_db.formats.files import RawFile, raw_files
-from kernels_db.formats.importing import ImportedOp, import_op
-from kernels_db.op import Op, SpecErrors, Target, load_op
-from kernels_db.resolve import build_job
 from tests.unit.formats_support import KERNELBENCH, TASKS, errors_of, files_of
-from workers.judge.analysis.client import analyser
-from workers.judge.client import judge_environment
+from warpsmith.kernels_db.formats.files import RawFile, raw_files
+from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
+from warpsmith.kernels_db.op import Op, SpecErrors, Target, load_op
+from warpsmith.kernels_db.resolve import build_job
+from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.client import judge_environment
 
 pytest.importorskip("torch", reason="the files are run")
 
@@ -177,7 +177,7 @@ def test_a_killed_analysis_leaves_nothing_outside_of_the_callers_directory(tmp_p
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     home.mkdir()
     elsewhere.mkdir()
-    command = [sys.executable, "-m", "workers.judge.analysis"]
+    command = [sys.executable, "-m", "warpsmith.workers.judge.analysis"]
     environment = judge_environment(home, home) | {"TMPDIR": str(elsewhere)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=home, env=environment) as process:
         while process.poll() is None and not [*home.glob("scratch-*"), *elsewhere.iterdir()]:
@@ -188,7 +188,7 @@ def test_a_killed_analysis_leaves_nothing_outside_of_the_callers_directory(tmp_p
 
 
 def test_a_file_that_changes_what_is_said_of_it_is_refused() -> None:
-    top = "from workers.judge.analysis import module\nmodule.described = lambda *a, **k: {'shape': 'x'}"
+    top = "from warpsmith.workers.judge.analysis import module\nmodule.described = lambda *a, **k: {'shape': 'x'}"
     assert 'problem.py: found "inputs.0' in refused(top=top)
 
 

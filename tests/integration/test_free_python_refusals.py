@@ -8,10 +8,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.formats.importing import import_op
-from kernels_db.models import KernelRow, NodeRow
-from kernels_db.store import add_op
 from tests.integration.api_support import (
     application,
     client_of,
@@ -24,7 +20,11 @@ from tests.integration.api_support import (
 )
 from tests.integration.steps_support import Driver, create, small_policy, verdict
 from tests.unit.formats_support import EXAMPLES, files_of
-from workers import steps
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.importing import import_op
+from warpsmith.kernels_db.models import KernelRow, NodeRow
+from warpsmith.kernels_db.store import add_op
+from warpsmith.workers import steps
 
 
 def test_a_search_does_not_take_it_and_a_kernel_in_it_is_not_exported(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kernels_db.job import Job, Verdict
 from tests import judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, cpp, norm_candidate, output, tensor, workload
-from workers.judge.client import JudgeClient
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge.client import JudgeClient
 
 TIMEOUT_S = 240.0
 MEAN = "def run(x):\n    return x.mean(-1)\n"

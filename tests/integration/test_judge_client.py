@@ -14,10 +14,17 @@ from typing import Any
 
 import pytest
 
-from kernels_db.job import Job, Verdict
 from tests import judging
-from workers.judge.client import MOST_SENDS, JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
-from workers.judge.connection import Connection
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge.client import (
+    MOST_SENDS,
+    JobRefused,
+    JudgeClient,
+    JudgeDied,
+    JudgeTimeout,
+    judge_environment,
+)
+from warpsmith.workers.judge.connection import Connection
 
 SCRIPTED = """
 import json, os, sys, time

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.jobs import job
-from kernels_db.db import Database
-from kernels_db.job import Level, Verdict
 from tests import judging
 from tests.integration.steps_support import Driver, create, verdict
-from workers import steps
-from workers.candidate.normalise import normalised_digest
-from workers.judge.client import JudgeClient
-from workers.judge_step import job_of
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job import Level, Verdict
+from warpsmith.workers import steps
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge_step import job_of
 
 RENAMED = judging.GOOD_NORM.replace("mean", "average").replace("squares", "sum_of_squares")
 OTHER = judging.norm_candidate(judging.ALL_ROWS)

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import torch
 
-from kernels_db.job import Job, Verdict
 from tests import degraded, judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
-from workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
-from workers.judge.process_control import family
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
+from warpsmith.workers.judge.process_control import family
 
 TIMEOUT_S = 120.0
 SLOW_NORM = norm_candidate(ALL_ROWS + "usleep(30000);", 'extern "C" int usleep(unsigned);')
@@ -265,7 +265,7 @@ def test_a_job_that_is_none_is_refused_by_field(client: JudgeClient, path: str, 
 
 def _run_judge(cache: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "workers.judge"],
+        [sys.executable, "-m", "warpsmith.workers.judge"],
         input="".join(line + "\n" for line in lines),
         capture_output=True,
         text=True,
@@ -347,7 +347,7 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
 
 def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom workers.judge.client import JudgeClient\n"
+        "import sys, time\nfrom pathlib import Path\nfrom warpsmith.workers.judge.client import JudgeClient\n"
         "client = JudgeClient(cache=Path(sys.argv[1]))\nclient.start()\n"
         "print(client.pid, flush=True)\ntime.sleep(600)\n"
     )
@@ -410,8 +410,8 @@ TWO_SERVERS = """
 import sys
 from pathlib import Path
 
-from workers.judge import process_control
-from workers.judge.processes import ForkServer
+from warpsmith.workers.judge import process_control
+from warpsmith.workers.judge.processes import ForkServer
 
 process_control.adopt_orphans()
 first, second = (ForkServer(1, Path(place)) for place in sys.argv[1:])

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from kernels_db.job import Job, Verdict
 from tests import judging
 from tests.judging import (
     ALL_ROWS,
@@ -24,9 +23,10 @@ from tests.judging import (
     tensor,
     workload,
 )
-from workers.judge import compiler_cache
-from workers.judge.client import JudgeClient
-from workers.judge.sandbox import LEVELS
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge import compiler_cache
+from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.sandbox import LEVELS
 
 TIMEOUT_S = 120.0
 

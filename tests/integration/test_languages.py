@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import Build, CompileError, cpp, cuda
-from kernels_db.runtime.cache import CACHE_VARIABLE
-from workers.judge.languages import CompileLimits, prepare
-from workers.judge.languages.prepared import ptxas_reports
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.runtime import Build, CompileError, cpp, cuda
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge.languages import CompileLimits, prepare
+from warpsmith.workers.judge.languages.prepared import ptxas_reports
 
 CANDIDATES = Path(__file__).parents[1] / "candidates"
 LIMITS = CompileLimits(seconds=100)
@@ -492,7 +492,7 @@ def test_a_triton_candidate_that_does_not_compile_says_why(old: str, new: str, s
 
 INTERPRET = """
 import importlib.util, json, sys, torch
-from workers.judge.languages.launches import interpreted_launches
+from warpsmith.workers.judge.languages.launches import interpreted_launches
 specification = importlib.util.spec_from_file_location("candidate", sys.argv[1])
 module = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(module)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.language_cases import CASES, Case
-from workers.candidate import check, own_kernels
-from workers.judge.languages import CompileLimits, prepare
+from warpsmith.workers.candidate import check, own_kernels
+from warpsmith.workers.judge.languages import CompileLimits, prepare
 
 INTERPRET = """
 import importlib.util, json, sys, torch
 from tests.gpu.language_cases import CASES
-from workers.judge.languages.launches import interpreted_launches
+from warpsmith.workers.judge.languages.launches import interpreted_launches
 case = next(case for case in CASES if case.name == sys.argv[1])
 specification = importlib.util.spec_from_file_location("candidate", sys.argv[2])
 module = importlib.util.module_from_spec(specification)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
-from kernels_db.runtime import CompileError
-from workers.candidate.sources import kernel_sources
-from workers.judge.languages import CompileLimits, Prepared, TrialError, prepare
-from workers.judge.languages.cubin import bounds
+from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.runtime import CompileError
+from warpsmith.workers.candidate.sources import kernel_sources
+from warpsmith.workers.judge.languages import CompileLimits, Prepared, TrialError, prepare
+from warpsmith.workers.judge.languages.cubin import bounds
 
 LIMITS = CompileLimits(seconds=100)
 

@@ -12,9 +12,9 @@ import httpx
 import psutil
 import pytest
 
-from service import machine
-from service.home import running_service
 from tests.launching import NODES, family, living, until, up, warpsmith, write_scenario
+from warpsmith.service import machine
+from warpsmith.service.home import running_service
 
 CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
 
@@ -61,7 +61,9 @@ def test_killed_in_the_midst_of_a_search_it_leaves_no_orphan_and_loses_nothing(t
     with up(home) as (process, _):
         submitted = warpsmith(home, "search", str(spec), "--model", f"replay:{pool}", "--detach", "--json")
         search = json.loads(submitted.stdout)["id"]
-        until(lambda: any("workers.judge" in line for line in living(family(process.pid))), "the judge at work")
+        until(
+            lambda: any("warpsmith.workers.judge" in line for line in living(family(process.pid))), "the judge at work"
+        )
         everyone = family(process.pid)
         process.kill()
         process.wait()

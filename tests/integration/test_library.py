@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.export import library as form
-from kernels_db.export.kernel import ExportedKernel
-from kernels_db.library import BrokenEntry, entries, read_entry
-from kernels_db.models import KernelRow, OpRow
-from kernels_db.stocking import stock
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from tests.integration.api_support import application, command_line, settings_for
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.export import library as form
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.library import BrokenEntry, entries, read_entry
+from warpsmith.kernels_db.models import KernelRow, OpRow
+from warpsmith.kernels_db.stocking import stock
 
 
 def kernel() -> ExportedKernel:

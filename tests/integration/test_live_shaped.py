@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from kernels_db.db import Database
-from kernels_db.formats.pool import Pool, parse_pool
-from kernels_db.models import SearchRow
-from kernels_db.op import Target, load_op
 from tests.integration.fleet import Fleet
 from tests.integration.played import ENDED, by_digest, events_of, identity_of, judge_all, kind_of, nodes_of
 from tests.model_server import Answer, ModelServer, Request, ok, status
 from tests.services import RedisServer
-from workers import dispatch, steps
-from workers.celery_app import make_app
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.pool import Pool, parse_pool
+from warpsmith.kernels_db.models import SearchRow
+from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.workers import dispatch, steps
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.settings import Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OUTAGE_S = float(os.environ.get("WARPSMITH_TEST_OUTAGE_S", "20"))

@@ -16,21 +16,21 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
-from service.auth import create_key, revoke_key
-from service.cli.output import CommandError
-from service.mcp.desk import Desk
-from service.mcp.http import Address, security
-from service.mcp.server import tools
 from tests.agents import Agent, over_http, over_stdio
 from tests.integration import scenario
 from tests.integration.api_support import ADD_RELU, SPEC, application, seed, served, settings_for
 from tests.integration.fleet import TARGET
 from tests.integration.steps_support import verdict
 from tests.launching import REPOSITORY, command, environment
-from workers import steps
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.service.auth import create_key, revoke_key
+from warpsmith.service.cli.output import CommandError
+from warpsmith.service.mcp.desk import Desk
+from warpsmith.service.mcp.http import Address, security
+from warpsmith.service.mcp.server import tools
+from warpsmith.workers import steps
+from warpsmith.workers.settings import Settings
 
 CANDIDATE = scenario.candidate(scenario.LOOP)
 ELSEWHERE = "cpu:aarch64" if TARGET == "cpu:x86_64" else "cpu:x86_64"
@@ -378,7 +378,7 @@ def test_others_cannot_reach_a_service_without_keys(tmp_path: Path) -> None:
     app = application(settings_for(tmp_path))
     with served(app) as url:
         result = subprocess.run(
-            [sys.executable, "-m", "service.cli", "mcp", "--http", "0.0.0.0:0", "--url", url],
+            [sys.executable, "-m", "warpsmith.service.cli", "mcp", "--http", "0.0.0.0:0", "--url", url],
             env=environment(tmp_path / "agent"),
             cwd=REPOSITORY,
             check=False,

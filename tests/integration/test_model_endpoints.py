@@ -17,20 +17,20 @@ from pydantic import ValidationError
 
 from tests.integration.test_openai_model import REQUEST, settings
 from tests.model_server import KEY, Answer, ModelServer, completion, document, ok, status
-from workers.model.base import ModelBusy, ModelUnavailable
-from workers.model.endpoints import concurrency_of
-from workers.model.openai_model import OpenAIModel
-from workers.model.shared_model import SharedModel
-from workers.model.shares import Choice, choose
-from workers.model.slots import Slots
-from workers.settings import Settings
+from warpsmith.workers.model.base import ModelBusy, ModelUnavailable
+from warpsmith.workers.model.endpoints import concurrency_of
+from warpsmith.workers.model.openai_model import OpenAIModel
+from warpsmith.workers.model.shared_model import SharedModel
+from warpsmith.workers.model.shares import Choice, choose
+from warpsmith.workers.model.slots import Slots
+from warpsmith.workers.settings import Settings
 
 OTHER_KEY = "sk-other-9876543210"
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from workers.model.slots import Slots
+from warpsmith.workers.model.slots import Slots
 with Slots(Path(sys.argv[1]), "http://h/v1", 1).one(wait=False):
     print("held", flush=True)
     time.sleep(600)

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export.package import build
-from kernels_db.models import KernelRow
-from kernels_db.op import load_op
-from kernels_db.target import Target
-from service.cli import run
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from tests.integration.api_support import SPEC, application, command_line, seed, settings_for
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.models import KernelRow
+from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.target import Target
+from warpsmith.service.cli import run
 
 pytest.importorskip("torch", reason="models are run with torch, which is not installed")
 
@@ -106,7 +106,7 @@ def profiled(model: Path, directory: Path, home: Path) -> tuple[dict[str, Any], 
     specs = directory / "specs"
     words = ["profile", str(model), "--output", str(specs), "--top", "20", "--json"]
     done = subprocess.run(
-        [sys.executable, "-m", "service.cli", *words],
+        [sys.executable, "-m", "warpsmith.service.cli", *words],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

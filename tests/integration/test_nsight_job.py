@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from benchmarks.jobs import job
-from kernels_db.job import Job, Nsight
-from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import judging, stand_in_ncu
-from workers.judge import nsight_access, nsight_job, process_control, sandbox
-from workers.judge.nsight_job import Profiler
+from warpsmith.kernels_db.job import Job, Nsight
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge import nsight_access, nsight_job, process_control, sandbox
+from warpsmith.workers.judge.nsight_job import Profiler
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)
 TIME = "gpu__time_duration.sum"
@@ -70,7 +70,7 @@ def norm(body: str | None = None) -> Job:
 
 def built(place: Place, asked: Job) -> Job:
     """The job, its kernels compiled as the gate `compile` does."""
-    from workers.judge import languages  # noqa: PLC0415 - needs nothing else of the judge
+    from warpsmith.workers.judge import languages  # noqa: PLC0415 - needs nothing else of the judge
 
     assert asked["candidate"] is not None
     languages.prepare(
@@ -171,7 +171,7 @@ def test_all_of_it_ends_with_a_judge_that_is_killed(place: Place, tmp_path: Path
     judge = subprocess.Popen(
         [
             *(sys.executable, "-c"),
-            "import os, sys; from pathlib import Path; from workers.judge import nsight_job;"
+            "import os, sys; from pathlib import Path; from warpsmith.workers.judge import nsight_job;"
             "nsight_job._launched(Path(sys.argv[1]), os.environ, os.memfd_create('output'), 600.0)",
             str(spec),
         ]

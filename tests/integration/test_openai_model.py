@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.model_server import KEY, Answer, ModelServer, completion, document, ok, raw, status
-from workers.model.base import ModelReply, ModelRequest, ModelUnavailable
-from workers.model.openai_model import OpenAIModel
-from workers.settings import Settings
+from warpsmith.workers.model.base import ModelReply, ModelRequest, ModelUnavailable
+from warpsmith.workers.model.openai_model import OpenAIModel
+from warpsmith.workers.settings import Settings
 
 REQUEST = ModelRequest(
     kind="code",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kernels_db.db import Database
-from kernels_db.models import EventRow
 from tests.integration.steps_support import SETTINGS, Driver, call, create
-from workers import steps
-from workers.steps.outages import resting
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import EventRow
+from warpsmith.workers import steps
+from warpsmith.workers.steps.outages import resting
 
 
 @pytest.fixture

@@ -13,18 +13,18 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import TextClause, select, text
 
-from kernels_db.db import Database
-from kernels_db.job import Job, Verdict
-from kernels_db.models import NodeRow, ProfileRow, SearchRow
-from kernels_db.profiles import SEND_AGAIN_S, ask_profile, finish_profile, latest_profile, take_profile
-from service.cli import run
 from tests.integration import api_support
 from tests.integration.steps_support import Driver, create, verdict
-from workers.judge.client import JudgeDied
-from workers.process import WorkerProcess
-from workers.profile_task import perform_profile
-from workers.settings import Settings
-from workers.steps.rows import lock_search
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
+from warpsmith.kernels_db.profiles import SEND_AGAIN_S, ask_profile, finish_profile, latest_profile, take_profile
+from warpsmith.service.cli import run
+from warpsmith.workers.judge.client import JudgeDied
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.profile_task import perform_profile
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.rows import lock_search
 
 RIGHT = '''from kernels_db.runtime import cpp
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow, ModelCallRow
 from tests.integration.steps_support import SETTINGS, Driver, create, small_policy
-from workers import steps
-from workers.model.agent_model import AgentModel
-from workers.model.base import ModelReply, ModelRequest, ModelUnavailable, PoolMiss
-from workers.model_step import ModelStep
-from workers.search.tree import Step
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow, ModelCallRow
+from warpsmith.workers import steps
+from warpsmith.workers.model.agent_model import AgentModel
+from warpsmith.workers.model.base import ModelReply, ModelRequest, ModelUnavailable, PoolMiss
+from warpsmith.workers.model_step import ModelStep
+from warpsmith.workers.search.tree import Step
 
 LESSONS = json.dumps([{"lesson": "Stores bind.", "evidence": "#1 over #2"}])
 IDEAS = json.dumps([{"technique": "compute", "title": f"New {n}", "mechanism": f"m {n}"} for n in range(2)])

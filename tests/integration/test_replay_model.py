@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels_db.db import Database
-from kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
 from tests.integration.model_rows import REQUEST, add_pool, migrated
-from workers.model import AskPending, PoolMiss, open_model
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
+from warpsmith.workers.model import AskPending, PoolMiss, open_model
+from warpsmith.workers.settings import Settings
 
 HEADER = PoolHeader("layer_norm", "a" * 64, "cpu:x86_64", "cpp", "somebody", 1.7e9, "0.1.0", {}, {})
 

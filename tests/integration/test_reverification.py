@@ -17,24 +17,24 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from kernels_db import store
-from kernels_db.db import Database, new_id
-from kernels_db.due import DAY_S, Present, due, present, presents
-from kernels_db.job import Verdict
-from kernels_db.models import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
-from kernels_db.op import Target
-from kernels_db.resolve import build_job
-from kernels_db.runtime import CompileError, HostError, cpp, cuda_build
 from tests.integration import scenario
 from tests.integration.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
 from tests.integration.steps_support import OP, Driver, create, verdict
-from workers.candidate.sources import kernel_sources
-from workers.judge import candidates, languages, referee
-from workers.judge.client import JobRefused, JudgeDied
-from workers.judge.faults import ContenderFault, ended
-from workers.judge.languages import CompileLimits, child, compile_service, cuda_child
-from workers.judge.verdict import Report, Stopped
-from workers.reverification import (
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.due import DAY_S, Present, due, present, presents
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.models import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
+from warpsmith.kernels_db.op import Target
+from warpsmith.kernels_db.resolve import build_job
+from warpsmith.kernels_db.runtime import CompileError, HostError, cpp, cuda_build
+from warpsmith.workers.candidate.sources import kernel_sources
+from warpsmith.workers.judge import candidates, languages, referee
+from warpsmith.workers.judge.client import JobRefused, JudgeDied
+from warpsmith.workers.judge.faults import ContenderFault, ended
+from warpsmith.workers.judge.languages import CompileLimits, child, compile_service, cuda_child
+from warpsmith.workers.judge.verdict import Report, Stopped
+from warpsmith.workers.reverification import (
     Finding,
     ask,
     claim,
@@ -45,7 +45,7 @@ from workers.reverification import (
     renew,
     sweep,
 )
-from workers.settings import Settings
+from warpsmith.workers.settings import Settings
 
 HOLDS = Finding("holds", "right, and fast")
 NOTHING = Finding("unknown", "nobody knows")

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import ReverificationRow
 from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet, wait_until
 from tests.integration.reverifying import history, keep, kernel, report_judge
 from tests.services import RedisServer
-from workers import dispatch, reverification
-from workers.celery_app import make_app
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import ReverificationRow
+from warpsmith.workers import dispatch, reverification
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.settings import Settings
 
 PATIENCE_S = 60.0
 

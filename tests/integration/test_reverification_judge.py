@@ -13,19 +13,19 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import KernelRow, ReverificationRow
-from service.cli import reverify as command
-from service.cli.reverify import WORDS, _waited
-from service.client import Client
-from service.schemas import ReverificationDocument
 from tests.integration import api_support, scenario
 from tests.integration.api_support import Said, problem
 from tests.integration.reverifying import history, keep, kernel
-from workers.candidate.normalise import normalised_digest
-from workers.process import WorkerProcess
-from workers.reverification import OPEN, Finding, claim, finish, perform_reverification
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.service.cli import reverify as command
+from warpsmith.service.cli.reverify import WORDS, _waited
+from warpsmith.service.client import Client
+from warpsmith.service.schemas import ReverificationDocument
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.reverification import OPEN, Finding, claim, finish, perform_reverification
+from warpsmith.workers.settings import Settings
 
 SLOW = (
     "for (int r = 0; r < 4000; ++r) for (int64_t i = 0; i < n; ++i) {\n"

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import KernelRow, ReverificationRow
 from tests.integration.reverifying import keep, report_judge
 from tests.integration.steps_support import OP, verdict
-from workers.reverification import Finding, ask, claim, finish, reconcile, renew, sweep
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.workers.reverification import Finding, ask, claim, finish, reconcile, renew, sweep
+from warpsmith.workers.settings import Settings
 
 LEASE_S = 30.0
 SETTINGS = Settings(lease_s=LEASE_S, resend_after_s=10.0, max_tries=3)
@@ -140,7 +140,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(pick=PICK)
     def search_keeps_again(self, pick: int) -> None:
-        """As `workers.steps.winners` does."""
+        """As `warpsmith.workers.steps.winners` does."""
         self.now += 1.0
         with self.db.writing() as session:
             kernel = session.get_one(KernelRow, self.kernels[pick % KERNELS], with_for_update=True)

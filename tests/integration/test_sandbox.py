@@ -18,17 +18,17 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from kernels_db.job import Job, SandboxLevel, Verdict
-from kernels_db.runtime import CompileError, cpp
-from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
 from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
-from workers.judge import languages, process_control, sandbox
-from workers.judge.buffers import TensorSpec
-from workers.judge.client import JudgeClient, judge_environment
-from workers.judge.contender import Contender, Mode
-from workers.judge.faults import ContenderFault
+from warpsmith.kernels_db.job import Job, SandboxLevel, Verdict
+from warpsmith.kernels_db.runtime import CompileError, cpp
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge import languages, process_control, sandbox
+from warpsmith.workers.judge.buffers import TensorSpec
+from warpsmith.workers.judge.client import JudgeClient, judge_environment
+from warpsmith.workers.judge.contender import Contender, Mode
+from warpsmith.workers.judge.faults import ContenderFault
 
 TIMEOUT_S = 120.0
 RIGHT = ("time", "physics")
@@ -302,7 +302,7 @@ static void* born(void*) { for (;;) sleep(100); }
 def _verdict(cache: Path, directory: Path, hidden: tuple[degraded.Hidden, ...], job: Job) -> Verdict:
     program = degraded.interpreter(directory, hidden)
     finished = subprocess.run(
-        [program, "-P", "-m", "workers.judge"],
+        [program, "-P", "-m", "warpsmith.workers.judge"],
         input=json.dumps(job),
         capture_output=True,
         text=True,
@@ -377,7 +377,7 @@ def _alone(script: str, **arguments: Any) -> str:
     """What a fresh process prints that has this Python and one layer."""
     start = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport os, socket\n"
     start += "import encodings.idna\n"  # what connecting imports
-    start += "from workers.judge import process_control, sandbox_landlock, sandbox_network, sandbox_seccomp\n"
+    start += "from warpsmith.workers.judge import process_control, sandbox_landlock, sandbox_network, sandbox_seccomp\n"
     start += """
 def tried(act):
     try:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from kernels_db.db import Database
-from service import auth
-from service.app import create_app
 from tests.integration.api_support import seed, served, settings_for
+from warpsmith.kernels_db.db import Database
+from warpsmith.service import auth
+from warpsmith.service.app import create_app
 
 MEANING_IS_CHECKED_TOO = (
     "POST /v1/ops",

@@ -15,14 +15,14 @@ from sqlalchemy import column as column_of
 from sqlalchemy import create_engine, inspect, select, text
 from sqlalchemy import table as table_of
 
-from kernels_db.db import Database
-from kernels_db.models import Base, NodeRow, SearchRow
-from kernels_db.op import load_op
 from tests.integration import played as support
 from tests.integration.played import Played, all_wrong, by_digest, kind_of
 from tests.integration.scenario import LOOP, OP, candidate
 from tests.model_server import Answer, ModelServer, Request, ok, raw
-from workers import steps
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import Base, NodeRow, SearchRow
+from warpsmith.kernels_db.op import load_op
+from warpsmith.workers import steps
 
 POLICY = {
     "name": "idea_beam",

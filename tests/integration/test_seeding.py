@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kernels_db.db import Database, new_id
-from kernels_db.models import EventRow, KernelRow
-from kernels_db.op import Target, parse_op
-from kernels_db.store import add_op, similar_kernels
 from tests.integration.steps_support import OP, TARGET, Driver, create, idea, verdict
-from workers import steps
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.models import EventRow, KernelRow
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.store import add_op, similar_kernels
+from warpsmith.workers import steps
 
 DOCUMENT = OP.document()
 SUM = parse_op(

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow, EventRow, NodeRow, SearchRow
-from kernels_db.op import SpecError
 from tests.integration.steps_support import Driver, create, idea, request, small_policy, verdict
-from workers import steps
-from workers.search.policy import next_steps
-from workers.steps import steering
-from workers.steps.asks import AskClosed, tell
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow, EventRow, NodeRow, SearchRow
+from warpsmith.kernels_db.op import SpecError
+from warpsmith.workers import steps
+from warpsmith.workers.search.policy import next_steps
+from warpsmith.workers.steps import steering
+from warpsmith.workers.steps.asks import AskClosed, tell
 
 
 @dataclass

@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from kernels_db import store
-from kernels_db.db import Database
-from kernels_db.models import AskRow, EventRow, KernelRow, ModelCallRow, NodeRow, VerdictRow
-from kernels_db.spec_errors import SpecError
 from tests.integration.steps_support import (
     LEASE_S,
     OP,
@@ -27,9 +23,13 @@ from tests.integration.steps_support import (
     source,
     verdict,
 )
-from workers import steps
-from workers.search.policy import next_steps
-from workers.search.tree import Step, Tree
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow, EventRow, KernelRow, ModelCallRow, NodeRow, VerdictRow
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers import steps
+from warpsmith.workers.search.policy import next_steps
+from warpsmith.workers.search.tree import Step, Tree
 
 
 @pytest.fixture

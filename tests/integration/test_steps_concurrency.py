@@ -13,10 +13,10 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AttemptRow
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, create, idea, small_policy, source, verdict
-from workers import steps
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AttemptRow
+from warpsmith.workers import steps
 
 THREADS = 8
 POLICY = {"name": "idea_beam"}

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database, new_id
-from kernels_db.models import NodeRow, SearchRow
 from tests.integration.steps_support import Driver, create, idea
-from workers import steps
-from workers.steps import planting, steering
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.workers import steps
+from warpsmith.workers.steps import planting, steering
 
 NODES = 5000
 FEW = 50

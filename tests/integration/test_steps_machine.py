@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow
-from kernels_db.op import SpecError
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, idea, request, small_policy
-from workers import steps
-from workers.steps import steering
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow
+from warpsmith.kernels_db.op import SpecError
+from warpsmith.workers import steps
+from warpsmith.workers.steps import steering
 
 ENDED = ("finished", "failed", "cancelled")
 PICK = st.integers(0, 1_000_000)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import random
 
-from kernels_db.db import Database
-from kernels_db.models import AttemptRow, KernelRow
 from tests.integration.steps_support import Driver, create
-from workers import steps
-from workers.model_step import request_context
-from workers.search.policy import Policy, next_steps
-from workers.search.tree import Budget, Spend, Step, Tree
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AttemptRow, KernelRow
+from warpsmith.workers import steps
+from warpsmith.workers.model_step import request_context
+from warpsmith.workers.search.policy import Policy, next_steps
+from warpsmith.workers.search.tree import Budget, Spend, Step, Tree
 
 POLICY = {"name": "prose_first", "prose": False, "bank": 1, "ideas": 2, "codes": 1, "rounds": 3, "repairs": 1}
 

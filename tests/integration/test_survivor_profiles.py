@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from kernels_db.db import Database, StorageFull
-from kernels_db.job import Verdict
-from kernels_db.models import NodeRow, ProfileRow, SearchRow
-from kernels_db.profiles import ask_profile, latest_metrics, latest_profile
-from service.api.profiles import profile_document
-from service.cli.profiles import print_profile
 from tests.integration import api_support
 from tests.integration.steps_support import Driver, create, small_policy, verdict
 from tests.integration.test_profiles import ROW, TRACE, Here, coded
-from workers import dispatch, steps, tasks
-from workers.model import requests
-from workers.model_step import request_context
-from workers.profile_task import perform_profile, survivor_profile
+from warpsmith.kernels_db.db import Database, StorageFull
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
+from warpsmith.kernels_db.profiles import ask_profile, latest_metrics, latest_profile
+from warpsmith.service.api.profiles import profile_document
+from warpsmith.service.cli.profiles import print_profile
+from warpsmith.workers import dispatch, steps, tasks
+from warpsmith.workers.model import requests
+from warpsmith.workers.model_step import request_context
+from warpsmith.workers.profile_task import perform_profile, survivor_profile
 
 TIME = "gpu__time_duration.sum"
 KERNEL = {"name": "add_relu(float *)", "launches": 2, "metrics": {TIME: 52.25}}
@@ -50,7 +50,7 @@ def here(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     ncu.write_text("")
     ncu.chmod(ncu.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("WARPSMITH_NCU", str(ncu))
-    monkeypatch.setattr("workers.judge.nsight_access.permission", lambda: "everybody")
+    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.permission", lambda: "everybody")
     return Here(db, profiled(), tmp_path)
 
 
@@ -116,7 +116,7 @@ def test_only_what_survives_on_a_gpu_with_ncu_is_profiled(
     here.settings.ncu = "off"
     assert survivor_profile(here, work) is None
     here.settings.ncu = None
-    monkeypatch.setattr("workers.judge.nsight_access.find", lambda _: None)
+    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.find", lambda _: None)
     assert survivor_profile(here, work) is None
     with driver.db.reading() as session:
         assert latest_profile(session, work.node.id) is None

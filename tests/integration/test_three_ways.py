@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from kernels_db import store
-from kernels_db.formats.pool import Pool, dump_pool, parse_pool
-from kernels_db.models import AskRow
 from tests.integration.played import ENDED, Played, by_digest, identity_of, said
 from tests.integration.steps_support import OP
 from tests.model_server import Answer, ModelServer, Request, ok, status
-from workers import steps
-from workers.model.techniques import TECHNIQUES
-from workers.search.idea_beam import IdeaBeam
-from workers.search.policy import policy_document
-from workers.steps import Work
+from warpsmith.kernels_db import store
+from warpsmith.kernels_db.formats.pool import Pool, dump_pool, parse_pool
+from warpsmith.kernels_db.models import AskRow
+from warpsmith.workers import steps
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.search.idea_beam import IdeaBeam
+from warpsmith.workers.search.policy import policy_document
+from warpsmith.workers.steps import Work
 
 POLICY = policy_document(
     replace(IdeaBeam(), beam=2, diverse=1, ideas=2, codes=2, repairs=1, rounds=3, max_rounds=3, reflect=True)

@@ -13,8 +13,8 @@ import pytest
 import triton
 
 from tests.gpu.language_cases import CASES
-from workers.judge.languages import CompileLimits, prepare
-from workers.judge.languages.triton import triton_cache
+from warpsmith.workers.judge.languages import CompileLimits, prepare
+from warpsmith.workers.judge.languages.triton import triton_cache
 
 ROOT = Path(__file__).parents[2]
 CASE = next(case for case in CASES if case.name == "host-side descriptors")
@@ -22,7 +22,7 @@ CASE = next(case for case in CASES if case.name == "host-side descriptors")
 COMPILE = """
 import json, sys
 from pathlib import Path
-from workers.judge.languages import abstract, triton_child, triton_runtime
+from warpsmith.workers.judge.languages import abstract, triton_child, triton_runtime
 triton_runtime.install()
 request = json.loads(Path(sys.argv[1]).read_text())
 answer = triton_child.compile_candidate(request)
@@ -33,7 +33,7 @@ print(json.dumps({"kernels": len(answer["kernels"]), "made": made}))
 PRELOAD = """
 import json, os, sys, time
 from pathlib import Path
-from workers.judge.languages import triton_runtime
+from warpsmith.workers.judge.languages import triton_runtime
 from triton.backends.nvidia import driver
 times = []
 for _ in range(2):
@@ -54,7 +54,7 @@ print(json.dumps({"times": times, "status": os.wait()[1], "built": len(list(Path
 def run(script: str, argument: Path, place: Path, **variables: str) -> dict[str, object]:
     """What the script prints, run in `place`."""
     place.mkdir(exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "0", **variables}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TRITON_INTERPRET": "0", **variables}
     command = [sys.executable, "-W", "ignore", "-c", script, str(argument)]
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from benchmarks import dispatch
-from kernels_db.export.package import build
-from service.cli import run
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
-from workers.exports import NotAnExport, Report, Row, open_project, verify_export
-from workers.exports.project import Refused
-from workers.exports.verification import PACKAGE_CHECKS, build_for_target, package_rows
+from warpsmith.kernels_db.export.package import build
+from warpsmith.service.cli import run
+from warpsmith.workers.exports import NotAnExport, Report, Row, open_project, verify_export
+from warpsmith.workers.exports.project import Refused
+from warpsmith.workers.exports.verification import PACKAGE_CHECKS, build_for_target, package_rows
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

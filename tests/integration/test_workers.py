@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from kernels_db.models import WorkerRow
 from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet, wait_until
 from tests.integration.searching import Searching
 from tests.services import RedisServer
-from workers import dispatch, steps
-from workers.celery_app import make_app
-from workers.queues import JUDGE_TASK, MODEL_TASK, judge_queue, role_of, target_of, task_of
-from workers.settings import Settings
+from warpsmith.kernels_db.models import WorkerRow
+from warpsmith.workers import dispatch, steps
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.queues import JUDGE_TASK, MODEL_TASK, judge_queue, role_of, target_of, task_of
+from warpsmith.workers.settings import Settings
 
 
 def workers_of(searching: Searching) -> dict[str, WorkerRow]:
@@ -46,7 +46,7 @@ def test_a_search_runs_to_its_end(tmp_path: Path, redis_server: RedisServer) -> 
         judged = [line for line in lines if line.get("search") == searching.id]
         assert {line["node"] for line in judged} >= {searching.nodes()[0].id}
         family = [child for name in fleet.processes for child in fleet.descendants(name)]
-        assert any("workers.judge" in " ".join(process.cmdline()) for process in family)
+        assert any("warpsmith.workers.judge" in " ".join(process.cmdline()) for process in family)
     assert not any(process.is_running() for process in family)
 
 
@@ -74,7 +74,7 @@ def test_a_worker_waits_for_its_broker_and_the_reconciler_sends_what_was_lost(
 
 
 def test_the_reconciler_survives_a_database_that_is_not_there_yet(tmp_path: Path, redis_server: RedisServer) -> None:
-    from kernels_db.db import Database  # noqa: PLC0415
+    from warpsmith.kernels_db.db import Database  # noqa: PLC0415
 
     url = f"sqlite:///{tmp_path / 'warpsmith.db'}"
     with Fleet(tmp_path / "home", redis_server.url, url) as fleet:
@@ -109,7 +109,7 @@ def test_a_killed_worker_leaves_no_orphan(tmp_path: Path, redis_server: RedisSer
         fleet.start("judge")
         searching.begin(redis_server.url)
         wait_until(
-            lambda: any("workers.judge" in " ".join(child.cmdline()) for child in fleet.descendants("judge")),
+            lambda: any("warpsmith.workers.judge" in " ".join(child.cmdline()) for child in fleet.descendants("judge")),
             60,
             f"the judge\n{fleet.logs()}",
         )

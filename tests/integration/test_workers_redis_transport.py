@@ -9,8 +9,8 @@ import pytest
 from kombu.connection import Connection
 
 from tests.services import RedisServer
-from workers.celery_app import make_app
-from workers.settings import Settings
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.settings import Settings
 
 
 def deliver(connection: Connection) -> Any:

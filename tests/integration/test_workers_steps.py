@@ -13,15 +13,15 @@ import pytest
 from celery import Celery
 from sqlalchemy import select
 
-from kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow
 from tests.integration.steps_support import create, source, verdict
-from workers import process, steps, tasks
-from workers.celery_app import make_app
-from workers.judge_step import job_of
-from workers.model.techniques import TECHNIQUES
-from workers.process import WorkerProcess
-from workers.settings import Settings
-from workers.steps import Message, Work
+from warpsmith.kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers import process, steps, tasks
+from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.judge_step import job_of
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps import Message, Work
 
 IDEAS = [
     {"technique": "fusion", "title": "fuse", "mechanism": "one pass"},

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from kernels_db.models import AttemptRow
 from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet, wait_until
 from tests.integration.searching import Searching
 from tests.integration.test_faults import judges
 from tests.integration.test_workers import workers_of
 from tests.services import RedisServer
-from workers import steps
-from workers.search.policy import policy_document
+from warpsmith.kernels_db.models import AttemptRow
+from warpsmith.workers import steps
+from warpsmith.workers.search.policy import policy_document
 
 SEARCHES = 3
 THREADS = 4

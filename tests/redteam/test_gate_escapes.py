@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from workers.candidate.gate import check
+from warpsmith.workers.candidate.gate import check
 
 PARAMETERS = ["x", "y", "out"]
 

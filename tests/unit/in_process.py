@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from kernels_db.float64 import in_float64
-from kernels_db.job import ResolvedWorkload
-from workers.judge.baselines import OpRunners, Values, result_positions
-from workers.judge.compare import Tolerance
-from workers.judge.contender import Mode
-from workers.judge.families import Family
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import CPU, InputSource
-from workers.judge.questions import Question, ask
+from warpsmith.kernels_db.float64 import in_float64
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.workers.judge.baselines import OpRunners, Values, result_positions
+from warpsmith.workers.judge.compare import Tolerance
+from warpsmith.workers.judge.contender import Mode
+from warpsmith.workers.judge.families import Family
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import CPU, InputSource
+from warpsmith.workers.judge.questions import Question, ask
 
 
 def no_code(*_: object) -> torch.Tensor:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
-from kernels_db.op import Op, Target, load_op
-from kernels_db.resolve import resolve_workload
-from workers.model.parsing import Lesson
-from workers.model.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.model.parsing import Lesson
+from warpsmith.workers.model.requests import LedgerEntry, NodeFacts, RequestContext
 
 SPEC = """
 schema_version: 1

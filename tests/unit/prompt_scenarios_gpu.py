@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels_db.job import Failure, Verdict
-from kernels_db.op import Target
 from tests.unit.prompt_scenarios import SPEC, WRONG, context, op, rejected, timed, verdict, workloads
-from workers.model.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.kernels_db.job import Failure, Verdict
+from warpsmith.kernels_db.op import Target
+from warpsmith.workers.model.requests import LedgerEntry, NodeFacts, RequestContext
 
 DEVICE: dict[str, Any] = {
     "name": "NVIDIA H200",

@@ -11,15 +11,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
 from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload, output, tensor, workload
 from tests.unit.in_process import InProcess, no_code
-from workers.judge import compare
-from workers.judge.admission import examine
-from workers.judge.families import Family
-from workers.judge.inputs import CPU, InputSource
-from workers.judge.mutants import rounded
-from workers.judge.refusals import refusal
+from warpsmith.kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.workers.judge import compare
+from warpsmith.workers.judge.admission import examine
+from warpsmith.workers.judge.families import Family
+from warpsmith.workers.judge.inputs import CPU, InputSource
+from warpsmith.workers.judge.mutants import rounded
+from warpsmith.workers.judge.refusals import refusal
 
 SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.job import JobOp
-from workers.judge import upkeep
-from workers.judge.baseline_store import STALE_S, BaselineStore, OpStandings
+from warpsmith.kernels_db.job import JobOp
+from warpsmith.workers.judge import upkeep
+from warpsmith.workers.judge.baseline_store import STALE_S, BaselineStore, OpStandings
 
 DEVICE: dict[str, Any] = {"name": "a device", "cores": 4}
 VERSIONS = {"torch": "2.0"}

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.spec_errors import SpecError
 from tests.unit.policy_play import accepted, root
-from workers.model.parsing import MAX_REASKS
-from workers.search.budget import CALLS_PER_STEP, allowance, budget_document, exhausted, out_of_time, parse_budget
-from workers.search.tree import Budget, Spend, Tree
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.model.parsing import MAX_REASKS
+from warpsmith.workers.search.budget import (
+    CALLS_PER_STEP,
+    allowance,
+    budget_document,
+    exhausted,
+    out_of_time,
+    parse_budget,
+)
+from warpsmith.workers.search.tree import Budget, Spend, Tree
 
 LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s", "gpu_seconds"]
 

@@ -14,20 +14,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels_db.bundle import LONGEST_REASON, SignedJob, Ticket, canonical, digest, read_strictly, ticket_of
-from kernels_db.job import Job
-from kernels_db.resolve import build_job
-from service.bundles.folder import CHUNK_BYTES, BadFolder, check_free, chunks, files_that_came_back, read_lines
-from service.bundles.judge_copy import copy_judge, judge_files
-from service.bundles.key import BadKey, bundle_key
-from service.bundles.signing import is_genuine, signature_of
-from service.bundles.verdicts import LONGEST_LINE, LONGEST_TEXT, read_line
-from service.settings import ServiceSettings
 from tests.integration import steps_support
-from workers.judge.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
-from workers.judge.client import JobRefused, JudgeDied, JudgeError, JudgeTimeout
-from workers.judge.contract import BrokenDocument
-from workers.judge.directory import _read_job, read_bundle
+from warpsmith.kernels_db.bundle import LONGEST_REASON, SignedJob, Ticket, canonical, digest, read_strictly, ticket_of
+from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.resolve import build_job
+from warpsmith.service.bundles.folder import (
+    CHUNK_BYTES,
+    BadFolder,
+    check_free,
+    chunks,
+    files_that_came_back,
+    read_lines,
+)
+from warpsmith.service.bundles.judge_copy import copy_judge, judge_files
+from warpsmith.service.bundles.key import BadKey, bundle_key
+from warpsmith.service.bundles.signing import is_genuine, signature_of
+from warpsmith.service.bundles.verdicts import LONGEST_LINE, LONGEST_TEXT, read_line
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
+from warpsmith.workers.judge.client import JobRefused, JudgeDied, JudgeError, JudgeTimeout
+from warpsmith.workers.judge.contract import BrokenDocument
+from warpsmith.workers.judge.directory import _read_job, read_bundle
 
 KEY = b"k" * 32
 NONCE = "bj_" + "0" * 26
@@ -399,8 +406,8 @@ def test_a_torn_line_is_cut_off_and_one_judge_works_at_a_time(
 
 
 def judged_in(directory: Path) -> subprocess.CompletedProcess[str]:
-    """`python -m workers.judge DIR` by this repository's own judge."""
-    command = [sys.executable, "-m", "workers.judge", str(directory)]
+    """`python -m warpsmith.workers.judge DIR` by this repository's own judge."""
+    command = [sys.executable, "-m", "warpsmith.workers.judge", str(directory)]
     repository = Path(__file__).parents[2]
     return subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=200, check=False)
 
@@ -454,12 +461,17 @@ def test_a_folder_that_is_in_use_or_empty_handed_is_refused(tmp_path: Path) -> N
 def test_the_copy_holds_what_the_judge_imports_and_no_more(tmp_path: Path) -> None:
     files = {str(file) for file in judge_files()}
     assert {
-        "workers/__init__.py",
-        "workers/judge/runner.py",
-        "kernels_db/job.py",
-        "kernels_db/runtime/cuda.py",
+        "warpsmith/workers/__init__.py",
+        "warpsmith/workers/judge/runner.py",
+        "warpsmith/kernels_db/job.py",
+        "warpsmith/kernels_db/runtime/cuda.py",
     } <= files
-    assert not files & {"kernels_db/models.py", "kernels_db/op.py", "workers/tasks.py", "workers/steps/__init__.py"}
-    assert not [name for name in files if name.startswith(("service", "prompts"))]
+    assert not files & {
+        "warpsmith/kernels_db/models.py",
+        "warpsmith/kernels_db/op.py",
+        "warpsmith/workers/tasks.py",
+        "warpsmith/workers/steps/__init__.py",
+    }
+    assert not [name for name in files if name.startswith(("warpsmith/service", "warpsmith/prompts"))]
     assert copy_judge(tmp_path) == len(files)
     assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.py")} == files

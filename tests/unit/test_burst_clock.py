@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.judge import timing
-from workers.judge.burst import EMPTY
-from workers.judge.burst_clock import FEWEST_CALLS, MOST_CALLS, BurstClock
-from workers.judge.contender import Burst, Contender
+from warpsmith.workers.judge import timing
+from warpsmith.workers.judge.burst import EMPTY
+from warpsmith.workers.judge.burst_clock import FEWEST_CALLS, MOST_CALLS, BurstClock
+from warpsmith.workers.judge.contender import Burst, Contender
 
 FLUSH_US, START_US = 110.0, 60.0
 

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
-from kernels_db.job import Job
-from kernels_db.runtime.cache import CACHE_VARIABLE
 from tests import judging
-from workers.judge import candidates, languages
-from workers.judge.verdict import Report, Stopped
+from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge import candidates, languages
+from warpsmith.workers.judge.verdict import Report, Stopped
 
 CUDA = '''
 from kernels_db.runtime import cuda

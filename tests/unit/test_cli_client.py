@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import client as client_module
-from service.client import Client
-from service.client_errors import ProblemError, ServiceUnreachableError, describe_problem
-from service.sse import SseParser
+from warpsmith.service import client as client_module
+from warpsmith.service.client import Client
+from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError, describe_problem
+from warpsmith.service.sse import SseParser
 
 EVENTS = 7
 

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 import typer.main
 
-from kernels_db.db import Database
-from service import machine
-from service.cli import application, doctor, run
-from service.cli.judge import describe_failure, language_of
-from service.cli.kernels import best_kernel
-from service.cli.output import CommandError
-from service.client import Client
-from service.settings import ServiceSettings
+from warpsmith.kernels_db.db import Database
+from warpsmith.service import machine
+from warpsmith.service.cli import application, doctor, run
+from warpsmith.service.cli.judge import describe_failure, language_of
+from warpsmith.service.cli.kernels import best_kernel
+from warpsmith.service.cli.output import CommandError
+from warpsmith.service.client import Client
+from warpsmith.service.settings import ServiceSettings
 
 EXAMPLE = "examples/layer_norm.yaml"
 CPP = "from kernels_db.runtime import cpp\n"
@@ -211,12 +211,12 @@ def test_the_doctor_says_whether_nsight_compute_can_be_used(tmp_path: Path, monk
     assert (off.state, off.fix) == ("note", None)
     (tmp_path / "ncu").write_text("")
     (tmp_path / "ncu").chmod(0o700)
-    monkeypatch.setattr("workers.judge.nsight_access.permission", lambda: "refused")
+    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.permission", lambda: "refused")
     (refused,) = found(ncu=str(tmp_path / "ncu"))
     assert "ERR_NVGPUCTRPERM" in refused.found
     assert refused.fix is not None
     assert "NVreg_RestrictProfilingToAdminUsers=0" in refused.fix
-    monkeypatch.setattr("workers.judge.nsight_access.permission", lambda: "everybody")
+    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.permission", lambda: "everybody")
     assert [item.state for item in found(ncu=str(tmp_path / "ncu"))] == ["ok"]
 
 

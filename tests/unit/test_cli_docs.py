@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from kernels_db.op import load_op
-from service.cli import application
+from warpsmith.kernels_db.op import load_op
+from warpsmith.service.cli import application
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = (

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernels_db.target import Target
-from service import machine
-from service.cli import doctor, place
-from service.cli.judge import kernel_lines
-from service.cli.output import MISUSE, CommandError
-from service.settings import ServiceSettings
+from warpsmith.kernels_db.target import Target
+from warpsmith.service import machine
+from warpsmith.service.cli import doctor, place
+from warpsmith.service.cli.judge import kernel_lines
+from warpsmith.service.cli.output import MISUSE, CommandError
+from warpsmith.service.settings import ServiceSettings
 
 H200 = machine.Gpu(0, "NVIDIA H200", "9.0", "GPU-aa11")
 A100 = machine.Gpu(1, "NVIDIA A100", "8.0", "GPU-ab22")

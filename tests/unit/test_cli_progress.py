@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from service.narrator import Narrator
-from service.progress import (
+from warpsmith.service.narrator import Narrator
+from warpsmith.service.progress import (
     best_path,
     duration,
     microseconds,
@@ -23,7 +23,7 @@ from service.progress import (
     time_left,
     tree_text,
 )
-from service.schemas import EventDocument, NodeSummary, SearchDocument, WorkloadTimes
+from warpsmith.service.schemas import EventDocument, NodeSummary, SearchDocument, WorkloadTimes
 
 
 def text_of(renderable: RenderableType, width: int = 160) -> str:

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.judge import compare
-from workers.judge.compare import (
+from warpsmith.workers.judge import compare
+from warpsmith.workers.judge.compare import (
     Tolerance,
     ToleranceBuilder,
     compare_exactly,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kernels_db.runtime import CompileError, cpp
-from workers.judge import languages
-from workers.judge.languages.imports import foreign, undefined
+from warpsmith.kernels_db.runtime import CompileError, cpp
+from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.languages.imports import foreign, undefined
 
 KERNEL = 'extern "C" void f(float* x, int64_t n) {{ {body} }}'
 HONEST = """

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kernels_db.runtime import cuda, cuda_device
-from kernels_db.runtime.errors import LaunchError
-from kernels_db.runtime.limits import Limits, Usage
+from warpsmith.kernels_db.runtime import cuda, cuda_device
+from warpsmith.kernels_db.runtime.errors import LaunchError
+from warpsmith.kernels_db.runtime.limits import Limits, Usage
 
 SOURCE = """
 extern "C" __global__ void scale(const float* x, int n, float by, bool exact) {}

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from service.mcp.answering import LONGEST_WAIT_S
-from service.mcp.desk import Desk
-from service.mcp.http import PATH
-from service.mcp.server import INSTRUCTIONS, answer_asks, create_server, resources, tools
-from service.schemas import AskState
-from workers.settings import Settings
-from workers.steps.asks import LONGEST_LIFE_S
+from warpsmith.service.mcp.answering import LONGEST_WAIT_S
+from warpsmith.service.mcp.desk import Desk
+from warpsmith.service.mcp.http import PATH
+from warpsmith.service.mcp.server import INSTRUCTIONS, answer_asks, create_server, resources, tools
+from warpsmith.service.schemas import AskState
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.asks import LONGEST_LIFE_S
 
 TEXT = (Path(__file__).parents[2] / "docs/agents.md").read_text(encoding="utf-8")
 CODED = set(re.findall(r"`([^`\n]+)`", TEXT))

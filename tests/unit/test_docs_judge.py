@@ -14,7 +14,8 @@ from typing import get_args
 import pytest
 
 from benchmarks.redteam_catalogue import cheats
-from kernels_db.job import (
+from tests.unit.test_cli_docs import command_lines
+from warpsmith.kernels_db.job import (
     AdmissionCheck,
     Failure,
     Gate,
@@ -24,9 +25,8 @@ from kernels_db.job import (
     VerdictWord,
     WorkloadVerdict,
 )
-from tests.unit.test_cli_docs import command_lines
-from workers.judge import families, sandbox, timing
-from workers.judge.sandbox import Ability, Profile
+from warpsmith.workers.judge import families, sandbox, timing
+from warpsmith.workers.judge.sandbox import Ability, Profile
 
 REPOSITORY = Path(__file__).parents[2]
 JUDGE, THREATS = "docs/judge.md", "docs/threat-model.md"
@@ -102,7 +102,7 @@ def test_every_level_and_layer_of_the_sandbox_is_described() -> None:
 
 
 def constants() -> list[tuple[str, str]]:
-    return [(name, value) for name, value, *_ in rows(JUDGE, "Constants") if name.startswith("workers.")]
+    return [(name, value) for name, value, *_ in rows(JUDGE, "Constants") if name.startswith("warpsmith.workers.")]
 
 
 def test_there_are_constants_to_check() -> None:

@@ -12,9 +12,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from workers.search.fields import describe
-from workers.search.policy import POLICIES
-from workers.search.tree import Budget, Step
+from warpsmith.workers.search.fields import describe
+from warpsmith.workers.search.policy import POLICIES
+from warpsmith.workers.search.tree import Budget, Step
 
 REPOSITORY = Path(__file__).parents[2]
 TEXT = (REPOSITORY / "docs" / "search.md").read_text(encoding="utf-8")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kernels_db.op import Target, load_op
-from workers.model.cost import PriceError
-from workers.model.estimate import Estimate, estimate, one_line
-from workers.model.forecast import MOST_NODES, CallSize, Play
-from workers.search.budget import parse_budget
-from workers.search.policy import POLICIES, parse_policy
-from workers.settings import Settings
+from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.workers.model.cost import PriceError
+from warpsmith.workers.model.estimate import Estimate, estimate, one_line
+from warpsmith.workers.model.forecast import MOST_NODES, CallSize, Play
+from warpsmith.workers.search.budget import parse_budget
+from warpsmith.workers.search.policy import POLICIES, parse_policy
+from warpsmith.workers.settings import Settings
 
 SIZES = {kind: CallSize(3000, 1000, 0.01) for kind in ("ideate", "reflect", "code", "repair")}
 EXAMPLES = Path(__file__).parents[2] / "examples"

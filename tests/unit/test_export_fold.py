@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.export.fold import fold, literal, public_names, reachable
+from warpsmith.kernels_db.export.fold import fold, literal, public_names, reachable
 
 FILES = {
     "__init__.py": "from . import _op\nfrom ._op import call\n__all__ = ['call']\n",

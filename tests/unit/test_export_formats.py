@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kernels_db.export import registry
-from kernels_db.export.kernel import attribute_source, write_project
-from kernels_db.op import SpecErrors
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.export.kernel import attribute_source, write_project
+from warpsmith.kernels_db.op import SpecErrors
 
 SAID: dict[str, Any] = {
     **SCALED_ADD,
@@ -40,7 +40,7 @@ def test_each_format_carries_licence_evidence_and_provenance(form: registry.Form
         for said in ("a-model", "0" * 64, kernel.verified_at):
             assert said in text, said
     assert "x[i] + m * y[i]" in text
-    assert "kernels_db.export" not in text
+    assert "warpsmith.kernels_db.export" not in text
 
 
 @pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kernels_db.export import registry
-from kernels_db.export.joining import joined
-from kernels_db.export.kernel import kernel_name, module_name
-from kernels_db.export.kernel_facts import source, timed, verified_numbers
-from kernels_db.op import SpecErrors
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.export.joining import joined
+from warpsmith.kernels_db.export.kernel import kernel_name, module_name
+from warpsmith.kernels_db.export.kernel_facts import source, timed, verified_numbers
+from warpsmith.kernels_db.op import SpecErrors
 
 FIRST = exported(SCALED_ADD, SCALED_ADD_CPP, name="kn_first")
 OTHER_CPP = SCALED_ADD_CPP.replace("= 0; i", "= 0L; i")

@@ -11,14 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels_db.job import ResolvedWorkload
 from tests.judging import LAYER_NORM, layer_norm_workload, output, scalar, tensor, workload
 from tests.unit.in_process import learnt, no_code, question_on, wrong_on
-from workers.judge import questions
-from workers.judge.compare import compare_floats
-from workers.judge.families import ELSEWHERE, EVERYWHERE, TIES, Family, families, plan
-from workers.judge.inputs import CPU, InputSource
-from workers.judge.questions import Unsuited
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.workers.judge import questions
+from warpsmith.workers.judge.compare import compare_floats
+from warpsmith.workers.judge.families import ELSEWHERE, EVERYWHERE, TIES, Family, families, plan
+from warpsmith.workers.judge.inputs import CPU, InputSource
+from warpsmith.workers.judge.questions import Unsuited
 
 FLOATS = ["float64", "float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3fn"]
 ALL = ("shifted", "heavy", "tiny", "large", "constant_rows", "integers", "low_rank", "diagonal", "one_hot")

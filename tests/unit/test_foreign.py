@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.cli import output
-from service.foreign import escaped, seen, visible
+from warpsmith.service.cli import output
+from warpsmith.service.foreign import escaped, seen, visible
 
 EVIL = "a\x1b[31mb\u202ec\u2066d\x9be\x7ff\u2028g\r\x07"
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.formats import adapting
-from kernels_db.formats.files import RawFile
-from kernels_db.formats.importing import import_op
-from kernels_db.formats.packed import packed
-from kernels_db.module_imports import loaded_imports
-from kernels_db.op import Op, SpecErrors
 from tests.unit.formats_support import DEFINITIONS, EXAMPLES, TASKS, answering, errors_of, files_of
 from tests.unit.test_formats_gpu_mode import ANSWER, REFERENCE, TASK
+from warpsmith.kernels_db.formats import adapting
+from warpsmith.kernels_db.formats.files import RawFile
+from warpsmith.kernels_db.formats.importing import import_op
+from warpsmith.kernels_db.formats.packed import packed
+from warpsmith.kernels_db.module_imports import loaded_imports
+from warpsmith.kernels_db.op import Op, SpecErrors
 
 SOLUTIONS = sorted((EXAMPLES / "flashinfer-bench" / "solutions").glob("*/*.json"))
 PROBLEM = """import torch

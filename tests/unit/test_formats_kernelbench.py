@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.formats.analysis import AnalysisFailed
-from kernels_db.formats.files import RawFile, raw_files
-from kernels_db.formats.importing import ImportedOp, import_op
-from kernels_db.op import SpecErrors, load_op
-from kernels_db.resolve import reference_source
 from tests.unit.formats_support import MATMUL, answering, errors_of
+from warpsmith.kernels_db.formats.analysis import AnalysisFailed
+from warpsmith.kernels_db.formats.files import RawFile, raw_files
+from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
+from warpsmith.kernels_db.op import SpecErrors, load_op
+from warpsmith.kernels_db.resolve import reference_source
 
 PROBLEM = """import torch
 

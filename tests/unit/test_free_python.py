@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kernels_db.module_imports import DECLARING, loaded_imports
-from kernels_db.runtime import CompileError
 from tests import judging
-from workers.judge.languages import python
-from workers.judge.languages.prepared import CompileLimits
+from warpsmith.kernels_db.module_imports import DECLARING, loaded_imports
+from warpsmith.kernels_db.runtime import CompileError
+from warpsmith.workers.judge.languages import python
+from warpsmith.workers.judge.languages.prepared import CompileLimits
 
 PLACE = judging.workload("bench", "bench", [judging.tensor("x", (4,))], [judging.output("out", (4,))])
 BOUND = [

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from workers.candidate import allowed
-from workers.candidate.csource import source_problems
-from workers.candidate.gate import Problem, check
+from warpsmith import IMPORT_ROOT
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.csource import source_problems
+from warpsmith.workers.candidate.gate import Problem, check
 
 CANDIDATES = Path(__file__).parents[1] / "candidates"
 EXAMPLES = Path(__file__).parents[2] / "prompts" / "examples"
@@ -404,12 +405,16 @@ def test_any_c_text_gets_a_list_of_problems(text: str) -> None:
 
 def test_the_gate_needs_the_standard_library_alone() -> None:
     script = (
-        "import sys; import workers.candidate.gate, workers.candidate.normalise, workers.candidate.sources\n"
+        "import sys; from warpsmith.workers.candidate import gate, normalise, sources\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
-        "print(sorted(loaded - sys.stdlib_module_names - {'workers', 'kernels_db', '__main__'}))"
+        "print(sorted(loaded - sys.stdlib_module_names - {'warpsmith', '__main__'}))"
     )
     # -S leaves out what the environment's own start-up files import.
     done = subprocess.run(
-        [sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-S", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(IMPORT_ROOT)},
     )
     assert done.stdout.strip() == "[]"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.judge.channel import MAX_MESSAGE
-from workers.judge.faults import ContenderFault, ended, reported
-from workers.judge.runner import LONGEST_TEXT
-from workers.judge.verdict import json_safe
+from warpsmith.workers.judge.channel import MAX_MESSAGE
+from warpsmith.workers.judge.faults import ContenderFault, ended, reported
+from warpsmith.workers.judge.runner import LONGEST_TEXT
+from warpsmith.workers.judge.verdict import json_safe
 
 FIELDS = ("type", "kind", "message", "trace", "found", "expected")
 

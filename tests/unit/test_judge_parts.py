@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.jobs import Role
-from kernels_db.job import Level, ResolvedWorkload
 from tests import judging
-from workers.judge import buffers, footprint, host, upkeep
-from workers.judge.baselines import OpRunners, WarmOps
-from workers.judge.buffers import TensorSpec, contiguous_strides
-from workers.judge.candidates import Prepared
-from workers.judge.case import Case
-from workers.judge.device import Cpu
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import BadDistribution, InputSource
-from workers.judge.verdict import Report, Stopped, json_safe
+from warpsmith.kernels_db.job import Level, ResolvedWorkload
+from warpsmith.workers.judge import buffers, footprint, host, upkeep
+from warpsmith.workers.judge.baselines import OpRunners, WarmOps
+from warpsmith.workers.judge.buffers import TensorSpec, contiguous_strides
+from warpsmith.workers.judge.candidates import Prepared
+from warpsmith.workers.judge.case import Case
+from warpsmith.workers.judge.device import Cpu
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import BadDistribution, InputSource
+from warpsmith.workers.judge.verdict import Report, Stopped, json_safe
 
 CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.runtime.limits import Launch, Usage, blocks_at_once, is_portable, of_architecture, problem
+from warpsmith.kernels_db.runtime.limits import Launch, Usage, blocks_at_once, is_portable, of_architecture, problem
 
 _found = of_architecture(90)
 AMPERE = of_architecture(80)

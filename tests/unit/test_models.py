@@ -17,19 +17,19 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from kernels_db.export.package import build
-from kernels_db.op import load_op
-from kernels_db.resolve import resolve_workload
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
-from workers.models import applying, checking, contract, packages, regions
-from workers.models.applied import comparing, match
-from workers.models.applied.applying import Disagreement, apply, prepare
-from workers.models.applied.graph import Captured, Inputs, NotExportable, capture
-from workers.models.applied.places import Recorder
-from workers.models.profiling import write_specs
-from workers.models.ranking import Opportunity, ranked, scaled
-from workers.models.reference import Unspeakable, write
-from workers.models.spec import describe
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.models import applying, checking, contract, packages, regions
+from warpsmith.workers.models.applied import comparing, match
+from warpsmith.workers.models.applied.applying import Disagreement, apply, prepare
+from warpsmith.workers.models.applied.graph import Captured, Inputs, NotExportable, capture
+from warpsmith.workers.models.applied.places import Recorder
+from warpsmith.workers.models.profiling import write_specs
+from warpsmith.workers.models.ranking import Opportunity, ranked, scaled
+from warpsmith.workers.models.reference import Unspeakable, write
+from warpsmith.workers.models.spec import describe
 
 Function = Callable[..., Any]
 

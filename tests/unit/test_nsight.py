@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.judge import nsight, nsight_access, process_control
+from warpsmith.workers.judge import nsight, nsight_access, process_control
 
 SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 READ = "dram__bytes_read.sum"

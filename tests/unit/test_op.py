@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kernels_db.op import Op, SpecError, SpecErrors, Target, load_op, parse_op
 from tests.unit.specs import SPEC, spec
+from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, load_op, parse_op
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
@@ -141,7 +141,7 @@ def test_unknown_targets(text: str) -> None:
 
 
 def test_loading_needs_no_torch() -> None:
-    code = "import sys, kernels_db.op, kernels_db.resolve; sys.exit('torch' in sys.modules)"
+    code = "import sys, warpsmith.kernels_db.op, warpsmith.kernels_db.resolve; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode == 0
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kernels_db.op import SpecError, SpecErrors, load_op, parse_op
-from kernels_db.spec_document import MAX_BYTES
 from tests.unit.specs import SPEC, spec
+from warpsmith.kernels_db.op import SpecError, SpecErrors, load_op, parse_op
+from warpsmith.kernels_db.spec_document import MAX_BYTES
 
 
 def errors_of(document: Any) -> list[SpecError]:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import prompts
-from workers.model import parsing
-from workers.model.base import ModelReply
-from workers.model.parsing import Unreadable
-from workers.model.techniques import TECHNIQUES, technique
+from warpsmith import prompts
+from warpsmith.workers.model import parsing
+from warpsmith.workers.model.base import ModelReply
+from warpsmith.workers.model.parsing import Unreadable
+from warpsmith.workers.model.techniques import TECHNIQUES, technique
 
 RUN = "from kernels_db.runtime import cpp\n\n\ndef run(x, y):\n    pass\n"
 IDEA = {

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels_db.job import Job, Verdict
 from tests import judging
-from workers.judge.pipeline import TEMPORARY_FAILURE, Pipeline
-from workers.judge.quiet import Quiet
-from workers.judge.referee import Ready
-from workers.judge.verdict import Report
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge.pipeline import TEMPORARY_FAILURE, Pipeline
+from warpsmith.workers.judge.quiet import Quiet
+from warpsmith.workers.judge.referee import Ready
+from warpsmith.workers.judge.verdict import Report
 
 Doing = Literal["fine", "raises"]
 CUDA = "cuda:sm_90"

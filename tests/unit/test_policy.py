@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernels_db.spec_errors import SpecError
 from tests.unit.policy_play import BEAM, Play, accepted, budgets, policies, root, steps_of
-from workers.search.idea_beam import IdeaBeam
-from workers.search.policy import POLICIES, parse_policy
-from workers.search.tree import Budget, NodeView, Spend, Step
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.search.idea_beam import IdeaBeam
+from warpsmith.workers.search.policy import POLICIES, parse_policy
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step
 
 NAMES = ", ".join(sorted(POLICIES))
 

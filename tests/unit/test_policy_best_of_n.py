@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernels_db.spec_errors import SpecError
 from tests.unit.policy_play import Play, accepted, policies, root, steps_of
-from workers.search.best_of_n import BestOfN
-from workers.search.policy import parse_policy
-from workers.search.tree import Budget, Step
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.search.best_of_n import BestOfN
+from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.search.tree import Budget, Step
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policy_play import Play, accepted, budgets, policies, root, steps_of
-from workers.search.policy import POLICIES, parse_policy, policy_document
-from workers.search.standing import ranked, ties
-from workers.search.tree import Budget, NodeView, Spend, Step
+from warpsmith.workers.search.policy import POLICIES, parse_policy, policy_document
+from warpsmith.workers.search.standing import ranked, ties
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step
 
 EVERY = sorted(POLICIES)
 LONGEST = 4_000

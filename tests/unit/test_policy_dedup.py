@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.search.dedup import idea_digest
+from warpsmith.workers.search.dedup import idea_digest
 
 
 def test_wording_that_differs_in_form_alone_is_the_same_idea() -> None:

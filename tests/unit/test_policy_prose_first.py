@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kernels_db.spec_errors import SpecError
 from tests.unit.policy_play import accepted, root, steps_of
-from workers.search.policy import parse_policy
-from workers.search.prose_first import ProseFirst
-from workers.search.tree import Budget, Step
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.search.prose_first import ProseFirst
+from warpsmith.workers.search.tree import Budget, Step
 
 NODES = [accepted(seq, 3.0 - seq / 10, round=1, verification="passed") for seq in range(1, 7)]
 NODES.append(accepted(7, 1.0, technique="algorithm"))

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from kernels_db.spec_errors import SpecError
 from tests.unit.policy_play import accepted, root, steps_of
-from workers.search.budget import allowance
-from workers.search.policy import parse_policy
-from workers.search.puct import Puct, Statistics
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
-from workers.search.turn import look
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.search.budget import allowance
+from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.search.puct import Puct, Statistics
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from warpsmith.workers.search.turn import look
 
 
 def statistics(*nodes: NodeView, exploration: float = 1.0) -> Statistics:

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from kernels_db.spec_errors import SpecError
 from tests.unit.policy_play import accepted, root, steps_of
-from workers.search.policy import parse_policy
-from workers.search.random_parent import RandomParent
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.search.random_parent import RandomParent
 
 NODES = [accepted(seq, 5.0 - seq, round=seq, verification="passed") for seq in (1, 2, 3)]
 WRONG = accepted(4, 1.0, round=4, verdict="quarantined")

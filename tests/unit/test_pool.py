@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.formats.pool import KINDS, Pool, PoolError, PoolHeader, PoolReply, dump_pool, parse_pool, summary
+from warpsmith.kernels_db.formats.pool import (
+    KINDS,
+    Pool,
+    PoolError,
+    PoolHeader,
+    PoolReply,
+    dump_pool,
+    parse_pool,
+    summary,
+)
 
 HEADER: dict[str, Any] = {
     "format": "warpsmith-pool",

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from kernels_db.db import StorageFull as DatabaseFull
-from kernels_db.spec_errors import SpecError, SpecErrors
-from service import problems
-from service.bodies import check_storable, parse_json
-from service.field_error import FieldError
-from service.handlers import as_problem
-from service.problems import InvalidInput, MalformedBody, Problem, brief, field_path
+from warpsmith.kernels_db.db import StorageFull as DatabaseFull
+from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.service import problems
+from warpsmith.service.bodies import check_storable, parse_json
+from warpsmith.service.field_error import FieldError
+from warpsmith.service.handlers import as_problem
+from warpsmith.service.problems import InvalidInput, MalformedBody, Problem, brief, field_path
 
 
 def kinds() -> list[type[Problem]]:

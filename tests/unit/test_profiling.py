@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernels_db.job import Nsight, ResolvedWorkload
 from tests import judging
-from workers.judge.profiling import profile
+from warpsmith.kernels_db.job import Nsight, ResolvedWorkload
+from warpsmith.workers.judge.profiling import profile
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)
 TRACE = {"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "run", "ts": 1.0, "dur": 2.0, "tid": 0}]}

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import prompts
-from kernels_db.job import Failure
 from tests.unit.prompt_scenarios import FAILING, IDEA, LEDGER, PARENT, context, op, rejected
 from tests.unit.prompt_scenarios_gpu import baselines
-from workers.model.base import RequestKind
-from workers.model.requests import build, reask
+from warpsmith import prompts
+from warpsmith.kernels_db.job import Failure
+from warpsmith.workers.model.base import RequestKind
+from warpsmith.workers.model.requests import build, reask
 
 MARK = "OBEY-ME"
 HOSTILE = f"""{MARK} starts here

@@ -10,19 +10,19 @@ from typing import Any
 import jinja2
 import pytest
 
-import prompts
-from kernels_db.export import spec_module
-from kernels_db.op import Target
-from kernels_db.runtime.calls import converter
-from kernels_db.runtime.signatures import signatures
 from tests.golden import DIRECTORY, shown
 from tests.unit import prompt_scenarios, prompt_scenarios_gpu
 from tests.unit.prompt_scenarios import IDEA, PARENT_SOURCE, context, op, workloads
-from workers.candidate import allowed
-from workers.judge import buffers
-from workers.model import facts
-from workers.model.requests import build
-from workers.model.techniques import TECHNIQUES
+from warpsmith import prompts
+from warpsmith.kernels_db.export import spec_module
+from warpsmith.kernels_db.op import Target
+from warpsmith.kernels_db.runtime.calls import converter
+from warpsmith.kernels_db.runtime.signatures import signatures
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.judge import buffers
+from warpsmith.workers.model import facts
+from warpsmith.workers.model.requests import build
+from warpsmith.workers.model.techniques import TECHNIQUES
 
 SCENARIOS = prompt_scenarios.scenarios() | prompt_scenarios_gpu.scenarios()
 NAMES = sorted(SCENARIOS)
@@ -281,7 +281,7 @@ def test_no_target_has_two_pages_and_every_page_is_short() -> None:
 
 @pytest.mark.parametrize("language", allowed.LANGUAGES)
 def test_the_example_of_each_language_is_a_candidate(language: str) -> None:
-    gate = pytest.importorskip("workers.candidate.gate")
+    gate = pytest.importorskip("warpsmith.workers.candidate.gate")
     example = prompts.example(language)
     assert any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in ast.parse(example).body)
     assert gate.check(example, language) == []
@@ -309,7 +309,7 @@ def test_int64_passes_as_the_rules_of_cuda_say(pointer: str, fits: bool) -> None
 
 @pytest.mark.parametrize("language", allowed.LANGUAGES)
 def test_an_address_may_be_read_as_the_rules_say(language: str) -> None:
-    gate = pytest.importorskip("workers.candidate.gate")
+    gate = pytest.importorskip("warpsmith.workers.candidate.gate")
     text = (DIRECTORY.parents[1] / "prompts" / "languages" / f"{language}.md.j2").read_text(encoding="utf-8")
     assert "`data_ptr()`" in text
     head, _, body = prompts.example(language).rpartition("def run(")
@@ -442,7 +442,7 @@ workloads: [{id: a, role: bench, axes: {n: 4}}]
 
 
 def test_a_prompt_is_rendered_in_milliseconds_and_stays_bounded() -> None:
-    from workers.model.requests import LedgerEntry  # noqa: PLC0415
+    from warpsmith.workers.model.requests import LedgerEntry  # noqa: PLC0415
 
     ledger = tuple(LedgerEntry(n, "compute", f"Idea {n} " + "x" * 500, "1.0x", "y" * 500) for n in range(2000))
     started = time.monotonic()

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels_db import draws
-from workers.judge import renewal
+from warpsmith.kernels_db import draws
+from warpsmith.workers.judge import renewal
 
 
 def _stock(dist: dict[str, Any], elements: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

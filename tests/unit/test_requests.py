@@ -12,15 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.policies import recording
-from kernels_db.formats.pool import parse_pool
-from kernels_db.op import SpecError, Target
 from tests.unit.prompt_scenarios import BEST, FAILING, IDEA, LEDGER, OTHER_IDEA, PARENT, SPEC, context, op, workloads
-from workers.model import parsing
-from workers.model.base import ModelReply
-from workers.model.cost import PriceError, Prices
-from workers.model.parsing import MAX_REASKS
-from workers.model.providers import check_model
-from workers.model.requests import RequestContext, build, idea_text, identity, ledger_entry, ledger_lines, reask
+from warpsmith.kernels_db.formats.pool import parse_pool
+from warpsmith.kernels_db.op import SpecError, Target
+from warpsmith.workers.model import parsing
+from warpsmith.workers.model.base import ModelReply
+from warpsmith.workers.model.cost import PriceError, Prices
+from warpsmith.workers.model.parsing import MAX_REASKS
+from warpsmith.workers.model.providers import check_model
+from warpsmith.workers.model.requests import (
+    RequestContext,
+    build,
+    idea_text,
+    identity,
+    ledger_entry,
+    ledger_lines,
+    reask,
+)
 
 KINDS = ["reflect", "ideate", "code", "repair"]
 

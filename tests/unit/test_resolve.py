@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from kernels_db.binding import bind_axes, cyclic_axes
-from kernels_db.job import JobCandidate, ResolvedInput, ResolvedWorkload
-from kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
-from kernels_db.resolve import (
+from tests.services import absent
+from tests.unit.specs import SPEC, spec
+from warpsmith.kernels_db.binding import bind_axes, cyclic_axes
+from warpsmith.kernels_db.job import JobCandidate, ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.resolve import (
     DEFAULT_LIMITS,
     LIBRARY_CALLS,
     arguments,
@@ -21,8 +23,6 @@ from kernels_db.resolve import (
     resolve_workload,
     workload_bytes,
 )
-from tests.services import absent
-from tests.unit.specs import SPEC, spec
 
 CPU = Target.parse("cpu:x86_64")
 CANDIDATE: JobCandidate = {"language": "cpp", "source": "def run(x, rows, m, y):\n    pass\n"}

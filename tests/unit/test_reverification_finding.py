@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.job import mean_ends
 from tests.integration.steps_support import verdict
-from workers.reverification import finding
+from warpsmith.kernels_db.job import mean_ends
+from warpsmith.workers.reverification import finding
 
 BASELINES = ("eager", "compile", "max_autotune")
 Intervals = dict[str, tuple[float, float]]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.judge import sandbox_seccomp
-from workers.judge.sandbox_seccomp import ALLOW, ERRNO, KILL, Instruction, Rules, evaluate, program
-from workers.judge.sandbox_syscalls import NEWEST, NUMBERS
+from warpsmith.workers.judge import sandbox_seccomp
+from warpsmith.workers.judge.sandbox_seccomp import ALLOW, ERRNO, KILL, Instruction, Rules, evaluate, program
+from warpsmith.workers.judge.sandbox_syscalls import NEWEST, NUMBERS
 
 MACHINES = ("x86_64", "aarch64")
 PID = 4711

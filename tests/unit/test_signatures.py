@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels_db.runtime import CompileError, flags
-from kernels_db.runtime.calls import converter
-from kernels_db.runtime.ctext import canonical, directives, tokens
-from kernels_db.runtime.signatures import Parameter, signatures
+from warpsmith.kernels_db.runtime import CompileError, flags
+from warpsmith.kernels_db.runtime.calls import converter
+from warpsmith.kernels_db.runtime.ctext import canonical, directives, tokens
+from warpsmith.kernels_db.runtime.signatures import Parameter, signatures
 
 NOISE = r"""
 // extern "C" void commented(int n) {}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kernels_db import spec_docs
-from kernels_db.dist import Dist
-from kernels_db.spec import Op, Workload
-from kernels_db.spec_types import Items, Spec
+from warpsmith.kernels_db import spec_docs
+from warpsmith.kernels_db.dist import Dist
+from warpsmith.kernels_db.spec import Op, Workload
+from warpsmith.kernels_db.spec_types import Items, Spec
 
 
 def test_the_page_is_up_to_date() -> None:
     written = spec_docs.PAGE.read_text(encoding="utf-8")
-    assert written == spec_docs.page(), "run python -m kernels_db.spec_docs"
+    assert written == spec_docs.page(), "run python -m warpsmith.kernels_db.spec_docs"
 
 
 def test_every_field_of_every_model_is_described() -> None:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from service.schemas import WorkloadTimes
-from service.speedups import mean_intervals, mean_speedups, median_interval
+from warpsmith.service.schemas import WorkloadTimes
+from warpsmith.service.speedups import mean_intervals, mean_speedups, median_interval
 
 
 def workload(name: str, role: str = "bench", **ratios: tuple[float, ...]) -> WorkloadTimes:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.steps.rows import plain
-from workers.steps.winners import surely_faster
+from warpsmith.workers.steps.rows import plain
+from warpsmith.workers.steps.winners import surely_faster
 
 
 def workload(role: str, **ends: float) -> Any:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from service.foreign import as_markdown, as_text, quoted, said, seen
-from service.schemas import BadField
-from service.story import Answers, Section, Steer, Story, StoryFacts, tell
-from service.story.failures import cause_of
 from tests.golden import DIRECTORY
 from tests.unit.story_scenarios import ROOT, best, node, scenarios, search
+from warpsmith.service.foreign import as_markdown, as_text, quoted, said, seen
+from warpsmith.service.schemas import BadField
+from warpsmith.service.story import Answers, Section, Steer, Story, StoryFacts, tell
+from warpsmith.service.story.failures import cause_of
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=300)
 HOSTILE = st.one_of(

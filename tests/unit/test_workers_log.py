@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
-from workers import log
-from workers.settings import Settings
+from warpsmith.workers import log
+from warpsmith.workers.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -32,8 +32,8 @@ def test_lines_carry_the_bound_ids_as_json_off_a_terminal() -> None:
     stream = io.StringIO()
     log.configure(Settings(), stream)
     with log.bound(search="sr_1", node="nd_2"):
-        log.get("workers.tasks").info("judged", verdict="accepted")
-    log.get("workers.tasks").info("afterwards")
+        log.get("warpsmith.workers.tasks").info("judged", verdict="accepted")
+    log.get("warpsmith.workers.tasks").info("afterwards")
     first, second = lines(stream)
     assert (first["event"], first["search"], first["node"], first["verdict"]) == ("judged", "sr_1", "nd_2", "accepted")
     assert first["level"] == "info"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from workers.candidate.expressions import COMPREHENSIONS, Expressions, spelled
+from warpsmith.workers.candidate.expressions import COMPREHENSIONS, Expressions, spelled
 
 _MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from kernels_db.runtime.ctext import Directive, directives, tokens
-from kernels_db.runtime.nvrtc_headers import HEADERS
-from workers.candidate.allowed import names
-from workers.candidate.problems import Problem
+from warpsmith.kernels_db.runtime.ctext import Directive, directives, tokens
+from warpsmith.kernels_db.runtime.nvrtc_headers import HEADERS
+from warpsmith.workers.candidate.allowed import names
+from warpsmith.workers.candidate.problems import Problem
 
 _STANDARD = names(
     """

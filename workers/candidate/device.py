@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 
-from workers.candidate import allowed
-from workers.candidate.bodies import Body
-from workers.candidate.expressions import short, spelled
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.bodies import Body
+from warpsmith.workers.candidate.expressions import short, spelled
 
 
 class Kernel(Body):

@@ -7,9 +7,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from workers.candidate import allowed
-from workers.candidate.problems import Problem
-from workers.candidate.scope import Scope
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.problems import Problem
+from warpsmith.workers.candidate.scope import Scope
 
 _OPERATORS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
 _PARTS = (ast.comprehension, ast.keyword, ast.Slice, ast.FormattedValue)

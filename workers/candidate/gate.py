@@ -23,13 +23,13 @@ import ast
 import warnings
 from collections.abc import Mapping, Sequence
 
-from workers.candidate import allowed
-from workers.candidate.kinds import Kind
-from workers.candidate.launches import launch_problems
-from workers.candidate.module import Module
-from workers.candidate.problems import Problem
-from workers.candidate.scope import read_scope
-from workers.candidate.tensors import tensor_problems
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.kinds import Kind
+from warpsmith.workers.candidate.launches import launch_problems
+from warpsmith.workers.candidate.module import Module
+from warpsmith.workers.candidate.problems import Problem
+from warpsmith.workers.candidate.scope import read_scope
+from warpsmith.workers.candidate.tensors import tensor_problems
 
 __all__ = ["Problem", "check"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from kernels_db.runtime import CompileError
-from kernels_db.runtime.signatures import signatures
-from workers.candidate import allowed
-from workers.candidate.bodies import Body
-from workers.candidate.expressions import short, spelled
+from warpsmith.kernels_db.runtime import CompileError
+from warpsmith.kernels_db.runtime.signatures import signatures
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.bodies import Body
+from warpsmith.workers.candidate.expressions import short, spelled
 
 
 class Host(Body):

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from workers.candidate import allowed
-from workers.candidate.scope import Scope
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.scope import Scope
 
 _SPELLED = {
     "int": "an int",

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kernels_db.runtime import CompileError, Parameter
-from kernels_db.runtime.signatures import signatures
-from workers.candidate.kinds import Kind, Kinds
-from workers.candidate.problems import Problem
-from workers.candidate.scope import Scope
+from warpsmith.kernels_db.runtime import CompileError, Parameter
+from warpsmith.kernels_db.runtime.signatures import signatures
+from warpsmith.workers.candidate.kinds import Kind, Kinds
+from warpsmith.workers.candidate.problems import Problem
+from warpsmith.workers.candidate.scope import Scope
 
 _EXAMPLES = {
     "cpp": "kernels.NAME(x, out, out.numel())",

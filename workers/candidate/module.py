@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from kernels_db.runtime.flags import allowed as flag_allowed
-from kernels_db.runtime.flags import expected
-from workers.candidate import allowed
-from workers.candidate.csource import source_problems
-from workers.candidate.device import Kernel
-from workers.candidate.expressions import Expressions, short, spelled
-from workers.candidate.host import Host
-from workers.candidate.problems import Problem
-from workers.candidate.scope import (
+from warpsmith.kernels_db.runtime.flags import allowed as flag_allowed
+from warpsmith.kernels_db.runtime.flags import expected
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.csource import source_problems
+from warpsmith.workers.candidate.device import Kernel
+from warpsmith.workers.candidate.expressions import Expressions, short, spelled
+from warpsmith.workers.candidate.host import Host
+from warpsmith.workers.candidate.problems import Problem
+from warpsmith.workers.candidate.scope import (
     compile_call,
     constant_literal,
     constant_text,

@@ -9,11 +9,11 @@ import ast
 import hashlib
 import sys
 
-from kernels_db.runtime.ctext import canonical
-from workers.candidate.allowed import MAX_DEPTH
-from workers.candidate.gate import depth, parse
-from workers.candidate.scope import read_scope
-from workers.candidate.sources import kernel_sources
+from warpsmith.kernels_db.runtime.ctext import canonical
+from warpsmith.workers.candidate.allowed import MAX_DEPTH
+from warpsmith.workers.candidate.gate import depth, parse
+from warpsmith.workers.candidate.scope import read_scope
+from warpsmith.workers.candidate.sources import kernel_sources
 
 _Documented = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from workers.candidate import allowed
+from warpsmith.workers.candidate import allowed
 
 
 @dataclass

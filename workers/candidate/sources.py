@@ -8,10 +8,10 @@ import ast
 import re
 from dataclasses import dataclass
 
-from kernels_db.runtime.signatures import signatures
-from workers.candidate import allowed
-from workers.candidate.gate import parse
-from workers.candidate.scope import Scope, compile_call, constant_literal, constant_text, read_scope
+from warpsmith.kernels_db.runtime.signatures import signatures
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.gate import parse
+from warpsmith.workers.candidate.scope import Scope, compile_call, constant_literal, constant_text, read_scope
 
 # What NVRTC says of a line of the source, g++, and ptxas of an instruction in the assembly that it was given.
 _PLACES = (re.compile(r"candidate\.cu\((\d+)\)"), re.compile(r"candidate\.cpp:(\d+)"))

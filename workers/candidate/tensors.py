@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 
-from workers.candidate import allowed
-from workers.candidate.problems import Problem
-from workers.candidate.scope import Scope
+from warpsmith.workers.candidate import allowed
+from warpsmith.workers.candidate.problems import Problem
+from warpsmith.workers.candidate.scope import Scope
 
 _HELP = "expected it inside a kernel of yours; on the host a tensor is viewed or passed on"
 

@@ -1,7 +1,7 @@
 """Verifying an export: does a package keep what its evidence promises, in a process that has nothing of Warpsmith?"""
 
-from workers.exports.project import NotAnExport, Project, open_project
-from workers.exports.report import Report, Row
-from workers.exports.verification import CannotVerify, verify_export
+from warpsmith.workers.exports.project import NotAnExport, Project, open_project
+from warpsmith.workers.exports.report import Report, Row
+from warpsmith.workers.exports.verification import CannotVerify, verify_export
 
 __all__ = ["CannotVerify", "NotAnExport", "Project", "Report", "Row", "open_project", "verify_export"]

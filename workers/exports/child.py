@@ -20,8 +20,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from workers.exports import location
-from workers.judge import process_control, sandbox, sandbox_network
+from warpsmith.workers.exports import location
+from warpsmith.workers.judge import process_control, sandbox, sandbox_network
 
 GPU = Path("/dev/nvidiactl")
 OURS = frozenset({"service", "workers", "prompts", "kernels_db", "warpsmith"})

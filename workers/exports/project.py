@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels_db.export.kernel_facts import file_of
-from kernels_db.export.package import PROVENANCE, restore_runtime
-from kernels_db.op import Target
-from workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.export.kernel_facts import file_of
+from warpsmith.kernels_db.export.package import PROVENANCE, restore_runtime
+from warpsmith.kernels_db.op import Target
+from warpsmith.workers.candidate.normalise import normalised_digest
 
 TEXTS = ("name", "kernel", "target", "language", "source_digest")
 """The fields of a kernel's provenance that are text."""

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from kernels_db.op import Target
-from kernels_db.runtime.cache import CACHE_VARIABLE
-from kernels_db.target import CPU_ARCHITECTURES
-from workers.exports import location
-from workers.exports.project import FILE_CHECKS, Kernel, Project, Refused, open_project
-from workers.exports.report import Outcome, Report, Row
-from workers.judge.languages import CompileError, CompileLimits, prepare
+from warpsmith.kernels_db.op import Target
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.kernels_db.target import CPU_ARCHITECTURES
+from warpsmith.workers.exports import location
+from warpsmith.workers.exports.project import FILE_CHECKS, Kernel, Project, Refused, open_project
+from warpsmith.workers.exports.report import Outcome, Report, Row
+from warpsmith.workers.judge.languages import CompileError, CompileLimits, prepare
 
 TIMEOUT_S = 900.0
 """Of one process. Inductor on a busy machine takes most of it."""
@@ -51,7 +51,7 @@ BUILDS = "build"
 """Where the kernel is built for its target, and where the package then finds it: a confined process starts no compiler
 in a session of its own.
 """
-_CHILD = "from workers.exports.child import main; main()"
+_CHILD = "from warpsmith.workers.exports.child import main; main()"
 
 
 class CannotVerify(Exception):  # noqa: N818 - named for what happened

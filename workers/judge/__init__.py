@@ -1,1 +1,1 @@
-"""The judge: referee and runners in separate processes. `python -m workers.judge` is its one door."""
+"""The judge: referee and runners in separate processes. `python -m warpsmith.workers.judge` is its one door."""

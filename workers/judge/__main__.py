@@ -1,15 +1,16 @@
-"""`python -m workers.judge`: one job a line in, one verdict a line out, each with its job's id, in the order in which
-they are ready; diagnostics on standard error. Ends at end of input, when every job is answered; with status 75 where
-the jobs that were not answered should be sent to a fresh judge.
+"""`python -m warpsmith.workers.judge`: one job a line in, one verdict a line out.
+
+Each has its job's id, in the order in which they are ready; diagnostics go to standard error. Ends at end of input,
+when every job is answered; with status 75 where the jobs that were not answered should be sent to a fresh judge.
 
 `--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
 {"id", "fault": traceback}. {"cancel": id} takes a job back that is not being judged yet.
 
-`python -m workers.judge DIR...` judges bundles instead (`workers.judge.directory`; `--job-timeout S` seconds for a
-job): 0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130
-and 143 when it was interrupted. What it has judged by then stays.
+`python -m warpsmith.workers.judge DIR...` judges bundles instead (`directory`; `--job-timeout S` seconds for a job):
+0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130 and
+143 when it was interrupted. What it has judged by then stays.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from workers.judge import process_control
+from warpsmith.workers.judge import process_control
 
 if TYPE_CHECKING:
-    from workers.judge.processes import ForkServer
+    from warpsmith.workers.judge.processes import ForkServer
 
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 2, 8
 """Candidates that are prepared at once: half of the cores', so that the referee and the timed contender have theirs."""
@@ -72,7 +73,7 @@ def _seconds(text: str) -> float:
 
 
 def _judge_bundles(directories: list[Path], timeout_s: float | None) -> int:
-    from workers.judge.directory import JOB_TIMEOUT_S, judge_directories  # noqa: PLC0415 - the door needs none of it
+    from warpsmith.workers.judge.directory import JOB_TIMEOUT_S, judge_directories  # noqa: PLC0415 - the door needs none of it
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -85,7 +86,7 @@ def _judge_bundles(directories: list[Path], timeout_s: float | None) -> int:
 def main() -> int:
     """Serve until the end of input, or judge a bundle; returns the exit status."""
     arguments = argparse.ArgumentParser(
-        prog="python -m workers.judge", description="Judge jobs from standard input, or those of bundles."
+        prog="python -m warpsmith.workers.judge", description="Judge jobs from standard input, or those of bundles."
     )
     arguments.add_argument("directories", nargs="*", type=Path, metavar="DIR", help="bundles by `warpsmith bundle`")
     arguments.add_argument("--job-timeout", type=_seconds, metavar="S", help="seconds for a job of a bundle (600)")
@@ -112,8 +113,8 @@ def main() -> int:
 def _serve(door: int, scratch: Path) -> int:
     # Imported late: what `main` has done must stand before anything slow does. The fork server imports torch while this
     # process does.
-    from workers.judge.host import cores_available  # noqa: PLC0415
-    from workers.judge.processes import ForkServer  # noqa: PLC0415
+    from warpsmith.workers.judge.host import cores_available  # noqa: PLC0415
+    from warpsmith.workers.judge.processes import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
@@ -127,10 +128,10 @@ def _serve(door: int, scratch: Path) -> int:
 
 
 def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int:
-    from workers.judge.languages import compile_service  # noqa: PLC0415
-    from workers.judge.pipeline import Pipeline  # noqa: PLC0415
-    from workers.judge.quiet import QUIET  # noqa: PLC0415
-    from workers.judge.referee import Referee  # noqa: PLC0415
+    from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
+    from warpsmith.workers.judge.pipeline import Pipeline  # noqa: PLC0415
+    from warpsmith.workers.judge.quiet import QUIET  # noqa: PLC0415
+    from warpsmith.workers.judge.referee import Referee  # noqa: PLC0415
 
     def answer(document: Any) -> None:
         raw = json.dumps(document, allow_nan=False).encode() + b"\n"

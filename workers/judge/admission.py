@@ -1,6 +1,6 @@
 """The admission of an op: whether its spec can tell a wrong answer from a right one.
 
-Deliberately wrong answers (workers.judge.mutants) are put to the same questions as candidates are: the declared inputs
+Deliberately wrong answers (`mutants`) are put to the same questions as candidates are: the declared inputs
 of the workloads, the smallest bench workload first, then the input families. Each must be found wrong at least once. An
 op on which one is never found wrong is not admitted: a search on it would be won by that answer. An op with a tolerance
 of its own must find them out on the declared inputs: the tolerance was chosen for those, and that a family's larger
@@ -19,14 +19,14 @@ from functools import cached_property
 
 import torch
 
-from kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
-from workers.judge.baselines import OpRunners, Values, result_positions
-from workers.judge.compare import Comparison
-from workers.judge.families import Family, elements, families
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import InputSource
-from workers.judge.mutants import Mutant, Results, Scene, mutants
-from workers.judge.questions import Question, Unsuited, ask, declared
+from warpsmith.kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.workers.judge.baselines import OpRunners, Values, result_positions
+from warpsmith.workers.judge.compare import Comparison
+from warpsmith.workers.judge.families import Family, elements, families
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import InputSource
+from warpsmith.workers.judge.mutants import Mutant, Results, Scene, mutants
+from warpsmith.workers.judge.questions import Question, Unsuited, ask, declared
 
 Source = Callable[[ResolvedWorkload, Family | None], InputSource]
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from kernels_db.bundle import (
+from warpsmith.kernels_db.bundle import (
     LONGEST_REASON,
     VERDICTS,
     SignedJob,
@@ -25,9 +25,9 @@ from kernels_db.bundle import (
     read_strictly,
     ticket_of,
 )
-from kernels_db.job import Verdict
-from workers.judge.client import JobRefused, JudgeError, JudgeTimeout
-from workers.judge.contract import check
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.workers.judge.client import JobRefused, JudgeError, JudgeTimeout
+from warpsmith.workers.judge.contract import check
 
 
 class BadDirectory(ValueError):  # noqa: N818 - named for what is wrong

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels_db.job import JobOp
-from workers.judge import upkeep
-from workers.judge.verdict import PROTOCOL
+from warpsmith.kernels_db.job import JobOp
+from warpsmith.workers.judge import upkeep
+from warpsmith.workers.judge.verdict import PROTOCOL
 
 STALE_S = 24 * 3600.0
 DRIFT = 0.2

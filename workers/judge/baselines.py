@@ -16,14 +16,14 @@ from typing import cast
 
 import torch
 
-from kernels_db.job import Generated, JobOp, ResolvedWorkload
-from workers.judge import compare
-from workers.judge.baseline_store import OpStandings
-from workers.judge.buffers import TensorSpec, contiguous_strides, layout_bytes
-from workers.judge.compare import Comparison, Tolerance, ToleranceBuilder
-from workers.judge.contender import Contender, Mode
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import InputSource, input_spec
+from warpsmith.kernels_db.job import Generated, JobOp, ResolvedWorkload
+from warpsmith.workers.judge import compare
+from warpsmith.workers.judge.baseline_store import OpStandings
+from warpsmith.workers.judge.buffers import TensorSpec, contiguous_strides, layout_bytes
+from warpsmith.workers.judge.compare import Comparison, Tolerance, ToleranceBuilder
+from warpsmith.workers.judge.contender import Contender, Mode
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import InputSource, input_spec
 
 COMPILE_S = 300.0
 """Longest first call of a compiled baseline: compiling and autotuning."""

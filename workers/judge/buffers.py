@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from workers.judge import gpu
+from warpsmith.workers.judge import gpu
 
 PAGE = 4096
 ALIGNMENT = 64

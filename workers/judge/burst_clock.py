@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from workers.judge.baselines import Values
-from workers.judge.burst import EMPTY
-from workers.judge.contender import Burst, Contender
-from workers.judge.timing import Samples
+from warpsmith.workers.judge.baselines import Values
+from warpsmith.workers.judge.burst import EMPTY
+from warpsmith.workers.judge.contender import Burst, Contender
+from warpsmith.workers.judge.timing import Samples
 
 BLOCK_US = 2_000.0
 """Time of a block's calls, by the first contender's."""

@@ -9,13 +9,13 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
-from kernels_db.runtime.cache import CACHE_VARIABLE
-from workers.candidate import check
-from workers.candidate.normalise import host_digest
-from workers.judge import languages, upkeep
-from workers.judge.languages import compile_service, triton
-from workers.judge.verdict import Report, Stopped
+from warpsmith.kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.candidate import check
+from warpsmith.workers.candidate.normalise import host_digest
+from warpsmith.workers.judge import languages, upkeep
+from warpsmith.workers.judge.languages import compile_service, triton
+from warpsmith.workers.judge.verdict import Report, Stopped
 
 DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
 

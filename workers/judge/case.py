@@ -10,23 +10,18 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels_db.job import Gate, Job, ResolvedWorkload, WorkloadVerdict
-from workers.judge.baselines import (
-    OpRunners,
-    input_specs,
-    result_specs,
-    slots_for,
-)
-from workers.judge.buffers import TensorSpec
-from workers.judge.candidates import Prepared
-from workers.judge.contender import Contender
-from workers.judge.families import Family
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import CPU, InputSource
-from workers.judge.physics import Peaks
-from workers.judge.probe import StartProbe
-from workers.judge.trial import Trial, Wrong, failure_of
-from workers.judge.verdict import Report, Stopped
+from warpsmith.kernels_db.job import Gate, Job, ResolvedWorkload, WorkloadVerdict
+from warpsmith.workers.judge.baselines import OpRunners, input_specs, result_specs, slots_for
+from warpsmith.workers.judge.buffers import TensorSpec
+from warpsmith.workers.judge.candidates import Prepared
+from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.families import Family
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import CPU, InputSource
+from warpsmith.workers.judge.physics import Peaks
+from warpsmith.workers.judge.probe import StartProbe
+from warpsmith.workers.judge.trial import Trial, Wrong, failure_of
+from warpsmith.workers.judge.verdict import Report, Stopped
 
 CHECK_SLOTS = 3
 """Slots that checked calls rotate through: fresh pointers for each."""

@@ -22,10 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-import workers
-from kernels_db.job import Job, Verdict
-from workers.judge import nsight_access
-from workers.judge.connection import Connection, Waiting
+from warpsmith import IMPORT_ROOT
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge import nsight_access
+from warpsmith.workers.judge.connection import Connection, Waiting
 
 _WAIT_S = 1.0
 _CLOSE_S = 15.0
@@ -72,7 +72,7 @@ def judge_environment(cache: Path, home: Path, ncu: str | None = None) -> dict[s
         "LANG": "C.UTF-8",
         **passed,
         "HOME": str(home),
-        "PYTHONPATH": str(Path(workers.__file__).resolve().parents[1]),
+        "PYTHONPATH": str(IMPORT_ROOT),
         "PYTHONDONTWRITEBYTECODE": "1",
         "WARPSMITH_JUDGE_CACHE": str(cache),
         "WARPSMITH_KERNEL_CACHE": str(cache / "kernels"),
@@ -111,7 +111,7 @@ class JudgeClient:
         A job that another job's end by force took with it is sent to the next judge, at most MOST_SENDS times in all.
 
         Args:
-            job: a resolved job (`kernels_db.resolve.build_job`).
+            job: a resolved job (`warpsmith.kernels_db.resolve.build_job`).
             timeout_s: seconds for the whole job, with its wait for others; past it the job is taken back, and where the
                 judge is at work on it, the judge and everything under it is killed.
             on_wait: called about once a second while waiting; what it raises ends the job as a timeout does and is
@@ -170,7 +170,7 @@ class JudgeClient:
             return self._connection
 
     def _connect(self) -> Connection:
-        command = [sys.executable, "-P", "-m", "workers.judge", "--die-with-parent", str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "warpsmith.workers.judge", "--die-with-parent", str(os.getpid())]
         return Connection(command, lambda home: judge_environment(self._cache, home, self._ncu), self._log)
 
 

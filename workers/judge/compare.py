@@ -29,7 +29,7 @@ from typing import Any
 
 import torch
 
-from workers.judge.buffers import poison_byte
+from warpsmith.workers.judge.buffers import poison_byte
 
 GROUPS = 32
 FEWEST_IN_GROUP = 32

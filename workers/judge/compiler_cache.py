@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
-from workers.judge import upkeep
-from workers.judge.buffers import TensorSpec
-from workers.judge.contender import Contender
+from warpsmith.workers.judge import upkeep
+from warpsmith.workers.judge.buffers import TensorSpec
+from warpsmith.workers.judge.contender import Contender
 
 SEED_REFERENCE = "def run(x):\n    return x.relu()\n"
 SEED_LIMIT_S = 120.0

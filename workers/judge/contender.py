@@ -22,13 +22,13 @@ from typing import Any, Literal
 
 import torch
 
-from kernels_db.job import Generated
-from workers.judge import buffers, channel, generated, process_control, sandbox
-from workers.judge.buffers import Slot, TensorSpec
-from workers.judge.faults import ContenderFault, ended, reported
-from workers.judge.processes import ForkServer, Spawned
-from workers.judge.runner import BURST, CALL, CALL_AND_CLOSE, DELIVER, DONE, FAILED, FREE, GO, NOTHING
-from workers.judge.sandbox import Confinement, NotConfined
+from warpsmith.kernels_db.job import Generated
+from warpsmith.workers.judge import buffers, channel, generated, process_control, sandbox
+from warpsmith.workers.judge.buffers import Slot, TensorSpec
+from warpsmith.workers.judge.faults import ContenderFault, ended, reported
+from warpsmith.workers.judge.processes import ForkServer, Spawned
+from warpsmith.workers.judge.runner import BURST, CALL, CALL_AND_CLOSE, DELIVER, DONE, FAILED, FREE, GO, NOTHING
+from warpsmith.workers.judge.sandbox import Confinement, NotConfined
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
 

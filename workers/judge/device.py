@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 import torch
 
-from workers.judge import gpu
-from workers.judge.host import available_bytes, total_bytes
-from workers.judge.processor import caches, cpu_name, vector_extensions
+from warpsmith.workers.judge import gpu
+from warpsmith.workers.judge.host import available_bytes, total_bytes
+from warpsmith.workers.judge.processor import caches, cpu_name, vector_extensions
 
 _PROOF_ELEMENTS = 1 << 20
 _GPU_SHARE = 0.9

@@ -1,4 +1,4 @@
-"""`python -m workers.judge DIR...`: the jobs of bundles, judged where the service cannot reach.
+"""`python -m warpsmith.workers.judge DIR...`: the jobs of bundles, judged where the service cannot reach.
 
 Reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its own (`workers.judge.client`) judge every job
 that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. Several bundles share one
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from kernels_db.bundle import (
+from warpsmith.kernels_db.bundle import (
     FORMAT,
     HEADER,
     JOBS,
@@ -38,8 +38,8 @@ from kernels_db.bundle import (
     digest,
     read_strictly,
 )
-from kernels_db.job import Verdict
-from workers.judge.answers import (
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.workers.judge.answers import (
     BadDirectory,
     append_unjudged,
     append_verdict,
@@ -47,8 +47,8 @@ from workers.judge.answers import (
     opened_verdicts,
     say,
 )
-from workers.judge.client import JudgeClient, JudgeError, judge_environment
-from workers.judge.contract import BrokenDocument, check, short
+from warpsmith.workers.judge.client import JudgeClient, JudgeError, judge_environment
+from warpsmith.workers.judge.contract import BrokenDocument, check, short
 
 DONE, SOME_LEFT, MISUSE = 0, 1, 2
 JOB_TIMEOUT_S = 600.0

@@ -1,7 +1,7 @@
 """The judge's door: one JSON line into a `Job`, with the field, what was found and what was expected where it is none;
 or {"cancel": id}, which takes a job back.
 
-`workers.judge.contract` checks the types; here stands what types do not say.
+`warpsmith.workers.judge.contract` checks the types; here stands what types do not say.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import torch
 
-from kernels_db.job import Job, ResolvedWorkload
-from workers.judge.contract import BrokenDocument, check, short
+from warpsmith.kernels_db.job import Job, ResolvedWorkload
+from warpsmith.workers.judge.contract import BrokenDocument, check, short
 
 MAX_LINE = 64 << 20
 DEVICES = ("cpu", "cuda")

@@ -9,7 +9,7 @@ import json
 import signal
 from typing import Any
 
-from workers.judge.runner import LONGEST_TEXT
+from warpsmith.workers.judge.runner import LONGEST_TEXT
 
 _MEMORY_TYPES = ("MemoryError",)
 _CONTEXT_WORDS = (

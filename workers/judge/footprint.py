@@ -8,13 +8,13 @@ import math
 
 import torch
 
-from kernels_db.job import Failure, Job, ResolvedWorkload
-from workers.judge.baselines import input_specs, result_specs, slots_for, widened
-from workers.judge.buffers import TensorSpec, layout_bytes
-from workers.judge.device import Device
-from workers.judge.host import available_bytes
-from workers.judge.inputs import stock_bytes
-from workers.judge.verdict import Stopped
+from warpsmith.kernels_db.job import Failure, Job, ResolvedWorkload
+from warpsmith.workers.judge.baselines import input_specs, result_specs, slots_for, widened
+from warpsmith.workers.judge.buffers import TensorSpec, layout_bytes
+from warpsmith.workers.judge.device import Device
+from warpsmith.workers.judge.host import available_bytes
+from warpsmith.workers.judge.inputs import stock_bytes
+from warpsmith.workers.judge.verdict import Stopped
 
 SHARE = 0.8
 """Share of the memory that a job may take where it names no limit."""

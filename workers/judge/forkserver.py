@@ -28,14 +28,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workers.judge import channel, process_control, runner, sandbox, sandbox_network
+from warpsmith.workers.judge import channel, process_control, runner, sandbox, sandbox_network
 
 
 def _preload(modules: Sequence[str], triton: tuple[str, int] | None) -> None:
     for name in modules:
         importlib.import_module(name)
     if triton is not None:
-        from workers.judge.languages import triton_runtime  # noqa: PLC0415 - only a GPU's runners launch
+        from warpsmith.workers.judge.languages import triton_runtime  # noqa: PLC0415 - only a GPU's runners launch
 
         directory, capability = triton
         triton_runtime.preload(Path(directory), capability)

@@ -8,7 +8,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 
-from workers.judge.process_control import family
+from warpsmith.workers.judge.process_control import family
 
 BUSY = 0.1
 """Share of the host's processor time that others may take before a verdict mentions it."""

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from kernels_db import draws
-from kernels_db.job import ResolvedInput
-from workers.judge import renewal
-from workers.judge.buffers import ALIGNMENT, TensorSpec, contiguous_strides
-from workers.judge.families import Family, changed
+from warpsmith.kernels_db import draws
+from warpsmith.kernels_db.job import ResolvedInput
+from warpsmith.workers.judge import renewal
+from warpsmith.workers.judge.buffers import ALIGNMENT, TensorSpec, contiguous_strides
+from warpsmith.workers.judge.families import Family, changed
 
 SLACK = 1 << 14
 """Elements of a stock beyond the tensor's own: so many different windows there are."""

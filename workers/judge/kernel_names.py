@@ -107,7 +107,7 @@ def _traced() -> Iterator[list[str]]:
 @contextmanager
 def _noted_launches() -> Iterator[list[str]]:
     """The kernels that our launcher and Triton's start inside the block."""
-    from kernels_db.runtime import cuda  # noqa: PLC0415
+    from warpsmith.kernels_db.runtime import cuda  # noqa: PLC0415
 
     names: list[str] = []
     launch = cuda.Kernel.launch

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels_db.job import Failure, ResolvedWorkload, WorkloadVerdict
-from workers.judge import quarantine, timing
-from workers.judge.baselines import (
-    baseline_modes,
-    input_specs,
-    result_specs,
-    slots_for,
-    workload_key,
-)
-from workers.judge.case import Case, candidate_at_fault
-from workers.judge.contender import Contender, Mode
-from workers.judge.faults import ContenderFault
-from workers.judge.host import BUSY
-from workers.judge.quiet import QUIET
-from workers.judge.trial import Trial
-from workers.judge.verdict import Stopped
+from warpsmith.kernels_db.job import Failure, ResolvedWorkload, WorkloadVerdict
+from warpsmith.workers.judge import quarantine, timing
+from warpsmith.workers.judge.baselines import baseline_modes, input_specs, result_specs, slots_for, workload_key
+from warpsmith.workers.judge.case import Case, candidate_at_fault
+from warpsmith.workers.judge.contender import Contender, Mode
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.host import BUSY
+from warpsmith.workers.judge.quiet import QUIET
+from warpsmith.workers.judge.trial import Trial
+from warpsmith.workers.judge.verdict import Stopped
 
 
 def measure(case: Case, workload: ResolvedWorkload, candidate: Contender | None) -> tuple[list[float], list[float]]:

@@ -12,8 +12,8 @@ from functools import partial
 
 import torch
 
-from kernels_db.job import ResolvedInput, ResolvedWorkload
-from workers.judge.baselines import Values, result_positions
+from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
+from warpsmith.workers.judge.baselines import Values, result_positions
 
 TAIL = 64
 """A dropped tail is the last element in so many, and at least one."""

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from kernels_db.job import NsightKernel
+from warpsmith.kernels_db.job import NsightKernel
 
 
 class Metric(NamedTuple):

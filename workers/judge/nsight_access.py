@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-from workers.judge import process_control
+from warpsmith.workers.judge import process_control
 
 VARIABLE = "WARPSMITH_NCU"
 """Where `ncu` is, for a judge; OFF where it is not to be used. Without it PATH and NVIDIA's own places are searched."""

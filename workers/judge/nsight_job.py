@@ -20,12 +20,12 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.job import Job, Nsight, NsightKernel, ResolvedWorkload
-from workers.judge import nsight, nsight_access, nsight_launcher, nsight_runner, process_control, sandbox
-from workers.judge.contender import runner_limits
-from workers.judge.nsight_access import CAP_SYS_ADMIN, Permission
-from workers.judge.processes import fork_server_environment
-from workers.judge.sandbox import Ability, Confinement, Profile
+from warpsmith.kernels_db.job import Job, Nsight, NsightKernel, ResolvedWorkload
+from warpsmith.workers.judge import nsight, nsight_access, nsight_launcher, nsight_runner, process_control, sandbox
+from warpsmith.workers.judge.contender import runner_limits
+from warpsmith.workers.judge.nsight_access import CAP_SYS_ADMIN, Permission
+from warpsmith.workers.judge.processes import fork_server_environment
+from warpsmith.workers.judge.sandbox import Ability, Confinement, Profile
 
 LIMIT_S = 120
 """Seconds for one run of `ncu`: importing torch, some ten replays of each launch."""
@@ -117,7 +117,7 @@ class Profiler:
     def _run(self, directory: Path, variables: Mapping[str, str], without: Collection[str]) -> list[NsightKernel]:
         """One run of `ncu`. Raises NoMetrics, OSError."""
         answer, ncu_home = directory / "answer.csv", directory / "ncu"
-        program = [sys.executable, "-P", "-m", "workers.judge.nsight_runner", str(directory / "request.json")]
+        program = [sys.executable, "-P", "-m", "warpsmith.workers.judge.nsight_runner", str(directory / "request.json")]
         spec = {
             "command": nsight.command(self.ncu, str(answer), program, without),
             "directory": str(ncu_home),
@@ -163,7 +163,15 @@ def _launched(spec: Path, environment: Mapping[str, str], output: int, wait_s: f
     control, ours = os.pipe2(os.O_CLOEXEC)
     try:
         launcher = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge.nsight_launcher", str(control), str(spec), str(output)],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "warpsmith.workers.judge.nsight_launcher",
+                str(control),
+                str(spec),
+                str(output),
+            ],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -1,5 +1,6 @@
-"""`python -m workers.judge.nsight_launcher CONTROL SPEC OUTPUT`: holds one `ncu` with all that it starts, and ends with
-it.
+"""`python -m warpsmith.workers.judge.nsight_launcher CONTROL SPEC OUTPUT` holds one `ncu`.
+
+It keeps all that `ncu` starts, and ends with it.
 
 A process of its own, with one thread, so that it can enter a network namespace before it forks, adopts whatever `ncu`
 and what runs under it leave behind, and dies with the judge: when the descriptor CONTROL closes, everything here is
@@ -18,7 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from workers.judge import process_control, sandbox_network
+from warpsmith.workers.judge import process_control, sandbox_network
 
 TIMED_OUT = 124
 """As timeout(1) has it."""

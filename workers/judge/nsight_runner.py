@@ -1,4 +1,4 @@
-"""`python -m workers.judge.nsight_runner REQUEST`: under `ncu`, a few calls of one candidate on inputs made here.
+"""`python -m warpsmith.workers.judge.nsight_runner REQUEST`: under `ncu`, a few calls of one candidate.
 
 It takes the device, has one kernel of ours profiled (so that the profiler has all that it loads before this process is
 confined, and its answer begins with a launch that is known), enters the sandbox, and only then reads the candidate.
@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from workers.judge import process_control, sandbox
-from workers.judge.sandbox import Ability, Confinement, Profile
+from warpsmith.workers.judge import process_control, sandbox
+from warpsmith.workers.judge.sandbox import Ability, Confinement, Profile
 
 CALLS = 2
 """Profiled calls, after one that tunes and loads."""
@@ -60,7 +60,7 @@ class _Calls:
     def __init__(self, request: dict[str, Any]) -> None:
         import torch  # noqa: PLC0415 - as above
 
-        from workers.judge import baselines, buffers  # noqa: PLC0415 - import torch
+        from warpsmith.workers.judge import baselines, buffers  # noqa: PLC0415 - import torch
 
         self.request = request
         self.device = torch.device(request["device"])
@@ -70,7 +70,7 @@ class _Calls:
 
     def confine(self) -> Confinement:
         """Prove the profiler, take the memory, then bind this process. Raises OSError."""
-        from workers.judge import buffers  # noqa: PLC0415 - as above
+        from warpsmith.workers.judge import buffers  # noqa: PLC0415 - as above
 
         with _profiled(self.request["device"]):
             _own_kernel(self.request["device"])
@@ -83,7 +83,7 @@ class _Calls:
         """Inputs, under a seed of this process's own, and outputs."""
         import torch  # noqa: PLC0415 - as above
 
-        from workers.judge import buffers, inputs, runner  # noqa: PLC0415 - as above
+        from warpsmith.workers.judge import buffers, inputs, runner  # noqa: PLC0415 - as above
 
         def make(source: str, spec: buffers.TensorSpec, seed: int) -> torch.Tensor:
             path = directory / f"generator_{seed}.py"
@@ -106,7 +106,7 @@ def main() -> int:
     own = Path(request["directory"])
     os.chdir(own)  # Triton's cache is written here
     os.environ.update({"HOME": str(own), "TMPDIR": str(own)})  # ncu's own are none of the candidate's
-    from workers.judge.runner import Runner  # noqa: PLC0415 - imports torch's users
+    from warpsmith.workers.judge.runner import Runner  # noqa: PLC0415 - imports torch's users
 
     calls = _Calls(request)
     here = Runner(socket.socketpair()[0], calls.confine)

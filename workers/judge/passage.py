@@ -7,22 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from kernels_db.job import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
-from workers.judge import admission, families, timing
-from workers.judge.baselines import (
-    OpRunners,
-    ReferenceFault,
-    baseline_modes,
-    result_positions,
-    workload_key,
-)
-from workers.judge.case import Case, candidate_at_fault
-from workers.judge.contender import Contender
-from workers.judge.measurement import available, believe, measure
-from workers.judge.questions import declared
-from workers.judge.refusals import refusal
-from workers.judge.verdict import Stopped, wrong_value
-from workers.judge.verification import check, name_kernels, verify
+from warpsmith.kernels_db.job import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
+from warpsmith.workers.judge import admission, families, timing
+from warpsmith.workers.judge.baselines import OpRunners, ReferenceFault, baseline_modes, result_positions, workload_key
+from warpsmith.workers.judge.case import Case, candidate_at_fault
+from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.measurement import available, believe, measure
+from warpsmith.workers.judge.questions import declared
+from warpsmith.workers.judge.refusals import refusal
+from warpsmith.workers.judge.verdict import Stopped, wrong_value
+from warpsmith.workers.judge.verification import check, name_kernels, verify
 
 SCREEN_SEEDS, VERIFY_SEEDS = 2, 3
 

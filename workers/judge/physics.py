@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import torch
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.peaks import arithmetic_of, bandwidth_gbs, footprints
-from workers.judge.device import Device
-from workers.judge.probe import StartProbe, memory_rate
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.peaks import arithmetic_of, bandwidth_gbs, footprints
+from warpsmith.workers.judge.device import Device
+from warpsmith.workers.judge.probe import StartProbe, memory_rate
 
 _MEASURE_S = 0.15
 _MATRIX = {"cpu": 1024, "cuda": 8192}

@@ -18,11 +18,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kernels_db.job import Job, Verdict
-from workers.judge.door import BrokenJob, Cancel, parse_line
-from workers.judge.quiet import Quiet
-from workers.judge.referee import Ready
-from workers.judge.verdict import Report, Stopped
+from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.workers.judge.door import BrokenJob, Cancel, parse_line
+from warpsmith.workers.judge.quiet import Quiet
+from warpsmith.workers.judge.referee import Ready
+from warpsmith.workers.judge.verdict import Report, Stopped
 
 IDLE_S = 10.0
 _AT_ONCE = 512

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from workers.judge.buffers import TensorSpec
-from workers.judge.contender import Contender
+from warpsmith.workers.judge.buffers import TensorSpec
+from warpsmith.workers.judge.contender import Contender
 
 _CPU_SOURCE = '''
 from kernels_db.runtime import cpp

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import workers
-from workers.judge import channel, process_control
-from workers.judge.sandbox import Ability, Profile
+from warpsmith import IMPORT_ROOT
+from warpsmith.workers.judge import channel, process_control
+from warpsmith.workers.judge.sandbox import Ability, Profile
 
 _START_S = 180.0
 _ANSWER_S = 30.0
@@ -59,7 +59,7 @@ def fork_server_environment(cores: int) -> dict[str, str]:
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
         "USER": "warpsmith",  # torch asks for it, and a confined runner cannot look it up
-        "PYTHONPATH": str(Path(workers.__file__).resolve().parents[1]),
+        "PYTHONPATH": str(IMPORT_ROOT),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
         "OMP_NUM_THREADS": str(cores),
@@ -113,7 +113,7 @@ class ForkServer:
         self.close()
         ours, theirs = channel.pair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge.forkserver", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "warpsmith.workers.judge.forkserver", str(theirs.fileno())],
             env=fork_server_environment(self._cores) | {"HOME": str(self._directory), "TMPDIR": str(self._directory)},
             cwd=self._directory,
             stdin=subprocess.DEVNULL,

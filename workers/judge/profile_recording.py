@@ -61,7 +61,7 @@ def record_cpu(call: Callable[[], object], calls: int) -> dict[str, Any]:
 @contextmanager
 def _timed_functions(regions: list[tuple[str, int, int]]) -> Iterator[None]:
     """Inside the block the begin and end of every call of a compiled C++ function are noted, in nanoseconds."""
-    from kernels_db.runtime import cpp  # noqa: PLC0415
+    from warpsmith.kernels_db.runtime import cpp  # noqa: PLC0415
 
     plain = cpp.Function.__call__
 

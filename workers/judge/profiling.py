@@ -12,13 +12,13 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from kernels_db.job import Failure, Nsight, ResolvedWorkload
-from workers.judge import families, traces
-from workers.judge.case import Case, candidate_at_fault
-from workers.judge.contender import Contender
-from workers.judge.passage import Outcome
-from workers.judge.verdict import Stopped
-from workers.judge.verification import TRACING_S
+from warpsmith.kernels_db.job import Failure, Nsight, ResolvedWorkload
+from warpsmith.workers.judge import families, traces
+from warpsmith.workers.judge.case import Case, candidate_at_fault
+from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.passage import Outcome
+from warpsmith.workers.judge.verdict import Stopped
+from warpsmith.workers.judge.verification import TRACING_S
 
 CALLS = 5
 """Profiled calls, after one that wakes threads and code."""

@@ -37,12 +37,12 @@ from typing import Literal
 
 import torch
 
-from kernels_db.job import ResolvedWorkload
-from workers.judge.baselines import OpRunners, Values, result_positions, workload_key
-from workers.judge.compare import Tolerance, ToleranceBuilder, unit_roundoff
-from workers.judge.families import Family
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import InputSource
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.workers.judge.baselines import OpRunners, Values, result_positions, workload_key
+from warpsmith.workers.judge.compare import Tolerance, ToleranceBuilder, unit_roundoff
+from warpsmith.workers.judge.families import Family
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import InputSource
 
 STEPS = 256
 """Honest algorithms for the examples (sums in one chain of 1,024 and in eight of 32,768, Strassen's products, fast

@@ -16,22 +16,22 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.job import FREE_PYTHON_SANDBOX, Failure, Job, Verdict, tier_of
-from workers.judge import footprint, host, nsight_job, upkeep
-from workers.judge.baselines import ReferenceFault, WarmOps
-from workers.judge.candidates import Prepared, prepare
-from workers.judge.case import Case
-from workers.judge.contender import Contender
-from workers.judge.device import Cpu, Device, Gpu, open_gpu
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import BadDistribution
-from workers.judge.passage import Outcome, Passage
-from workers.judge.physics import Peaks
-from workers.judge.processes import ForkServer, ForkServerDied
-from workers.judge.profiling import profile
-from workers.judge.sandbox import Confinement, NotConfined
-from workers.judge.starters import PROBE, Starter
-from workers.judge.verdict import Report, Stopped
+from warpsmith.kernels_db.job import FREE_PYTHON_SANDBOX, Failure, Job, Verdict, tier_of
+from warpsmith.workers.judge import footprint, host, nsight_job, upkeep
+from warpsmith.workers.judge.baselines import ReferenceFault, WarmOps
+from warpsmith.workers.judge.candidates import Prepared, prepare
+from warpsmith.workers.judge.case import Case
+from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.device import Cpu, Device, Gpu, open_gpu
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import BadDistribution
+from warpsmith.workers.judge.passage import Outcome, Passage
+from warpsmith.workers.judge.physics import Peaks
+from warpsmith.workers.judge.processes import ForkServer, ForkServerDied
+from warpsmith.workers.judge.profiling import profile
+from warpsmith.workers.judge.sandbox import Confinement, NotConfined
+from warpsmith.workers.judge.starters import PROBE, Starter
+from warpsmith.workers.judge.verdict import Report, Stopped
 
 _COMPILERS = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.config")
 """Of what torch.compile imports at its first call: once for all compiled baselines, instead of in each. Inductor's

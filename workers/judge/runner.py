@@ -27,9 +27,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from workers.judge import channel, generated, gpu, process_control
-from workers.judge.burst import Burst
-from workers.judge.sandbox import Confinement
+from warpsmith.kernels_db.candidate_import import provide_runtime
+from warpsmith.workers.judge import channel, generated, gpu, process_control
+from warpsmith.workers.judge.burst import Burst
+from warpsmith.workers.judge.sandbox import Confinement
 
 CALL, CALL_AND_CLOSE, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"L", b"B", b"G", b"D", b"F", b"N"
 DONE, FAILED = b"K", b"E"
@@ -214,7 +215,7 @@ class Runner:
         if self.mode == "float64":
             torch.set_default_dtype(torch.float64)
         if self.device == "cuda" and message["language"] in ("triton", "python"):
-            from workers.judge.languages import triton_runtime  # noqa: PLC0415 - the fork server has it
+            from warpsmith.workers.judge.languages import triton_runtime  # noqa: PLC0415 - the fork server has it
 
             triton_runtime.install()
         self.module = import_file(message["path"])
@@ -226,8 +227,8 @@ class Runner:
             )
         if self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1":
             # Without a GPU an autotuned kernel has nothing to tune on: it takes its first configuration.
-            from workers.judge.languages.bfloat16_products import bfloat16_products  # noqa: PLC0415 - imports Triton
-            from workers.judge.languages.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
+            from warpsmith.workers.judge.languages.bfloat16_products import bfloat16_products  # noqa: PLC0415 - imports Triton
+            from warpsmith.workers.judge.languages.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
 
             self.interpreter.enter_context(interpreted_launches(limit=0))
             self.interpreter.enter_context(bfloat16_products())
@@ -288,7 +289,7 @@ class Runner:
 
     def kernels(self, message: dict[str, Any]) -> dict[str, Any]:
         """The names of what one call runs on the device, by the driver's tracing, which takes seconds to begin."""
-        from workers.judge import kernel_names  # noqa: PLC0415 - few jobs come so far
+        from warpsmith.workers.judge import kernel_names  # noqa: PLC0415 - few jobs come so far
 
         run, arguments = self.run, self.slots[message["slot"]][0]
         assert run is not None
@@ -298,7 +299,7 @@ class Runner:
 
     def profile(self, message: dict[str, Any]) -> dict[str, Any]:
         """Profile calls on a slot. On a GPU the trace goes to a file in this process's own directory."""
-        from workers.judge import profile_recording  # noqa: PLC0415 - few jobs come so far
+        from warpsmith.workers.judge import profile_recording  # noqa: PLC0415 - few jobs come so far
 
         run, arguments = self.run, self.writable_slot(message["slot"])[0]
         assert run is not None
@@ -392,7 +393,7 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     import torch  # noqa: PLC0415
 
     if mode == "float64":
-        from kernels_db.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
+        from warpsmith.kernels_db.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
 
         return torch.no_grad()(in_float64(run))
     if mode == "eager":
@@ -419,6 +420,7 @@ def compile_templates_at_once() -> None:
 
 def import_file(path: str) -> ModuleType:
     """Import a source file as a module of its own name (Triton and Inductor read sources back through it)."""
+    provide_runtime()
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

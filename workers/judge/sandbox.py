@@ -29,11 +29,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from kernels_db.job import SandboxLevel
-from kernels_db.runtime.cache import CACHE_VARIABLE
-from workers.judge import process_control, sandbox_landlock, sandbox_network, sandbox_seccomp
-from workers.judge.sandbox_landlock import Right, Rule
-from workers.judge.sandbox_network import Way
+from warpsmith import IMPORT_ROOT
+from warpsmith.kernels_db.job import SandboxLevel
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge import process_control, sandbox_landlock, sandbox_network, sandbox_seccomp
+from warpsmith.workers.judge.sandbox_landlock import Right, Rule
+from warpsmith.workers.judge.sandbox_network import Way
 
 LEVELS: tuple[SandboxLevel, ...] = get_args(SandboxLevel)
 """From the weakest; each has all that the one before it has.
@@ -296,8 +297,8 @@ def toolchain() -> list[Rule]:
 
     Found once: a process that forks others asks before it does, with its own environment and the modules that it has.
     """
-    root = Path(__file__).resolve().parents[2]
-    places = [*_SYSTEM, str(root / "workers"), str(root / "kernels_db"), *_python()]
+    ours = IMPORT_ROOT / "warpsmith"  # in a checkout the packages are links to their folders
+    places = [*_SYSTEM, str(ours), str(ours / "workers"), str(ours / "kernels_db"), *_python()]
     compiler = shutil.which((os.environ.get("CXX") or "g++").split()[-1])
     if compiler is not None:
         places.append(str(Path(compiler).resolve().parents[1]))

@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 from typing import Literal
 
-from workers.judge import process_control
+from warpsmith.workers.judge import process_control
 
 Way = Literal["plain", "user", "none"]
 """How a process gets one: by CAP_SYS_ADMIN, inside a user namespace of its own, or not at all."""

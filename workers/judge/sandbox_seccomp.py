@@ -21,7 +21,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.judge.sandbox_syscalls import NEWEST, NUMBERS
+from warpsmith.workers.judge.sandbox_syscalls import NEWEST, NUMBERS
 
 _X32 = 0x40000000
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}

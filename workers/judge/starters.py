@@ -7,18 +7,18 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.job import Job
-from kernels_db.runtime.cache import CACHE_VARIABLE
-from workers.judge import compiler_cache, footprint, languages, sandbox
-from workers.judge.baseline_store import BaselineStore
-from workers.judge.baselines import OpRunners, ReferenceFault
-from workers.judge.buffers import TensorSpec
-from workers.judge.candidates import kernel_cache
-from workers.judge.contender import Contender, Mode
-from workers.judge.device import Device
-from workers.judge.faults import ContenderFault
-from workers.judge.processes import ForkServer
-from workers.judge.sandbox import Confinement
+from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge import compiler_cache, footprint, languages, sandbox
+from warpsmith.workers.judge.baseline_store import BaselineStore
+from warpsmith.workers.judge.baselines import OpRunners, ReferenceFault
+from warpsmith.workers.judge.buffers import TensorSpec
+from warpsmith.workers.judge.candidates import kernel_cache
+from warpsmith.workers.judge.contender import Contender, Mode
+from warpsmith.workers.judge.device import Device
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.processes import ForkServer
+from warpsmith.workers.judge.sandbox import Confinement
 
 PROBE = "probe"
 CPU = torch.device("cpu")

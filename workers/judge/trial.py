@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from kernels_db.job import Failure, ResolvedWorkload
-from workers.judge import timing
-from workers.judge.baselines import OpRunners, Values, modified_input, result_positions
-from workers.judge.burst_clock import BurstClock, Call
-from workers.judge.compare import first_difference
-from workers.judge.contender import Contender, Mode
-from workers.judge.faults import ContenderFault
-from workers.judge.inputs import InputSource
-from workers.judge.questions import Question, declared
-from workers.judge.verdict import wrong_value
-from workers.judge.wrongness import described
+from warpsmith.kernels_db.job import Failure, ResolvedWorkload
+from warpsmith.workers.judge import timing
+from warpsmith.workers.judge.baselines import OpRunners, Values, modified_input, result_positions
+from warpsmith.workers.judge.burst_clock import BurstClock, Call
+from warpsmith.workers.judge.compare import first_difference
+from warpsmith.workers.judge.contender import Contender, Mode
+from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge.inputs import InputSource
+from warpsmith.workers.judge.questions import Question, declared
+from warpsmith.workers.judge.verdict import wrong_value
+from warpsmith.workers.judge.wrongness import described
 
 _EMPTY_CALLS = 7
 

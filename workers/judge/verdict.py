@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from kernels_db.job import (
+from warpsmith.kernels_db.job import (
     AdmissionCheck,
     Failure,
     Gate,
@@ -22,9 +22,9 @@ from kernels_db.job import (
     WorkloadVerdict,
     tier_of,
 )
-from workers.judge.compare import Comparison
-from workers.judge.host import BUSY
-from workers.judge.sandbox import NOTHING_RAN
+from warpsmith.workers.judge.compare import Comparison
+from warpsmith.workers.judge.host import BUSY
+from warpsmith.workers.judge.sandbox import NOTHING_RAN
 
 PROTOCOL = 2
 """Rises when what is timed or checked changes, so that verdicts before and after are not compared. 2: the device waits

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import random
 
-from kernels_db.job import Failure, Gate, ResolvedWorkload
-from workers.candidate import own_kernels
-from workers.judge import families
-from workers.judge.case import Case
-from workers.judge.compare import first_difference
-from workers.judge.contender import Contender
-from workers.judge.families import Family
-from workers.judge.kernel_names import foreign
-from workers.judge.questions import Unsuited, ask
-from workers.judge.verdict import Stopped
+from warpsmith.kernels_db.job import Failure, Gate, ResolvedWorkload
+from warpsmith.workers.candidate import own_kernels
+from warpsmith.workers.judge import families
+from warpsmith.workers.judge.case import Case
+from warpsmith.workers.judge.compare import first_difference
+from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.families import Family
+from warpsmith.workers.judge.kernel_names import foreign
+from warpsmith.workers.judge.questions import Unsuited, ask
+from warpsmith.workers.judge.verdict import Stopped
 
 REPEATS, MOST_BETWEEN = 2, 3
 """How often a call is repeated on the same values, and the most calls on other values before each."""

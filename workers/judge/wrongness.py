@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import torch
 
-from kernels_db.job import Failure, WrongElement
-from workers.judge import compare
-from workers.judge.compare import Tolerance
+from warpsmith.kernels_db.job import Failure, WrongElement
+from warpsmith.workers.judge import compare
+from warpsmith.workers.judge.compare import Tolerance
 
 MOST_ELEMENTS = 1 << 27
 """Of a tensor whose wrong elements are looked at: a mask of them takes a byte each."""

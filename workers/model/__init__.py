@@ -1,7 +1,15 @@
 """Ways to have a model, behind one interface."""
 
-from workers.model.base import AskPending, Model, ModelError, ModelReply, ModelRequest, ModelUnavailable, PoolMiss
-from workers.model.providers import check_model, open_model
+from warpsmith.workers.model.base import (
+    AskPending,
+    Model,
+    ModelError,
+    ModelReply,
+    ModelRequest,
+    ModelUnavailable,
+    PoolMiss,
+)
+from warpsmith.workers.model.providers import check_model, open_model
 
 __all__ = [
     "AskPending",

@@ -2,18 +2,18 @@
 recorded there is answered from it, so that a recorded search goes on where its recording ends.
 
 This side only reads. Opening the ask, waking the attempt and taking the answer change a search's state and stand in
-`workers.steps`.
+`warpsmith.workers.steps`.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow
-from workers.model.base import AskPending, ModelReply, ModelRequest, PoolMiss
-from workers.model.replay_model import ReplayModel
-from workers.model.text import storable
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow
+from warpsmith.workers.model.base import AskPending, ModelReply, ModelRequest, PoolMiss
+from warpsmith.workers.model.replay_model import ReplayModel
+from warpsmith.workers.model.text import storable
 
 
 class AgentModel:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 
-from workers.model.base import ModelUnavailable
-from workers.settings import Settings
+from warpsmith.workers.model.base import ModelUnavailable
+from warpsmith.workers.settings import Settings
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 

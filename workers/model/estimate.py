@@ -13,18 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-import prompts
-from kernels_db.job import Verdict
-from kernels_db.op import Op, Target
-from kernels_db.resolve import resolve_workload
-from workers.model import facts, requests
-from workers.model.base import RequestKind
-from workers.model.cost import Prices
-from workers.model.forecast import CallSize, Play
-from workers.model.shares import Choice, parse_choices, serving
-from workers.search.budget import parse_budget
-from workers.search.policy import parse_policy
-from workers.settings import Settings
+from warpsmith import prompts
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.op import Op, Target
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.model import facts, requests
+from warpsmith.workers.model.base import RequestKind
+from warpsmith.workers.model.cost import Prices
+from warpsmith.workers.model.forecast import CallSize, Play
+from warpsmith.workers.model.shares import Choice, parse_choices, serving
+from warpsmith.workers.search.budget import parse_budget
+from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.settings import Settings
 
 CHARS_PER_TOKEN = 4
 IDEA_TOKENS = 300

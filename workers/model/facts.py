@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels_db.export.spec_module import ALIGNMENT
-from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
-from kernels_db.op import Op
-from kernels_db.spec_tensors import ConstAxis, ExprAxis
-from workers.model.text import middle_cut
+from warpsmith.kernels_db.export.spec_module import ALIGNMENT
+from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.op import Op
+from warpsmith.kernels_db.spec_tensors import ConstAxis, ExprAxis
+from warpsmith.workers.model.text import middle_cut
 
 MAX_GENERATED_CHARS = 8_000
 

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels_db.job import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
-from workers.judge import nsight
-from workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
-from workers.model.occupancy import Occupancy, occupancies
-from workers.model.text import middle_cut, one_line, without_directories
+from warpsmith.kernels_db.job import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.workers.judge import nsight
+from warpsmith.workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
+from warpsmith.workers.model.occupancy import Occupancy, occupancies
+from warpsmith.workers.model.text import middle_cut, one_line, without_directories
 
 MAX_LOG_LINES = 40
 MAX_LOG_CHARS = 4_000

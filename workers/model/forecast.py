@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from workers.model.techniques import TECHNIQUES
-from workers.search.budget import exhausted
-from workers.search.policy import Policy, next_steps
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.search.budget import exhausted
+from warpsmith.workers.search.policy import Policy, next_steps
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
 REPAIRS_OF_TEN = (0, 0, 0, 0, 0, 0, 1, 1, 2, None)
 """Expected: of ten candidates six are right at once, three after a repair or two, one never. With execution feedback

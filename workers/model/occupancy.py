@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kernels_db.runtime.limits import Launch, Limits, Usage, blocks_at_once, of_architecture
+from warpsmith.kernels_db.runtime.limits import Launch, Limits, Usage, blocks_at_once, of_architecture
 
 WARP = 32
 TRITON_WARPS = 4

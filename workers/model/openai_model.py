@@ -16,12 +16,12 @@ from typing import Any
 import httpx2
 import openai
 
-from workers.model.base import ModelReply, ModelRequest, ModelUnavailable
-from workers.model.cost import PriceError, Prices
-from workers.model.endpoints import OPENAI_BASE_URL, address, concurrency_of, key_of
-from workers.model.slots import Slots
-from workers.model.text import one_line, storable
-from workers.settings import Settings
+from warpsmith.workers.model.base import ModelReply, ModelRequest, ModelUnavailable
+from warpsmith.workers.model.cost import PriceError, Prices
+from warpsmith.workers.model.endpoints import OPENAI_BASE_URL, address, concurrency_of, key_of
+from warpsmith.workers.model.slots import Slots
+from warpsmith.workers.model.text import one_line, storable
+from warpsmith.workers.settings import Settings
 
 MAX_BODY_BYTES = 16 * 2**20
 MAX_RETRY_AFTER_S = 3600.0

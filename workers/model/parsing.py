@@ -9,10 +9,10 @@ import json
 import re
 from typing import Any, TypedDict
 
-from workers.model.base import ModelReply
-from workers.model.extract import blocks, defines_run, is_python, objects, without_thoughts
-from workers.model.techniques import TECHNIQUES, technique
-from workers.model.text import middle_cut, one_line, storable
+from warpsmith.workers.model.base import ModelReply
+from warpsmith.workers.model.extract import blocks, defines_run, is_python, objects, without_thoughts
+from warpsmith.workers.model.techniques import TECHNIQUES, technique
+from warpsmith.workers.model.text import middle_cut, one_line, storable
 
 MAX_REASKS = 2
 """Re-asks of one attempt after an unreadable reply; then the branch closes."""

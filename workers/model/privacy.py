@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
-from workers.model.base import ModelRequest
-from workers.model.text import file_of_path
-from workers.settings import Settings
+from warpsmith.workers.model.base import ModelRequest
+from warpsmith.workers.model.text import file_of_path
+from warpsmith.workers.settings import Settings
 
 REMOVED = "[removed]"
 SHORTEST_SECRET = 8

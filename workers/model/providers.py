@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels_db.db import Database
-from kernels_db.spec_errors import SpecError
-from workers.model.agent_model import AgentModel
-from workers.model.base import Model
-from workers.model.replay_model import ReplayModel
-from workers.model.shares import parse_choices
-from workers.settings import Settings
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.model.agent_model import AgentModel
+from warpsmith.workers.model.base import Model
+from warpsmith.workers.model.replay_model import ReplayModel
+from warpsmith.workers.model.shares import parse_choices
+from warpsmith.workers.settings import Settings
 
 PROVIDERS = {"openai": {"model", "base_url", "models"}, "replay": {"pool"}, "agent": {"pool"}}
 
@@ -48,6 +48,6 @@ def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Mo
             return AgentModel(db, ReplayModel(db, document["pool"]) if "pool" in document else None)
     # Only this provider needs the openai client, whose import takes longer than all the rest of a process that merely
     # checks a document.
-    from workers.model.shared_model import SharedModel  # noqa: PLC0415
+    from warpsmith.workers.model.shared_model import SharedModel  # noqa: PLC0415
 
     return SharedModel(settings, parse_choices(document))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from kernels_db.db import Database
-from kernels_db.models import PoolReplyRow
-from workers.model.base import ModelReply, ModelRequest, PoolMiss
-from workers.model.text import storable
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import PoolReplyRow
+from warpsmith.workers.model.base import ModelReply, ModelRequest, PoolMiss
+from warpsmith.workers.model.text import storable
 
 
 class ReplayModel:

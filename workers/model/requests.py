@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import prompts
-from kernels_db.formats.pool import summary
-from kernels_db.job import NsightKernel, ResolvedWorkload, Verdict
-from kernels_db.op import Op, Target
-from kernels_db.resolve import LIBRARY_CALLS
-from kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
-from workers.model import facts
-from workers.model.base import ModelRequest, RequestKind
-from workers.model.facts import microseconds, significant
-from workers.model.feedback import cause, feedback, outcome, resources
-from workers.model.parsing import MAX_LESSONS, Lesson
-from workers.model.techniques import TECHNIQUES
-from workers.model.text import middle_cut, one_line
+from warpsmith import prompts
+from warpsmith.kernels_db.formats.pool import summary
+from warpsmith.kernels_db.job import NsightKernel, ResolvedWorkload, Verdict
+from warpsmith.kernels_db.op import Op, Target
+from warpsmith.kernels_db.resolve import LIBRARY_CALLS
+from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
+from warpsmith.workers.model import facts
+from warpsmith.workers.model.base import ModelRequest, RequestKind
+from warpsmith.workers.model.facts import microseconds, significant
+from warpsmith.workers.model.feedback import cause, feedback, outcome, resources
+from warpsmith.workers.model.parsing import MAX_LESSONS, Lesson
+from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.model.text import middle_cut, one_line
 
 MAX_LEDGER_LINES = 80
 MAX_LEDGER_TIMES = 4

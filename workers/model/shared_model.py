@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workers.model.base import ModelReply, ModelRequest
-from workers.model.openai_model import OpenAIModel
-from workers.model.shares import Choice, choose
-from workers.settings import Settings
+from warpsmith.workers.model.base import ModelReply, ModelRequest
+from warpsmith.workers.model.openai_model import OpenAIModel
+from warpsmith.workers.model.shares import Choice, choose
+from warpsmith.workers.settings import Settings
 
 
 class SharedModel:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec_errors import SpecError
 
 KINDS = ("ideate", "reflect", "code", "repair")
 MOST_MODELS = 32

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from workers.model.base import ModelBusy
+from warpsmith.workers.model.base import ModelBusy
 
 
 class Slots:

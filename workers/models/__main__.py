@@ -1,4 +1,4 @@
-"""`python -m workers.models`: one request on standard input, one answer on standard output, progress on standard error.
+"""`python -m warpsmith.workers.models`: one request on standard input, one answer on standard output.
 
 {"command": "profile" | "apply" | "ablate", "model": FILE.py, "device": "cpu" | "cuda", ...}
 {"result": ...}  or  {"error": {"field", "found", "expected", "message"}}
@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from workers.exports.project import NotAnExport
-from workers.judge import process_control
-from workers.models import applying, contract, packages, profiling
-from workers.models.applied.graph import NotExportable
-from workers.models.physical import NoLimits
+from warpsmith.workers.exports.project import NotAnExport
+from warpsmith.workers.judge import process_control
+from warpsmith.workers.models import applying, contract, packages, profiling
+from warpsmith.workers.models.applied.graph import NotExportable
+from warpsmith.workers.models.physical import NoLimits
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from workers.exports.project import Project
-from workers.judge.timing import ratio_with_interval
-from workers.models import measuring, packages
-from workers.models.applied import comparing
-from workers.models.applied.applying import Applied, prepare
-from workers.models.contract import UserModel
+from warpsmith.workers.exports.project import Project
+from warpsmith.workers.judge.timing import ratio_with_interval
+from warpsmith.workers.models import measuring, packages
+from warpsmith.workers.models.applied import comparing
+from warpsmith.workers.models.applied.applying import Applied, prepare
+from warpsmith.workers.models.contract import UserModel
 
 Say = Callable[[str], None]
 MODEL, GRAPH, ALL = "model", "graph", "all"

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 import yaml
 
-from kernels_db.draws import draw
-from kernels_db.job import ResolvedWorkload
-from kernels_db.op import Op, SpecErrors, load_op
-from kernels_db.resolve import resolve_workload
-from workers.models.reference import Unspeakable
+from warpsmith.kernels_db.draws import draw
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.op import Op, SpecErrors, load_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.models.reference import Unspeakable
 
 SEED = 0
 

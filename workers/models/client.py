@@ -1,4 +1,4 @@
-"""Starts `python -m workers.models` for one request. Standard library only: the service has no torch."""
+"""Starts `python -m warpsmith.workers.models` for one request. Standard library only: the service has no torch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-import workers
+from warpsmith import IMPORT_ROOT
 
 QUIET_PROFILER = "99"
 """Above every level at which torch's profiler tells of itself."""
@@ -31,10 +30,10 @@ def ask(request: dict[str, Any]) -> dict[str, Any]:
     """The answer to one request, from a process of its own with the caller's environment: what it runs is the caller's
     own code. Its progress goes to the caller's standard error. Raises Refused, Died.
     """
-    root = str(Path(workers.__file__).resolve().parents[1])
+    root = str(IMPORT_ROOT)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.models"],
+        [sys.executable, "-P", "-m", "warpsmith.workers.models"],
         input=json.dumps(request) + "\n",
         stdout=subprocess.PIPE,
         text=True,

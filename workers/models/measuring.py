@@ -15,8 +15,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from workers.judge.timing import Plan, Samples, calls_per_block, interleave
-from workers.models.applied.graph import Inputs
+from warpsmith.workers.judge.timing import Plan, Samples, calls_per_block, interleave
+from warpsmith.workers.models.applied.graph import Inputs
 
 CALLS = 5
 """Calls under the profiler, after two that wake threads and code."""

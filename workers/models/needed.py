@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
-from workers.models.operators import name, tensor
-from workers.models.regions import Region
+from warpsmith.workers.models.operators import name, tensor
+from warpsmith.workers.models.regions import Region
 
 Amount = tuple[Node, ...]
 """The elements of one node; of two, half as many as the smaller of them has."""

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from kernels_db.export.kernel import write_project
-from kernels_db.formats.names import identifier
-from workers.exports.project import FILE_CHECKS, Project, Refused, open_project
-from workers.models.applied.kernel import Kernel, NotUsable
+from warpsmith.kernels_db.export.kernel import write_project
+from warpsmith.kernels_db.formats.names import identifier
+from warpsmith.workers.exports.project import FILE_CHECKS, Project, Refused, open_project
+from warpsmith.workers.models.applied.kernel import Kernel, NotUsable
 
 MODULES = (
     "graph.py",
@@ -107,7 +107,7 @@ def generate(model: Path, projects: Sequence[Project], output: Path) -> Path:
     file. Raises FileExistsError where it exists.
     """
     name = _name(model)
-    source = resources.files("workers.models.applied")
+    source = resources.files("warpsmith.workers.models.applied")
     files = {each: (source / each).read_text("utf-8") for each in MODULES}
     packages = ", ".join(f'"{project.module}"' for project in projects) + ("," if len(projects) == 1 else "")
     files["__init__.py"] = _INIT.format(model=model.name, name=name, packages=packages)

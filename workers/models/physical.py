@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
-from kernels_db.job import Job, ResolvedInput, ResolvedWorkload, Verdict
-from kernels_db.op import Op, Target
-from kernels_db.peaks import arithmetic_of
-from kernels_db.resolve import DEFAULT_LIMITS, resolve_workload
-from workers.judge.client import JudgeClient, JudgeDied, JudgeTimeout
+from warpsmith.kernels_db.job import Job, ResolvedInput, ResolvedWorkload, Verdict
+from warpsmith.kernels_db.op import Op, Target
+from warpsmith.kernels_db.peaks import arithmetic_of
+from warpsmith.kernels_db.resolve import DEFAULT_LIMITS, resolve_workload
+from warpsmith.workers.judge.client import JudgeClient, JudgeDied, JudgeTimeout
 
 Limit = tuple[float, str]
 """Microseconds, and the peak that binds: "bytes" or "operations"."""

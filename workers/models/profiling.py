@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from kernels_db.formats.names import Names
-from kernels_db.op import Op
-from workers.models import checking, measuring, operators, physical, regions
-from workers.models.applied.graph import Captured, capture
-from workers.models.applied.places import Recorder
-from workers.models.contract import UserModel
-from workers.models.ranking import Opportunity, ranked, scaled
-from workers.models.reference import Unspeakable
-from workers.models.regions import Region
-from workers.models.spec import SAMPLE, Written, describe, op_name
+from warpsmith.kernels_db.formats.names import Names
+from warpsmith.kernels_db.op import Op
+from warpsmith.workers.models import checking, measuring, operators, physical, regions
+from warpsmith.workers.models.applied.graph import Captured, capture
+from warpsmith.workers.models.applied.places import Recorder
+from warpsmith.workers.models.contract import UserModel
+from warpsmith.workers.models.ranking import Opportunity, ranked, scaled
+from warpsmith.workers.models.reference import Unspeakable
+from warpsmith.workers.models.regions import Region
+from warpsmith.workers.models.spec import SAMPLE, Written, describe, op_name
 
 Say = Callable[[str], None]
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from kernels_db.formats.names import Names, identifier
-from workers.models.applied.graph import size_of
-from workers.models.operators import name, tensor
-from workers.models.regions import Region
+from warpsmith.kernels_db.formats.names import Names, identifier
+from warpsmith.workers.models.applied.graph import size_of
+from warpsmith.workers.models.operators import name, tensor
+from warpsmith.workers.models.regions import Region
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _TORCH = frozenset(

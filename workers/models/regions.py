@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, Node
 
-from workers.models.operators import FUSABLE, Kind, kind, name, tensor
+from warpsmith.workers.models.operators import FUSABLE, Kind, kind, name, tensor
 
 MOST_OUTPUTS = 2
 MOST_INPUTS = 12

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from kernels_db import expr
-from kernels_db.formats.names import Names, identifier
-from kernels_db.spec_types import DTYPE_BYTES
-from workers.models import operators
-from workers.models.applied.graph import size_of
-from workers.models.needed import needed, whole
-from workers.models.operators import at_sample, kind, name, tensor
-from workers.models.reference import Sizes, Unspeakable, input_names, write
-from workers.models.regions import Region
+from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.formats.names import Names, identifier
+from warpsmith.kernels_db.spec_types import DTYPE_BYTES
+from warpsmith.workers.models import operators
+from warpsmith.workers.models.applied.graph import size_of
+from warpsmith.workers.models.needed import needed, whole
+from warpsmith.workers.models.operators import at_sample, kind, name, tensor
+from warpsmith.workers.models.reference import Sizes, Unspeakable, input_names, write
+from warpsmith.workers.models.regions import Region
 
 POSITIONS = ("batch", "length")
 """What a size of a model's input is called, by its position; further ones are `size`."""

@@ -4,11 +4,11 @@ A re-verification is a row with a lease, as an attempt is; it belongs to no sear
 says which kernels are to be judged.
 """
 
-from workers.reverification.finding import Finding, Outcome, finding
-from workers.reverification.performing import perform_reverification
-from workers.reverification.reconciling import reconcile
-from workers.reverification.rows import OPEN, ask, claim, finish, message, renew
-from workers.reverification.schedule import sweep
+from warpsmith.workers.reverification.finding import Finding, Outcome, finding
+from warpsmith.workers.reverification.performing import perform_reverification
+from warpsmith.workers.reverification.reconciling import reconcile
+from warpsmith.workers.reverification.rows import OPEN, ask, claim, finish, message, renew
+from warpsmith.workers.reverification.schedule import sweep
 
 __all__ = [
     "OPEN",

@@ -7,16 +7,16 @@ from typing import cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from kernels_db.db import StorageFull
-from kernels_db.job import Job, JobCandidate, Verdict
-from kernels_db.op import SpecErrors, Target, parse_op
-from kernels_db.resolve import build_job, limits_with
-from workers import log
-from workers.lease import LeaseKeeper, LeaseLost
-from workers.process import WorkerProcess
-from workers.reverification.finding import Finding, finding
-from workers.reverification.rows import Reverification, claim, finish, renew
-from workers.settings import Settings
+from warpsmith.kernels_db.db import StorageFull
+from warpsmith.kernels_db.job import Job, JobCandidate, Verdict
+from warpsmith.kernels_db.op import SpecErrors, Target, parse_op
+from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.workers import log
+from warpsmith.workers.lease import LeaseKeeper, LeaseLost
+from warpsmith.workers.process import WorkerProcess
+from warpsmith.workers.reverification.finding import Finding, finding
+from warpsmith.workers.reverification.rows import Reverification, claim, finish, renew
+from warpsmith.workers.settings import Settings
 
 logger = log.get(__name__)
 
@@ -42,7 +42,7 @@ def perform_reverification(here: WorkerProcess, row_id: str) -> None:
 
 def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Finding, Verdict | None] | None:
     """The result and the verdict that it is of; None where there is none yet, and somebody will try again."""
-    from workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     settings = here.settings
     try:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sqlalchemy import or_, select
 
-from kernels_db.db import Database
-from kernels_db.due import DAY_S
-from kernels_db.models import KernelRow, ReverificationRow
-from workers.reverification.finding import Finding
-from workers.reverification.rows import end, message
-from workers.reverification.schedule import judges
-from workers.settings import Settings
-from workers.steps.reconciling import LARGEST_ROUND, message_lost
-from workers.steps.values import Message
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.due import DAY_S
+from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.workers.reverification.finding import Finding
+from warpsmith.workers.reverification.rows import end, message
+from warpsmith.workers.reverification.schedule import judges
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.reconciling import LARGEST_ROUND, message_lost
+from warpsmith.workers.steps.values import Message
 
 WAITS_S = 7 * DAY_S
 """So long one waits for a judge of its target to come; then it ends without a result."""

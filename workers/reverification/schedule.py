@@ -9,13 +9,13 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database
-from kernels_db.due import DAY_S, due, last_judged, presents
-from kernels_db.models import KernelRow, ReverificationRow, WorkerRow
-from workers import heartbeat
-from workers.reverification.rows import OPEN, ask, message
-from workers.settings import Settings
-from workers.steps.values import Message
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.due import DAY_S, due, last_judged, presents
+from warpsmith.kernels_db.models import KernelRow, ReverificationRow, WorkerRow
+from warpsmith.workers import heartbeat
+from warpsmith.workers.reverification.rows import OPEN, ask, message
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.values import Message
 
 AT_ONCE = 4
 """Re-verifications of one target that the schedule has open."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from kernels_db.spec_errors import SpecError
-from workers.search.tree import Budget, Spend, Tree
+from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.workers.search.tree import Budget, Spend, Tree
 
 CALLS_PER_STEP = 3
 """Model calls that an `ideate` or `code` step may make: the request, and two re-asks where a reply cannot be read."""

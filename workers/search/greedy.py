@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workers.search.fields import number, whole
-from workers.search.tree import Step
-from workers.search.turn import RoundsPolicy, Turn
+from warpsmith.workers.search.fields import number, whole
+from warpsmith.workers.search.tree import Step
+from warpsmith.workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workers.search.fields import number, whole
-from workers.search.standing import is_contender, is_open, pinned
-from workers.search.tree import NodeView, Step
-from workers.search.turn import RoundsPolicy, Turn
+from warpsmith.workers.search.fields import number, whole
+from warpsmith.workers.search.standing import is_contender, is_open, pinned
+from warpsmith.workers.search.tree import NodeView, Step
+from warpsmith.workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workers.search.fields import number, whole
-from workers.search.tree import NodeView, Step
-from workers.search.turn import RoundsPolicy, Turn
+from warpsmith.workers.search.fields import number, whole
+from warpsmith.workers.search.tree import NodeView, Step
+from warpsmith.workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)

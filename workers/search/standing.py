@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from workers.search.tree import NodeView
+from warpsmith.workers.search.tree import NodeView
 
 CREDIBLE_FRACTION = 1.1
 """Nothing is faster than the physical limit: a share well above 1 says that the limit was measured wrong, and ends

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workers.search.fields import whole
-from workers.search.standing import ranked
-from workers.search.tree import NodeView, Step, Tree
-from workers.search.turn import TreePolicy, Turn
+from warpsmith.workers.search.fields import whole
+from warpsmith.workers.search.standing import ranked
+from warpsmith.workers.search.tree import NodeView, Step, Tree
+from warpsmith.workers.search.turn import TreePolicy, Turn
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import Field, dataclass
 from typing import Any, ClassVar
 
-from workers.search.budget import Allowance, allowance
-from workers.search.standing import at_limit, is_known, is_open, pinned, ranked
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from warpsmith.workers.search.budget import Allowance, allowance
+from warpsmith.workers.search.standing import at_limit, is_known, is_open, pinned, ranked
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
 MOST_PINNED = 8
 """Pinned parents of a round beyond those that the policy chose itself."""

@@ -6,16 +6,16 @@ whoever calls owns the clock. Everything may be called twice, from several proce
 died.
 """
 
-from workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
-from workers.steps.bundling import GivenBack, Taken, give_back, settle_unjudged, take_jobs
-from workers.steps.caps import refusal
-from workers.steps.claims import claim, give_up, renew
-from workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
-from workers.steps.lifecycle import advance, cancel, create_search, pause, resume
-from workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
-from workers.steps.outages import defer, put_off
-from workers.steps.reconciling import reconcile
-from workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
+from warpsmith.workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
+from warpsmith.workers.steps.bundling import GivenBack, Taken, give_back, settle_unjudged, take_jobs
+from warpsmith.workers.steps.caps import refusal
+from warpsmith.workers.steps.claims import claim, give_up, renew
+from warpsmith.workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
+from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, pause, resume
+from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
+from warpsmith.workers.steps.outages import defer, put_off
+from warpsmith.workers.steps.reconciling import reconcile
+from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
 
 __all__ = [
     "AskClosed",

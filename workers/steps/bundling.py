@@ -2,7 +2,7 @@
 
     pending ──> running, held by the bundle   `take_jobs`; no lease: the bundle holds its steps until it is merged or
                                               dropped, however long it travels
-    held    ──> succeeded                     `workers.steps.merging`; the first verdict on a job stands
+    held    ──> succeeded                     `warpsmith.workers.steps.merging`; the first verdict on a job stands
     held    ──> pending                       `give_back`: the step returns to its queue, and its job is void
     held    ──> pending or failed             `settle_unjudged`: of the steps that their host could not judge
     held    ──> cancelled                     the search ended; what comes back then changes nothing
@@ -19,16 +19,16 @@ from typing import Literal
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from kernels_db.bundle import Ticket, canonical, digest
-from kernels_db.db import Database, new_id
-from kernels_db.job import Job
-from kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
-from kernels_db.op import SpecErrors
-from workers.steps.caps import refusal
-from workers.steps.endings import fail_step
-from workers.steps.rows import ENDED, Held, add_event, lock_search, message, put_back, signed
-from workers.steps.values import Message, Work, WrongState
-from workers.steps.work import build_work
+from warpsmith.kernels_db.bundle import Ticket, canonical, digest
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
+from warpsmith.kernels_db.op import SpecErrors
+from warpsmith.workers.steps.caps import refusal
+from warpsmith.workers.steps.endings import fail_step
+from warpsmith.workers.steps.rows import ENDED, Held, add_event, lock_search, message, put_back, signed
+from warpsmith.workers.steps.values import Message, Work, WrongState
+from warpsmith.workers.steps.work import build_work
 
 MOST_JOBS = 256
 """Jobs of one bundle; what is left over waits for the next."""

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernels_db.db import Database
-from kernels_db.models import SearchRow
-from workers.search.budget import exhausted, parse_budget
-from workers.steps.rows import spend
-from workers.steps.values import ModelCall, Work
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import SearchRow
+from warpsmith.workers.search.budget import exhausted, parse_budget
+from warpsmith.workers.steps.rows import spend
+from warpsmith.workers.steps.values import ModelCall, Work
 
 
 def refusal(db: Database, work: Work, now: float, calls: Sequence[ModelCall] = ()) -> str | None:

@@ -6,12 +6,12 @@ from typing import cast
 
 from sqlalchemy import CursorResult, select, update
 
-from kernels_db.db import Database
-from kernels_db.models import AttemptRow, NodeRow, SearchRow
-from workers.steps.endings import fail_step
-from workers.steps.rows import held, lock_search
-from workers.steps.values import Work
-from workers.steps.work import build_work
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AttemptRow, NodeRow, SearchRow
+from warpsmith.workers.steps.endings import fail_step
+from warpsmith.workers.steps.rows import held, lock_search
+from warpsmith.workers.steps.values import Work
+from warpsmith.workers.steps.work import build_work
 
 
 def claim(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> Work | None:

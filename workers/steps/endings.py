@@ -8,11 +8,11 @@ from typing import Any, Literal
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
-from workers.model.text import storable
-from workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
-from workers.steps.values import EventType
-from workers.steps.winners import keep_winner
+from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.workers.model.text import storable
+from warpsmith.workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
+from warpsmith.workers.steps.values import EventType
+from warpsmith.workers.steps.winners import keep_winner
 
 Ending = Literal["finished", "failed", "cancelled"]
 ENDINGS: Mapping[Ending, EventType] = {
@@ -97,7 +97,7 @@ def pause_search(
     again_at: float | None = None,
 ) -> None:
     """Pause a search that has not ended; what runs may still commit. `by`: who asked for it. It goes on by itself at
-    `again_at`, where that is given (`workers.steps.outages`)."""
+    `again_at`, where that is given (`warpsmith.workers.steps.outages`)."""
     stop_clock(search, now)
     search.state = "paused"
     search.reason = storable(reason)

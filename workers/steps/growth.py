@@ -8,19 +8,19 @@ from typing import Any, TypeAlias
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from kernels_db.db import new_id
-from kernels_db.models import AttemptRow, NodeRow, SearchRow
-from workers import log
-from workers.search.budget import parse_budget
-from workers.search.policy import Policy, parse_policy
-from workers.search.tree import Budget, NodeView, Spend, Step, Tree
-from workers.steps.endings import end
-from workers.steps.planting import bare_variants, plan
-from workers.steps.rows import OPEN, add_event, message, spend
-from workers.steps.values import Message
+from warpsmith.kernels_db.db import new_id
+from warpsmith.kernels_db.models import AttemptRow, NodeRow, SearchRow
+from warpsmith.workers import log
+from warpsmith.workers.search.budget import parse_budget
+from warpsmith.workers.search.policy import Policy, parse_policy
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from warpsmith.workers.steps.endings import end
+from warpsmith.workers.steps.planting import bare_variants, plan
+from warpsmith.workers.steps.rows import OPEN, add_event, message, spend
+from warpsmith.workers.steps.values import Message
 
 Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
-"""The policy's seam: `workers.search.policy.next_steps`."""
+"""The policy's seam: `warpsmith.workers.search.policy.next_steps`."""
 
 logger = log.get(__name__)
 

@@ -9,18 +9,18 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database, new_id
-from kernels_db.models import AttemptRow, NodeRow, SearchRow
-from kernels_db.op import Op, Target
-from kernels_db.store import add_op
-from workers.search.budget import parse_budget
-from workers.search.policy import next_steps, parse_policy
-from workers.steps.endings import end, pause_search
-from workers.steps.growth import Decide, grow
-from workers.steps.outages import again_at
-from workers.steps.rows import ENDED, add_event, lock_search, message, signed, spend
-from workers.steps.seeding import choose_seeds, plant_seeds
-from workers.steps.values import Message, WrongState
+from warpsmith.kernels_db.db import Database, new_id
+from warpsmith.kernels_db.models import AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.op import Op, Target
+from warpsmith.kernels_db.store import add_op
+from warpsmith.workers.search.budget import parse_budget
+from warpsmith.workers.search.policy import next_steps, parse_policy
+from warpsmith.workers.steps.endings import end, pause_search
+from warpsmith.workers.steps.growth import Decide, grow
+from warpsmith.workers.steps.outages import again_at
+from warpsmith.workers.steps.rows import ENDED, add_event, lock_search, message, signed, spend
+from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
+from warpsmith.workers.steps.values import Message, WrongState
 
 
 def create_search(

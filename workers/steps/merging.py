@@ -14,16 +14,16 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.bundle import SignedUnjudged, SignedVerdict, digest
-from kernels_db.db import Database
-from kernels_db.job import Verdict
-from kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
-from kernels_db.op import Target, parse_op
-from workers.model.text import storable
-from workers.steps.bundling import is_held
-from workers.steps.completion import commit_verdict
-from workers.steps.rows import ENDED, Held, add_event, lock_search, plain
-from workers.steps.work import level_of
+from warpsmith.kernels_db.bundle import SignedUnjudged, SignedVerdict, digest
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.workers.model.text import storable
+from warpsmith.workers.steps.bundling import is_held
+from warpsmith.workers.steps.completion import commit_verdict
+from warpsmith.workers.steps.rows import ENDED, Held, add_event, lock_search, plain
+from warpsmith.workers.steps.work import level_of
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.db import new_id
-from kernels_db.models import NodeRow, SearchRow
-from workers.candidate.normalise import normalised_digest
-from workers.search.dedup import idea_digest
-from workers.steps.rows import add_event
+from warpsmith.kernels_db.db import new_id
+from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.search.dedup import idea_digest
+from warpsmith.workers.steps.rows import add_event
 
 
 @dataclass(frozen=True)

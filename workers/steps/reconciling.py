@@ -9,16 +9,16 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from kernels_db.db import Database
-from kernels_db.models import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
-from workers.search.policy import next_steps
-from workers.settings import Settings
-from workers.steps.asks import issue_again, overdue
-from workers.steps.endings import fail_step
-from workers.steps.growth import Decide, grow
-from workers.steps.outages import resting, take_up
-from workers.steps.rows import ENDED, OPEN, Held, add_event, lock_search, message, put_back
-from workers.steps.values import Message
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
+from warpsmith.workers.search.policy import next_steps
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.asks import issue_again, overdue
+from warpsmith.workers.steps.endings import fail_step
+from warpsmith.workers.steps.growth import Decide, grow
+from warpsmith.workers.steps.outages import resting, take_up
+from warpsmith.workers.steps.rows import ENDED, OPEN, Held, add_event, lock_search, message, put_back
+from warpsmith.workers.steps.values import Message
 
 LARGEST_ROUND = 200
 """Searches seen to, and attempts per search sent again, in one round."""

@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.db import new_id
-from kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
-from workers.model.text import storable
-from workers.queues import MODEL_QUEUE, judge_queue
-from workers.search.tree import Spend
-from workers.steps.values import EventType, Message, ModelCall
+from warpsmith.kernels_db.db import new_id
+from warpsmith.kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers.model.text import storable
+from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.workers.search.tree import Spend
+from warpsmith.workers.steps.values import EventType, Message, ModelCall
 
 OPEN = ("pending", "running", "waiting")
 """States of an attempt that is still to bring a result."""

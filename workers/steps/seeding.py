@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database
-from kernels_db.models import KernelRow, NodeRow, SearchRow
-from kernels_db.op import Op, Target
-from kernels_db.store import Offer, similar_kernels
-from workers.search.tree import Budget
-from workers.steps.planting import adopt
-from workers.steps.rows import add_event
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import KernelRow, NodeRow, SearchRow
+from warpsmith.kernels_db.op import Op, Target
+from warpsmith.kernels_db.store import Offer, similar_kernels
+from warpsmith.workers.search.tree import Budget
+from warpsmith.workers.steps.planting import adopt
+from warpsmith.workers.steps.rows import add_event
 
 MOST_SEEDS = 3
 SHARE_OF_CANDIDATES = 4

@@ -12,16 +12,16 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.db import Database
-from kernels_db.models import NodeRow, OpRow, SearchRow
-from kernels_db.op import SpecError, Target, parse_op
-from workers.search.budget import budget_document, parse_budget
-from workers.steps.asks import take_back
-from workers.steps.endings import renew_best
-from workers.steps.lifecycle import create_search
-from workers.steps.planting import adopt, digest_of, ideas_so_far, plan
-from workers.steps.rows import ENDED, add_event, lock_search, plain, signed, spend
-from workers.steps.values import EventType, WrongState
+from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.models import NodeRow, OpRow, SearchRow
+from warpsmith.kernels_db.op import SpecError, Target, parse_op
+from warpsmith.workers.search.budget import budget_document, parse_budget
+from warpsmith.workers.steps.asks import take_back
+from warpsmith.workers.steps.endings import renew_best
+from warpsmith.workers.steps.lifecycle import create_search
+from warpsmith.workers.steps.planting import adopt, digest_of, ideas_so_far, plan
+from warpsmith.workers.steps.rows import ENDED, add_event, lock_search, plain, signed, spend
+from warpsmith.workers.steps.values import EventType, WrongState
 
 Mark: TypeAlias = Literal["pinned", "banned"]
 Also: TypeAlias = Callable[[Session, Sequence[NodeRow]], None]

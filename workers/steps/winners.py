@@ -8,14 +8,14 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from kernels_db.db import new_id
-from kernels_db.envelope import build_envelope
-from kernels_db.job import FREE_PYTHON, WorkloadVerdict, mean_ends
-from kernels_db.models import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
-from kernels_db.op import Target, parse_op
-from kernels_db.resolve import resolve_workload
-from workers.candidate.normalise import normalised_digest
-from workers.steps.rows import add_event
+from warpsmith.kernels_db.db import new_id
+from warpsmith.kernels_db.envelope import build_envelope
+from warpsmith.kernels_db.job import FREE_PYTHON, WorkloadVerdict, mean_ends
+from warpsmith.kernels_db.models import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.steps.rows import add_event
 
 
 def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any, cast
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from kernels_db.job import Level, Verdict
-from kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
-from kernels_db.profiles import latest_metrics
-from workers.steps.planting import bare_variants
-from workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
+from warpsmith.kernels_db.job import Level, Verdict
+from warpsmith.kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.profiles import latest_metrics
+from warpsmith.workers.steps.planting import bare_variants
+from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
 MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""

@@ -1,4 +1,4 @@
-"""`python -m workers.judge.analysis`: one request on standard input, one answer on standard output, both JSON.
+"""`python -m warpsmith.workers.judge.analysis`: one request on standard input, one answer on standard output.
 Its scratch files are in the current directory.
 
 A request is {"minimum": level or null, "seconds": number, "request": {...}}; an answer {"answer": {...}, "sandbox":
@@ -18,13 +18,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workers.judge import process_control
+from warpsmith.workers.judge import process_control
 
 if TYPE_CHECKING:
-    from workers.judge.processes import ForkServer
+    from warpsmith.workers.judge.processes import ForkServer
 
 MEMORY_BYTES = 4 << 30
-SOURCE = """from workers.judge.analysis.inside import answer
+SOURCE = """from warpsmith.workers.judge.analysis.inside import answer
 
 REQUEST = {request!r}
 
@@ -37,13 +37,13 @@ def make(shape, dtype, generator):
 def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """The answer to one request."""
     # Imported late: the process hides its memory before it has any of this; the fork server imports torch meanwhile.
-    from workers.judge.host import cores_available  # noqa: PLC0415
-    from workers.judge.processes import ForkServer  # noqa: PLC0415
+    from warpsmith.workers.judge.host import cores_available  # noqa: PLC0415
+    from warpsmith.workers.judge.processes import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
     try:
-        server.preload(("workers.judge.analysis.inside",))
+        server.preload(("warpsmith.workers.judge.analysis.inside",))
         return _answer(asked, scratch, cores, server)
     finally:
         server.close()
@@ -52,12 +52,12 @@ def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
 def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer) -> dict[str, Any]:
     import torch  # noqa: PLC0415
 
-    from workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
-    from workers.judge.buffers import TensorSpec  # noqa: PLC0415
-    from workers.judge.contender import Contender  # noqa: PLC0415
-    from workers.judge.faults import ContenderFault  # noqa: PLC0415
-    from workers.judge.processes import ForkServerDied  # noqa: PLC0415
-    from workers.judge.sandbox import NotConfined  # noqa: PLC0415
+    from warpsmith.workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
+    from warpsmith.workers.judge.buffers import TensorSpec  # noqa: PLC0415
+    from warpsmith.workers.judge.contender import Contender  # noqa: PLC0415
+    from warpsmith.workers.judge.faults import ContenderFault  # noqa: PLC0415
+    from warpsmith.workers.judge.processes import ForkServerDied  # noqa: PLC0415
+    from warpsmith.workers.judge.sandbox import NotConfined  # noqa: PLC0415
 
     try:
         contender = Contender(
@@ -97,7 +97,7 @@ def _failed(kind: str, message: str) -> dict[str, Any]:
 
 def main() -> int:
     """Answer one request; returns the exit status."""
-    arguments = argparse.ArgumentParser(prog="python -m workers.judge.analysis")
+    arguments = argparse.ArgumentParser(prog="python -m warpsmith.workers.judge.analysis")
     arguments.add_argument("--die-with-parent", type=int, metavar="PID")
     given = arguments.parse_args()
     if given.die_with_parent is not None:

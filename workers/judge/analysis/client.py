@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kernels_db.formats.analysis import Analysis, AnalysisFailed
-from kernels_db.job import SandboxLevel
-from workers.judge.client import judge_environment
+from warpsmith.kernels_db.formats.analysis import Analysis, AnalysisFailed
+from warpsmith.kernels_db.job import SandboxLevel
+from warpsmith.workers.judge.client import judge_environment
 
 START_S = 90.0
 """Longest wait for the process besides the file's own time: torch's start."""
@@ -37,7 +37,7 @@ def analyser(minimum: SandboxLevel | None, seconds: float = 60.0) -> Callable[[d
 def _asked(document: dict[str, Any], home: Path) -> dict[str, Any]:
     timeout_s = START_S + document["seconds"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "workers.judge.analysis", "--die-with-parent", str(os.getpid())],
+        [sys.executable, "-P", "-m", "warpsmith.workers.judge.analysis", "--die-with-parent", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from workers.judge.analysis import module, task
+from warpsmith.workers.judge.analysis import module, task
 
 ANSWER_BYTES = 1 << 20
 

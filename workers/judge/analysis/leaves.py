@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from kernels_db.formats.recording import Recorder
-from kernels_db.formats.stand_in import on
+from warpsmith.kernels_db.formats.recording import Recorder
+from warpsmith.kernels_db.formats.stand_in import on
 
 MOST_LEAVES = 256
 LONGEST_TEXT = 1000

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from kernels_db.formats.recording import Recorder
-from workers.judge.analysis.leaves import (
+from warpsmith.kernels_db.formats.recording import Recorder
+from warpsmith.workers.judge.analysis.leaves import (
     NotUnderstoodError,
     computed,
     described,

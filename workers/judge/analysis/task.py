@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from workers.judge.analysis.leaves import (
+from warpsmith.workers.judge.analysis.leaves import (
     NotUnderstoodError,
     computed,
     described,

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import CompileError, HostError
-from workers.judge.languages import cpp, cuda, python, triton
-from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, TrialError
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.runtime import CompileError, HostError
+from warpsmith.workers.judge.languages import cpp, cuda, python, triton
+from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, TrialError
 
 __all__ = [
     "CompileError",

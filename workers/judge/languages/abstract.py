@@ -20,8 +20,9 @@ from typing import Any, Protocol
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
-from kernels_db.runtime.limits import of_architecture
+from warpsmith.kernels_db.candidate_import import provide_runtime
+from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.runtime.limits import of_architecture
 
 RUN_S = 10.0
 """CPU seconds of one call of `run`, launches left out."""
@@ -62,6 +63,7 @@ def load(source: str) -> ModuleType:
     Raises:
         Refused: it cannot be imported.
     """
+    provide_runtime()
     path = Path("candidate.py").resolve()
     path.write_text(source)
     specification = importlib.util.spec_from_file_location("candidate", path)

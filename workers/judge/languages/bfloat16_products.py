@@ -1,7 +1,7 @@
 """`tl.dot` on bfloat16 under Triton's interpreter, which keeps such numbers as their bits and multiplies the bits.
 
 A kernel that adds or compares bfloat16 without a cast is still computed otherwise there than on a GPU
-(`workers.judge.case`): products are what kernels do with these numbers before they widen them.
+(`warpsmith.workers.judge.case`): products are what kernels do with these numbers before they widen them.
 
 Triton is imported by whoever calls this, in the process that runs the candidate.
 """

@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kernels_db.runtime import CompileError, HostError
-from kernels_db.runtime.cache import CACHE_VARIABLE
-from kernels_db.runtime.errors import Cause, trim_log
-from workers.judge.languages import compile_service
-from workers.judge.languages.prepared import CompileLimits, TrialError
+from warpsmith.kernels_db.runtime import CompileError, HostError
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.kernels_db.runtime.errors import Cause, trim_log
+from warpsmith.workers.judge.languages import compile_service
+from warpsmith.workers.judge.languages.prepared import CompileLimits, TrialError
 
 _ANSWER_BYTES = 1 << 20
 _LOG_BYTES = 256 * 1024

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.judge import channel, process_control, sandbox, sandbox_network
+from warpsmith.workers.judge import channel, process_control, sandbox, sandbox_network
 
-MODULES = ("workers.judge.languages.triton_child", "workers.judge.languages.cuda_child")
+MODULES = ("warpsmith.workers.judge.languages.triton_child", "warpsmith.workers.judge.languages.cuda_child")
 _NICENESS = 10
 _MORE_TASKS = 256
 
@@ -60,7 +60,7 @@ def _hash_triton() -> None:
 
 
 def _load_nvrtc() -> None:
-    from kernels_db.runtime import CompileError, cuda  # noqa: PLC0415 - late, as all that is preloaded
+    from warpsmith.kernels_db.runtime import CompileError, cuda  # noqa: PLC0415 - late, as all that is preloaded
 
     with contextlib.suppress(CompileError):
         cuda.toolchain()
@@ -83,7 +83,7 @@ def _preload(skipped: Sequence[str]) -> None:
         if _threads() > 1:
             print(f"compile server: {step.__name__} starts a thread here, so it is not preloaded", file=sys.stderr)
             sys.stderr.flush()
-            command = [sys.executable, "-P", "-m", "workers.judge.languages.compile_server", sys.argv[1]]
+            command = [sys.executable, "-P", "-m", "warpsmith.workers.judge.languages.compile_server", sys.argv[1]]
             os.execv(sys.executable, [*command, *skipped, step.__name__])  # noqa: S606 - ourselves
     gc.collect()
     gc.freeze()  # children share these pages; a collection would copy them all

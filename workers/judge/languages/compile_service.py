@@ -16,11 +16,11 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from workers.judge import channel, process_control
-from workers.judge.languages.prepared import CompileLimits
-from workers.judge.quiet import QUIET
+from warpsmith import IMPORT_ROOT
+from warpsmith.workers.judge import channel, process_control
+from warpsmith.workers.judge.languages.prepared import CompileLimits
+from warpsmith.workers.judge.quiet import QUIET
 
-_ROOT = Path(__file__).resolve().parents[3]
 _START_S = 180.0
 _KILL_S = 30.0
 _FILE_BYTES = 256 * 1024 * 1024
@@ -33,7 +33,9 @@ class CompileServerDied(Exception):  # noqa: N818 - named for what happened
 
 def python_path() -> str:
     """Where a compiling process finds Warpsmith."""
-    return os.pathsep.join([str(_ROOT), *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)])
+    return os.pathsep.join(
+        [str(IMPORT_ROOT), *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)]
+    )
 
 
 def server_environment(home: Path) -> dict[str, str]:
@@ -65,7 +67,7 @@ class CompileServer:
         self._home = tempfile.TemporaryDirectory(prefix="warpsmith-compile-")
         ours, theirs = channel.pair()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.judge.languages.compile_server", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "warpsmith.workers.judge.languages.compile_server", str(theirs.fileno())],
             env=server_environment(Path(self._home.name)),
             cwd=self._home.name,
             stdin=subprocess.DEVNULL,

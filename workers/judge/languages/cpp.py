@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import Build, CompileError, HostError, cpp
-from workers.candidate.sources import KernelSource, kernel_sources
-from workers.judge.languages.elf import digests
-from workers.judge.languages.imports import foreign
-from workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.runtime import Build, CompileError, HostError, cpp
+from warpsmith.workers.candidate.sources import KernelSource, kernel_sources
+from warpsmith.workers.judge.languages.elf import digests
+from warpsmith.workers.judge.languages.imports import foreign
+from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
 
 def prepare(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from workers.judge.languages.elf import sections
+from warpsmith.workers.judge.languages.elf import sections
 
 _MAX_THREADS, _CLUSTER = 0x05, 0x3D  # EIATTR_MAX_THREADS, EIATTR_CTA_PER_CLUSTER
 _SIZED = 4  # EIFMT_SVAL: a length and so many bytes; other formats have their value in the length's place

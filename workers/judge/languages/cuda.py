@@ -8,13 +8,19 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime import CompileError, HostError, cuda
-from kernels_db.runtime.errors import trim_log
-from workers.candidate.sources import KernelSource, kernel_sources
-from workers.judge.languages.child import ask
-from workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, KernelReport, Prepared, ptxas_reports
-from workers.judge.languages.reports import earlier_report, keep_report, report_key
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.runtime import CompileError, HostError, cuda
+from warpsmith.kernels_db.runtime.errors import trim_log
+from warpsmith.workers.candidate.sources import KernelSource, kernel_sources
+from warpsmith.workers.judge.languages.child import ask
+from warpsmith.workers.judge.languages.prepared import (
+    LIBRARIES_BYTES,
+    CompileLimits,
+    KernelReport,
+    Prepared,
+    ptxas_reports,
+)
+from warpsmith.workers.judge.languages.reports import earlier_report, keep_report, report_key
 
 _LAUNCHES = 64  # of a report
 
@@ -47,7 +53,7 @@ def prepare(
     if earlier is not None:
         return earlier
     answer = ask(
-        "workers.judge.languages.cuda_child",
+        "warpsmith.workers.judge.languages.cuda_child",
         request,
         cache_dir=cache_dir,
         limits=CompileLimits(limits.seconds, limits.memory_bytes + LIBRARIES_BYTES),

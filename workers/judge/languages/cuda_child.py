@@ -1,5 +1,7 @@
-"""`python -m workers.judge.languages.cuda_child REQUEST ANSWER`: NVRTC for the sources of one candidate, then its `run`
-without a device, so that each launch is held against what its kernel was compiled to and what the architecture has.
+"""`python -m warpsmith.workers.judge.languages.cuda_child REQUEST ANSWER` compiles one candidate's CUDA.
+
+NVRTC for its sources, then its `run` without a device, so that each launch is held against what its kernel was compiled
+to and what the architecture has.
 
 The second part runs the candidate's Python, so nothing that this process answers decides a verdict other than "does not
 compile".
@@ -14,13 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernels_db.runtime import Build, CompileError, HostError, cuda
-from kernels_db.runtime.limits import Launch, Usage, of_architecture, problem
-from kernels_db.runtime.tensor_maps import check_tensor_map
-from workers.candidate.sources import KernelSource
-from workers.judge.languages import abstract, cubin
-from workers.judge.languages.elf import digests
-from workers.judge.languages.prepared import KernelReport, ptxas_reports
+from warpsmith.kernels_db.runtime import Build, CompileError, HostError, cuda
+from warpsmith.kernels_db.runtime.limits import Launch, Usage, of_architecture, problem
+from warpsmith.kernels_db.runtime.tensor_maps import check_tensor_map
+from warpsmith.workers.candidate.sources import KernelSource
+from warpsmith.workers.judge.languages import abstract, cubin
+from warpsmith.workers.judge.languages.elf import digests
+from warpsmith.workers.judge.languages.prepared import KernelReport, ptxas_reports
 
 
 class Recorder:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
-from kernels_db.runtime import CompileError
+from warpsmith.kernels_db.runtime import CompileError
 
 LIBRARIES_BYTES = 24 << 30
 """Address space that torch and LLVM map without using it."""

@@ -7,9 +7,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kernels_db.runtime import HostError
-from kernels_db.runtime.cache import content_key, find, publish, workspace
-from workers.judge.languages.prepared import Prepared
+from warpsmith.kernels_db.runtime import HostError
+from warpsmith.kernels_db.runtime.cache import content_key, find, publish, workspace
+from warpsmith.workers.judge.languages.prepared import Prepared
 
 _ABI = 4
 """Counts up whenever a report of the same candidate would read differently."""

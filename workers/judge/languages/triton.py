@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels_db.job import ResolvedWorkload
-from kernels_db.runtime.errors import trim_log
-from workers.judge.languages.child import ask
-from workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, Prepared
-from workers.judge.languages.reports import earlier_report, keep_report, report_key
+from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.runtime.errors import trim_log
+from warpsmith.workers.judge.languages.child import ask
+from warpsmith.workers.judge.languages.prepared import LIBRARIES_BYTES, CompileLimits, Prepared
+from warpsmith.workers.judge.languages.reports import earlier_report, keep_report, report_key
 
 DEFAULT_ARCH = "sm_90"
 """Compiled for where the target is a CPU, on which Triton candidates are interpreted."""
@@ -52,7 +52,7 @@ def prepare(
     if earlier is not None:
         return earlier
     answer = ask(
-        "workers.judge.languages.triton_child",
+        "warpsmith.workers.judge.languages.triton_child",
         request,
         cache_dir=cache_dir,
         limits=CompileLimits(limits.seconds, limits.memory_bytes + LIBRARIES_BYTES),

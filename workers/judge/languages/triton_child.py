@@ -1,5 +1,6 @@
-"""`python -m workers.judge.languages.triton_child REQUEST ANSWER`: imports one candidate and compiles what its `run`
-launches.
+"""`python -m warpsmith.workers.judge.languages.triton_child REQUEST ANSWER` compiles one candidate's Triton.
+
+It imports the candidate and compiles what its `run` launches.
 
 This process runs the candidate, so nothing that it answers decides a verdict other than "does not compile".
 """
@@ -25,11 +26,11 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import PTXASError
 from triton.runtime.jit import JITFunction
 
-from kernels_db.runtime.limits import of_architecture
-from workers.judge.languages import abstract
-from workers.judge.languages.elf import digests
-from workers.judge.languages.launches import described
-from workers.judge.languages.prepared import KernelReport, ptxas_reports
+from warpsmith.kernels_db.runtime.limits import of_architecture
+from warpsmith.workers.judge.languages import abstract
+from warpsmith.workers.judge.languages.elf import digests
+from warpsmith.workers.judge.languages.launches import described
+from warpsmith.workers.judge.languages.prepared import KernelReport, ptxas_reports
 
 MOST_CONFIGURATIONS = 64
 """Of one autotuned kernel: each is compiled here, so that none is while a device waits."""
