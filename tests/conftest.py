@@ -1,4 +1,4 @@
-"""Fixtures for every test; see `tests/services.py`."""
+"""Fixtures and hooks for every test; see `tests/services.py` and `tests/kinds.py`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,40 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import postgres_url, rabbitmq_url, redis_server, redis_url
+from tests.kinds import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_ignore_collect,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
+from tests.services import (
+    migrated_postgres_url,
+    migrated_sqlite_url,
+    postgres_template,
+    postgres_url,
+    rabbitmq_url,
+    redis_server,
+    redis_url,
+)
 from warpsmith.workers.settings import get_settings
 
-__all__ = ["postgres_url", "rabbitmq_url", "redis_server", "redis_url"]
+__all__ = [
+    "migrated_postgres_url",
+    "migrated_sqlite_url",
+    "postgres_template",
+    "postgres_url",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_ignore_collect",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+    "rabbitmq_url",
+    "redis_server",
+    "redis_url",
+]
 
 REPOSITORY = Path(__file__).parents[1]
 

@@ -7,7 +7,9 @@ A service that is absent skips its tests with the reason; under CI=true it fails
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,9 +28,14 @@ from kombu.connection import Connection
 from kombu.exceptions import KombuError
 from sqlalchemy.engine import make_url
 
+from warpsmith.kernels_db.db import Database
+
 POSTGRES = os.environ.get("WARPSMITH_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/test")
 RABBITMQ = os.environ.get("WARPSMITH_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//")
 START_TIMEOUT_S = 15.0
+OWN_DATABASES = "warpsmith_test_"
+"""How the names of the databases on PostgreSQL begin; the second of their making follows."""
+LEFT_AFTER_S = 6 * 3600.0
 
 
 def absent(reason: str) -> NoReturn:
@@ -122,30 +129,103 @@ def redis_url(redis_server: RedisServer) -> str:
 
 
 @contextmanager
-def postgres_database() -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh database on PostgreSQL, dropped at the end even when connections are left open."""
+def postgres_database(template: str | None = None) -> Iterator[str]:
+    """The SQLAlchemy URL of a fresh database on PostgreSQL, dropped at the end even when connections are left open.
+
+    It is empty, or a copy of the database `template`, which nothing may be connected to.
+    """
     admin = sqlalchemy.create_engine(POSTGRES, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 3})
-    name = f"warpsmith_{uuid.uuid4().hex[:16]}"
+    name = f"{OWN_DATABASES}{int(time.time())}_{uuid.uuid4().hex[:16]}"
     try:
         try:
             with admin.connect() as connection:
-                connection.execute(sqlalchemy.text(f'CREATE DATABASE "{name}"'))
+                copied = f' TEMPLATE "{template}"' if template else ""
+                connection.execute(sqlalchemy.text(f'CREATE DATABASE "{name}"{copied}'))
         except sqlalchemy.exc.OperationalError as error:
             absent(f"PostgreSQL at {make_url(POSTGRES).render_as_string()} cannot be used: {error.orig}")
         try:
             yield make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
         finally:
             with admin.connect() as connection:
-                connection.execute(sqlalchemy.text(f'DROP DATABASE "{name}" WITH (FORCE)'))
+                connection.execute(sqlalchemy.text(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
     finally:
         admin.dispose()
 
 
+def drop_leftovers(older_than_s: float = LEFT_AFTER_S) -> list[str]:
+    """Drop the databases that killed runs left behind; returns their names. Age tells them from those of another run
+    on the same server: no run takes that long."""
+    admin = sqlalchemy.create_engine(POSTGRES, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 3})
+    dropped = []
+    try:
+        with admin.connect() as connection:
+            for name in connection.scalars(sqlalchemy.text("SELECT datname FROM pg_database")).all():
+                made = re.fullmatch(rf"{OWN_DATABASES}(\d+)_[0-9a-f]+", name)
+                if made is None or time.time() - int(made[1]) < older_than_s:
+                    continue
+                # Another worker may drop it at the same moment, and another role may own it.
+                with suppress(sqlalchemy.exc.DBAPIError):
+                    connection.execute(sqlalchemy.text(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
+                    dropped.append(name)
+    finally:
+        admin.dispose()
+    return dropped
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> Iterator[str]:
+    """The name of a migrated database on PostgreSQL that others are copied from; each xdist worker makes its own."""
+    with postgres_database() as url:
+        drop_leftovers()
+        database = Database(url)
+        database.upgrade()
+        database.dispose()  # PostgreSQL copies no database that has connections
+        yield str(make_url(url).database)
+
+
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
-    """The SQLAlchemy URL of a database of this test's own on PostgreSQL."""
+    """The SQLAlchemy URL of an empty database of this test's own on PostgreSQL."""
     with postgres_database() as url:
         yield url
+
+
+@pytest.fixture
+def migrated_postgres_url(postgres_template: str) -> Iterator[str]:
+    """The SQLAlchemy URL of a migrated database of this test's own on PostgreSQL."""
+    with postgres_database(postgres_template) as url:
+        yield url
+
+
+@functools.cache
+def _sqlite_template() -> bytes:
+    """A migrated SQLite database, made once in each process."""
+    with tempfile.TemporaryDirectory(prefix="ws-sqlite-") as directory:
+        file = Path(directory) / "template.db"
+        database = Database(f"sqlite:///{file}")
+        database.upgrade()
+        database.dispose()  # the last connection takes the write-ahead log into the file
+        return file.read_bytes()
+
+
+@pytest.fixture
+def migrated_sqlite_url(tmp_path: Path) -> str:
+    """The SQLAlchemy URL of a migrated SQLite database, `tmp_path / 'test.db'`."""
+    file = tmp_path / "test.db"
+    file.write_bytes(_sqlite_template())
+    return f"sqlite:///{file}"
+
+
+def migrate(database: Database) -> None:
+    """Do what `database.upgrade()` does, sooner: a SQLite file that is not there yet becomes a copy of a migrated one,
+    and a database at the present revision stays as it is."""
+    if database.is_sqlite:
+        with suppress(FileExistsError), Path(str(database.url.database)).open("xb") as file:
+            file.write(_sqlite_template())
+            return
+    found, expected = database.revision()
+    if found != expected:
+        database.upgrade()
 
 
 def _succeeds(command: list[str]) -> bool:
