@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks import jobs
 from benchmarks.throughput_candidates import OPS, Candidate, SmallOp, candidates, declaration
 from warpsmith.kernels_db.job import Job, Level, Verdict
-from warpsmith.workers.judge.client import JudgeClient, JudgeError
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 
 TIMEOUT_S = 600.0
 PEER_TIMEOUT_S = 300.0

@@ -33,7 +33,7 @@ from warpsmith.kernels_db.job import Verdict
 from warpsmith.kernels_db.op import Op, Target, load_op
 from warpsmith.kernels_db.resolve import resolve_workload
 from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.models import client as models
 
 MODELS = ROOT / "examples" / "models"

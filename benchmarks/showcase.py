@@ -25,7 +25,7 @@ import torch
 from warpsmith.kernels_db.job import Job, JobCandidate, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.op import Op, Target, load_op
 from warpsmith.kernels_db.resolve import build_job
-from warpsmith.workers.judge.client import JudgeClient, JudgeError
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 
 ROOT = Path(__file__).resolve().parents[1]
 OPS = ("softmax", "layer_norm", "matmul", "conv2d")

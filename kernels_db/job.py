@@ -23,7 +23,7 @@ demands. `physics`: a time that is too good to be true."""
 
 
 SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
-"""How a runner is held, from the weakest; `warpsmith.workers.judge.sandbox` says what each demands."""
+"""How a runner is held, from the weakest; `warpsmith.workers.judge.sandbox.sandbox` says what each demands."""
 
 
 CandidateLanguage = Literal["cpp", "triton", "cuda", "python"]

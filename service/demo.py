@@ -39,7 +39,7 @@ BLOCKED = """
 import runpy, sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"service", "workers", "prompts", "kernels_db", "warpsmith"}:
+        if name.partition(".")[0] in {"warpsmith", "kernels_db"}:
             raise ImportError(f"{name} is Warpsmith's: an export must do without it")
 sys.meta_path.insert(0, Blocked())
 sys.path.insert(0, sys.argv[1])

@@ -19,10 +19,11 @@ from typing import Literal
 
 import pytest
 
-from warpsmith.workers.judge import process_control, sandbox_landlock
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.judge.sandbox_seccomp import ALLOW, ERRNO, Instruction, install
-from warpsmith.workers.judge.sandbox_syscalls import NUMBERS
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.protocol.client import JudgeClient
+from warpsmith.workers.judge.sandbox import landlock
+from warpsmith.workers.judge.sandbox.seccomp import ALLOW, ERRNO, Instruction, install
+from warpsmith.workers.judge.sandbox.syscalls import NUMBERS
 
 Hidden = Literal["landlock", "seccomp", "namespaces", "capabilities"]
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +57,7 @@ def hide(hidden: Sequence[str]) -> None:
     numbers = NUMBERS[os.uname().machine]
     answers: dict[int, int] = {}
     if "landlock" in hidden:
-        answers[sandbox_landlock.CREATE_RULESET] = errno.ENOSYS
+        answers[landlock.CREATE_RULESET] = errno.ENOSYS
     if "namespaces" in hidden:
         answers[numbers["unshare"]] = errno.EPERM
     if "seccomp" in hidden:

@@ -139,7 +139,7 @@ def in_fresh_process(
         "import sys\n"
         "class Refuse:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'kernels_db', 'workers', 'service', 'prompts'}:\n"
+        "        if name.split('.')[0] in {'warpsmith', 'kernels_db'}:\n"
         "            raise ModuleNotFoundError('Warpsmith is not installed here: ' + name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
     )

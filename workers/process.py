@@ -21,7 +21,7 @@ from warpsmith.workers.heartbeat import Heartbeat, Worker
 from warpsmith.workers.settings import Settings
 
 if TYPE_CHECKING:
-    from warpsmith.workers.judge.client import JudgeClient
+    from warpsmith.workers.judge.protocol.client import JudgeClient
 
 PR_SET_PDEATHSIG = 1
 
@@ -54,7 +54,7 @@ class WorkerProcess:
         with self._judge_lock:
             if self._judge is None:
                 # Model workers have no judge: they never import it.
-                from warpsmith.workers.judge.client import JudgeClient  # noqa: PLC0415
+                from warpsmith.workers.judge.protocol.client import JudgeClient  # noqa: PLC0415
 
                 judge_log = log.get("warpsmith.workers.judge")
                 self._judge = JudgeClient(

@@ -1,7 +1,7 @@
 """Profiling a node's candidate in a judge worker, on request or because it survives. It is no step: no search changes
 by it but in what its later requests tell of the candidate.
 
-The rows are the candidate's own word (`warpsmith.workers.judge.profiling`), kept for people to look at.
+The rows are the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for people to look at.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warpsmith.kernels_db.profiles import (
 )
 from warpsmith.kernels_db.resolve import build_job, limits_with
 from warpsmith.workers import log
-from warpsmith.workers.judge import nsight_access
+from warpsmith.workers.judge.nsight import access
 from warpsmith.workers.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Work
@@ -66,7 +66,7 @@ def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
 
 
 def _has_ncu(settings: Settings) -> bool:
-    return nsight_access.find(settings.ncu) is not None and nsight_access.permission() != "refused"
+    return access.find(settings.ncu) is not None and access.permission() != "refused"
 
 
 def profile_job(work: ProfileWork, settings: Settings) -> Job:
@@ -89,7 +89,7 @@ def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, An
 
 
 def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    from warpsmith.workers.judge.client import JudgeError  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JudgeError  # noqa: PLC0415 - model workers have no judge
 
     try:
         verdict = here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s)

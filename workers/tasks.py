@@ -71,7 +71,7 @@ def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
 
 def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     """A judge or verify step."""
-    from warpsmith.workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     capped = steps.refusal(here.db, work, time.time())
     if capped is not None:

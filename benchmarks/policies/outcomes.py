@@ -15,7 +15,7 @@ from typing import cast
 from warpsmith.kernels_db.job import Job, JobCandidate, limit_fraction
 from warpsmith.kernels_db.op import Target, load_op
 from warpsmith.kernels_db.resolve import build_job
-from warpsmith.workers.judge.client import JudgeClient, JudgeError
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "outcomes"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -283,7 +283,7 @@ SOURCE_PATH = (
     'path[0] = 0; int fd = open("/proc/self/environ", 0); '
     "char all[4096]; long got = read(fd, all, 4095); close(fd); all[got > 0 ? got : 0] = 0; "
     'for (char* e = all; e < all + got; e += std::strlen(e) + 1) if (std::strncmp(e, "PYTHONPATH=", 11) == 0) '
-    'snprintf(path, 4096, "%s/warpsmith/workers/judge/compare.py", e + 11)'
+    'snprintf(path, 4096, "%s/warpsmith/workers/judge/values/compare.py", e + 11)'
 )
 
 

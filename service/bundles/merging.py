@@ -15,7 +15,7 @@ from warpsmith.service.field_error import FieldError
 from warpsmith.service.problems import brief
 from warpsmith.service.schemas import MergedLine
 from warpsmith.workers import steps
-from warpsmith.workers.judge.contract import BrokenDocument
+from warpsmith.workers.judge.protocol.contract import BrokenDocument
 
 
 def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[MergedLine]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from warpsmith.kernels_db.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged, read_strictly
 from warpsmith.kernels_db.job import Level, Verdict, WorkloadVerdict
-from warpsmith.workers.judge.contract import BrokenDocument, check, short
+from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
 LONGEST_LINE = 4 << 20
 LONGEST_TEXT = 1 << 18

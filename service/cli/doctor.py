@@ -21,7 +21,8 @@ from warpsmith.service.cli.output import FAILED, print_json, stdout
 from warpsmith.service.home import running_service
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.judge import nsight, nsight_access, sandbox
+from warpsmith.workers.judge.nsight import access, metrics
+from warpsmith.workers.judge.sandbox import sandbox
 
 State = Literal["ok", "note", "bad"]
 CONNECT_TIMEOUT_S = 3
@@ -205,17 +206,17 @@ def _nsight(settings: ServiceSettings) -> list[Finding]:
     """Nsight Compute, where there is a GPU to ask it about."""
     if not machine.gpus():
         return []
-    ncu = nsight_access.find(settings.ncu)
+    ncu = access.find(settings.ncu)
     if ncu is None:
-        off = settings.ncu == nsight_access.OFF
+        off = settings.ncu == access.OFF
         found = (
             "switched off (WARPSMITH_NCU)" if off else f"no {settings.ncu or 'ncu'}: the model is told no GPU metrics"
         )
         fix = None if off else "install Nsight Compute (it comes with CUDA's toolkit), or set WARPSMITH_NCU to its ncu"
         return [Finding("nsight", "note", found, fix)]
-    if nsight_access.permission() == "refused":
+    if access.permission() == "refused":
         found = f"{ncu}: the driver keeps its performance counters to administrators (ERR_NVGPUCTRPERM)"
-        return [Finding("nsight", "note", found, nsight.REMEDY)]
+        return [Finding("nsight", "note", found, metrics.REMEDY)]
     return [Finding("nsight", "ok", ncu)]
 
 

@@ -21,7 +21,7 @@ from warpsmith.service.cli.place import shortfall, target_for
 from warpsmith.service.progress import ratio, result_rows, result_table
 from warpsmith.service.schemas import WorkloadTimes
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
+from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
 
 LANGUAGES = ("cpp", "triton", "cuda", "python")
 IMPORTED = LANGUAGES[:3]

@@ -18,7 +18,7 @@ from warpsmith.service.cli.judge import describe_failure, run_job
 from warpsmith.service.cli.options import Json, Key, OpFile, Url
 from warpsmith.service.cli.output import DONE, FAILED, MISUSE, CommandError, print_json, print_wide, say, tell
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.judge.refusals import grouped, refusal
+from warpsmith.workers.judge.reference.refusals import grouped, refusal
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
 app.command("origin")(imports.give_back)

@@ -20,7 +20,7 @@ from warpsmith.service.cli.steer import node_id
 from warpsmith.service.client import Client
 from warpsmith.service.foreign import seen
 from warpsmith.service.schemas import ProfileDocument
-from warpsmith.workers.judge import nsight
+from warpsmith.workers.judge.nsight import metrics
 
 POLL_S = 0.5
 LONGEST_NAME = 300
@@ -72,7 +72,7 @@ def print_profile(found: ProfileDocument) -> None:
     print_wide(_table(found))
     if found.nsight is not None:
         kernels = [cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]
-        say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *nsight.lines(kernels)]))
+        say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *metrics.lines(kernels)]))
     say("by the candidate's own word: a profile decides nothing")
 
 

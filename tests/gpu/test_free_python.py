@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.jobs import job, output, tensor, workload
 from warpsmith.kernels_db.job import Verdict
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks.jobs import Language, job, output, tensor, workload
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.judge.profiling import CALLS
+from warpsmith.workers.judge.gates.profiling import CALLS
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)

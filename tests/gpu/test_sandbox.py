@@ -18,10 +18,11 @@ if not torch.cuda.is_available():
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
 from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.workers.judge import gpu, sandbox
-from warpsmith.workers.judge.buffers import TensorSpec
-from warpsmith.workers.judge.client import judge_environment
-from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.machine import gpu
+from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.protocol.client import judge_environment
+from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.sandbox import sandbox
 
 TIMEOUT_S = 300.0
 MAJOR, MINOR = torch.cuda.get_device_capability(0)

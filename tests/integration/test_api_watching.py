@@ -24,7 +24,7 @@ from warpsmith.kernels_db.op import Target, load_op
 from warpsmith.kernels_db.resolve import build_job, resolve_workload
 from warpsmith.service.watch import OVERLAP_S
 from warpsmith.workers import steps
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 YAML = {"Content-Type": "application/yaml"}
 CANDIDATE = """from kernels_db.runtime import cpp

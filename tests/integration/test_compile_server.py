@@ -17,9 +17,9 @@ import pytest
 
 from tests.judging import alive, output, tensor, wait_until, workload
 from warpsmith.workers.judge import languages
-from warpsmith.workers.judge.client import judge_environment
 from warpsmith.workers.judge.languages import CompileError, CompileLimits, compile_service
-from warpsmith.workers.judge.process_control import children
+from warpsmith.workers.judge.machine.process_control import children
+from warpsmith.workers.judge.protocol.client import judge_environment
 
 Language = Literal["cpp", "cuda", "triton"]
 CANDIDATES = Path(__file__).parents[1] / "candidates"
@@ -170,7 +170,8 @@ def test_a_server_that_is_killed_twice_is_the_hosts_fault_and_no_candidates(tmp_
 
 def test_the_server_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom warpsmith.workers.judge import languages, process_control\n"
+        "import sys, time\nfrom pathlib import Path\n"
+        "from warpsmith.workers.judge import languages\nfrom warpsmith.workers.judge.machine import process_control\n"
         "from warpsmith.workers.judge.languages import CompileLimits\n"
         "languages.prepare(Path(sys.argv[1]).read_text(), 'cuda', target_arch='sm_90', cache_dir=Path(sys.argv[2]),\n"
         "                  limits=CompileLimits(), workloads=[])\n"

@@ -19,7 +19,7 @@ if os.environ.get("CI") == "true":
 else:
     torch = pytest.importorskip("torch", reason="the references of the examples are written in PyTorch")
 
-from warpsmith.workers.judge.inputs import InputSource
+from warpsmith.workers.judge.values.inputs import InputSource
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 CPU = Target.parse("cpu:x86_64")

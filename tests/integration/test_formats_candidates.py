@@ -26,7 +26,7 @@ from warpsmith.kernels_db.job import Verdict
 from warpsmith.kernels_db.op import Op, Target, load_op, parse_op
 from warpsmith.kernels_db.resolve import build_job
 from warpsmith.workers.judge.analysis.client import analyser
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 pytest.importorskip("torch", reason="the judge runs candidates beside PyTorch")
 
@@ -99,7 +99,7 @@ def run(x, y, out):
     found = []
     for _ in range(600):
         found = [found]
-    raise sys.modules["warpsmith.workers.judge.runner"].ContractError("shape", "forged", found=found)
+    raise sys.modules["warpsmith.workers.judge.runner.runner_process"].ContractError("shape", "forged", found=found)
 """
 FAULTS = {
     f"import cupy\n\n{RUN}": ("compile", "compile", "line 1: imports 'cupy', which is not installed here"),
@@ -156,7 +156,7 @@ def test_the_spies_can_tell(tmp_path: Path) -> None:
     asked = [(name, spy(test)) for name, _, test, outside in SPIES if outside]
     # A judge's module is loaded in a runner, too: one of them looks for its file.
     ended = subprocess.run(
-        [sys.executable, "-c", f"import warpsmith.workers.judge.runner\n{TELLING}"],
+        [sys.executable, "-c", f"import warpsmith.workers.judge.runner.runner_process\n{TELLING}"],
         input=json.dumps([source for _, source in asked]),
         env={**os.environ, "PLANTED": "planted", "PYTHONPATH": str(REPOSITORY / "src")},
         cwd=tmp_path,

@@ -21,7 +21,7 @@ from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
 from warpsmith.kernels_db.op import Op, SpecErrors, Target, load_op
 from warpsmith.kernels_db.resolve import build_job
 from warpsmith.workers.judge.analysis.client import analyser
-from warpsmith.workers.judge.client import judge_environment
+from warpsmith.workers.judge.protocol.client import judge_environment
 
 pytest.importorskip("torch", reason="the files are run")
 

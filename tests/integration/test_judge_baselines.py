@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests import judging
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 BOTH = ("eager", "compile")
 

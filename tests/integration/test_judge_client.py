@@ -16,7 +16,7 @@ import pytest
 
 from tests import judging
 from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.workers.judge.client import (
+from warpsmith.workers.judge.protocol.client import (
     MOST_SENDS,
     JobRefused,
     JudgeClient,
@@ -24,7 +24,7 @@ from warpsmith.workers.judge.client import (
     JudgeTimeout,
     judge_environment,
 )
-from warpsmith.workers.judge.connection import Connection
+from warpsmith.workers.judge.protocol.connection import Connection
 
 SCRIPTED = """
 import json, os, sys, time

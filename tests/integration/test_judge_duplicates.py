@@ -11,7 +11,7 @@ from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.job import Level, Verdict
 from warpsmith.workers import steps
 from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.judge_step import job_of
 
 RENAMED = judging.GOOD_NORM.replace("mean", "average").replace("squares", "sum_of_squares")

@@ -20,8 +20,8 @@ import torch
 from tests import degraded, judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
 from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.workers.judge.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
-from warpsmith.workers.judge.process_control import family
+from warpsmith.workers.judge.machine.process_control import family
+from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
 
 TIMEOUT_S = 120.0
 SLOW_NORM = norm_candidate(ALL_ROWS + "usleep(30000);", 'extern "C" int usleep(unsigned);')
@@ -347,7 +347,7 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
 
 def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Path) -> None:
     script = (
-        "import sys, time\nfrom pathlib import Path\nfrom warpsmith.workers.judge.client import JudgeClient\n"
+        "import sys, time\nfrom pathlib import Path\nfrom warpsmith.workers.judge.protocol.client import JudgeClient\n"
         "client = JudgeClient(cache=Path(sys.argv[1]))\nclient.start()\n"
         "print(client.pid, flush=True)\ntime.sleep(600)\n"
     )
@@ -410,8 +410,8 @@ TWO_SERVERS = """
 import sys
 from pathlib import Path
 
-from warpsmith.workers.judge import process_control
-from warpsmith.workers.judge.processes import ForkServer
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 
 process_control.adopt_orphans()
 first, second = (ForkServer(1, Path(place)) for place in sys.argv[1:])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.jobs import job
 from tests import judging
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
 def test_the_baselines_carry_the_generated_code_and_candidates_do_not(tmp_path: Path) -> None:

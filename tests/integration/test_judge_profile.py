@@ -9,9 +9,9 @@ import pytest
 from benchmarks.jobs import job
 from benchmarks.redteam_catalogue.text import cpp
 from tests import judging
-from warpsmith.workers.judge import traces
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.judge.profiling import CALLS, read_bounded
+from warpsmith.workers.judge.gates import traces
+from warpsmith.workers.judge.gates.profiling import CALLS, read_bounded
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 PLACE = judging.layer_norm_workload("bench", "bench", 64, 128)
 SMALLER = judging.layer_norm_workload("smaller", "bench", 8, 128)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import judging
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 PRODUCT = """
 import torch

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import judge_throughput, peer
 from benchmarks.throughput_candidates import BROKEN, OPS, Candidate, candidates
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 INTERPRETED = ("lower precision", "wrong by a tile", "writes nothing", "assumes a shape")
 """What Triton's interpreter shows at small shapes."""

@@ -24,9 +24,9 @@ from tests.judging import (
     workload,
 )
 from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.workers.judge import compiler_cache
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.judge.sandbox import LEVELS
+from warpsmith.workers.judge.protocol.client import JudgeClient
+from warpsmith.workers.judge.runner import compiler_cache
+from warpsmith.workers.judge.sandbox.sandbox import LEVELS
 
 TIMEOUT_S = 120.0
 

@@ -492,7 +492,7 @@ def test_a_triton_candidate_that_does_not_compile_says_why(old: str, new: str, s
 
 INTERPRET = """
 import importlib.util, json, sys, torch
-from warpsmith.workers.judge.languages.launches import interpreted_launches
+from warpsmith.workers.judge.runner.launches import interpreted_launches
 specification = importlib.util.spec_from_file_location("candidate", sys.argv[1])
 module = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(module)

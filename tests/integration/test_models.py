@@ -253,7 +253,7 @@ with torch.no_grad():
             print(error)
         assert torch.equal(after, model(*inputs))
     assert torch.equal(before, model(*inputs))
-assert not [name for name in sys.modules if name.split(".")[0] in ("workers", "kernels_db", "service")]
+assert not [name for name in sys.modules if name.split(".")[0] in ("warpsmith", "kernels_db")]
 """
 
 

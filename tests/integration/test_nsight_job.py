@@ -21,8 +21,10 @@ from benchmarks.jobs import job
 from tests import judging, stand_in_ncu
 from warpsmith.kernels_db.job import Job, Nsight
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.judge import nsight_access, nsight_job, process_control, sandbox
-from warpsmith.workers.judge.nsight_job import Profiler
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.nsight import access, profiler
+from warpsmith.workers.judge.nsight.profiler import Profiler
+from warpsmith.workers.judge.sandbox import sandbox
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)
 TIME = "gpu__time_duration.sum"
@@ -94,7 +96,7 @@ def test_a_candidates_metrics_come_with_what_stood_around_it(place: Place) -> No
     assert "memory watch" not in found["sandbox"]["layers"]
     assert "no capabilities" in found["sandbox"]["layers"]
     (call,) = place.calls
-    assert call["program"][-2].endswith("nsight_runner")
+    assert call["program"][-2].endswith("profiled_run")
     assert not {"SSH_AUTH_SOCK", "PYTEST_CURRENT_TEST", "WARPSMITH_DATABASE_URL"} & set(call["environment"])
 
 
@@ -171,8 +173,8 @@ def test_all_of_it_ends_with_a_judge_that_is_killed(place: Place, tmp_path: Path
     judge = subprocess.Popen(
         [
             *(sys.executable, "-c"),
-            "import os, sys; from pathlib import Path; from warpsmith.workers.judge import nsight_job;"
-            "nsight_job._launched(Path(sys.argv[1]), os.environ, os.memfd_create('output'), 600.0)",
+            "import os, sys; from pathlib import Path; from warpsmith.workers.judge.nsight import profiler;"
+            "profiler._launched(Path(sys.argv[1]), os.environ, os.memfd_create('output'), 600.0)",
             str(spec),
         ]
     )
@@ -195,7 +197,7 @@ def until(holds: Callable[[], bool]) -> bool:
 
 
 def test_where_counters_are_an_administrators_one_capability_is_kept(place: Place) -> None:
-    if not int(process_control.status(os.getpid())["CapEff"], 16) >> nsight_access.CAP_SYS_ADMIN & 1:
+    if not int(process_control.status(os.getpid())["CapEff"], 16) >> access.CAP_SYS_ADMIN & 1:
         pytest.skip("this user has no CAP_SYS_ADMIN to keep")
     asked = norm()
     assert asked["candidate"] is not None
@@ -205,7 +207,7 @@ def test_where_counters_are_an_administrators_one_capability_is_kept(place: Plac
     )
     assert "CapEff:\t0000000000000000" in place.measure(asked)["reason"]
     kept = place.measure(asked, permission="administrator")
-    assert f"CapEff:\t{1 << nsight_access.CAP_SYS_ADMIN:016x}" in kept["reason"]
+    assert f"CapEff:\t{1 << access.CAP_SYS_ADMIN:016x}" in kept["reason"]
     assert "no capabilities" not in kept["sandbox"]["layers"]
 
 
@@ -217,10 +219,10 @@ def test_a_program_that_cannot_be_run_is_told(place: Place) -> None:
 def test_the_program_is_found_by_setting_or_path(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     ncu = str(place.directory / "ncu")
     monkeypatch.setenv("PATH", str(place.directory))
-    assert nsight_access.find(None) == nsight_access.find(ncu) == ncu
-    assert nsight_access.find("off") is None
-    assert nsight_access.find("/nowhere/ncu") is None
-    monkeypatch.setenv(nsight_access.VARIABLE, "off")
-    assert nsight_job.here(place.profiler.scratch, 1, sandbox.detect()) is None
-    monkeypatch.delenv(nsight_access.VARIABLE)
-    assert nsight_job.here(place.profiler.scratch, 1, sandbox.detect()) is not None
+    assert access.find(None) == access.find(ncu) == ncu
+    assert access.find("off") is None
+    assert access.find("/nowhere/ncu") is None
+    monkeypatch.setenv(access.VARIABLE, "off")
+    assert profiler.here(place.profiler.scratch, 1, sandbox.detect()) is None
+    monkeypatch.delenv(access.VARIABLE)
+    assert profiler.here(place.profiler.scratch, 1, sandbox.detect()) is not None

@@ -20,7 +20,7 @@ from warpsmith.kernels_db.job import Job, Verdict
 from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
 from warpsmith.kernels_db.profiles import SEND_AGAIN_S, ask_profile, finish_profile, latest_profile, take_profile
 from warpsmith.service.cli import run
-from warpsmith.workers.judge.client import JudgeDied
+from warpsmith.workers.judge.protocol.client import JudgeDied
 from warpsmith.workers.process import WorkerProcess
 from warpsmith.workers.profile_task import perform_profile
 from warpsmith.workers.settings import Settings

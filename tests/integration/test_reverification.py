@@ -29,11 +29,12 @@ from warpsmith.kernels_db.op import Target
 from warpsmith.kernels_db.resolve import build_job
 from warpsmith.kernels_db.runtime import CompileError, HostError, cpp, cuda_build
 from warpsmith.workers.candidate.sources import kernel_sources
-from warpsmith.workers.judge import candidates, languages, referee
-from warpsmith.workers.judge.client import JobRefused, JudgeDied
-from warpsmith.workers.judge.faults import ContenderFault, ended
+from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.gates import candidates, referee
+from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import CompileLimits, child, compile_service, cuda_child
-from warpsmith.workers.judge.verdict import Report, Stopped
+from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied
+from warpsmith.workers.judge.runner.faults import ContenderFault, ended
 from warpsmith.workers.reverification import (
     Finding,
     ask,

@@ -21,14 +21,17 @@ import torch
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
 from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
+from warpsmith import IMPORT_ROOT
 from warpsmith.kernels_db.job import Job, SandboxLevel, Verdict
 from warpsmith.kernels_db.runtime import CompileError, cpp
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.judge import languages, process_control, sandbox
-from warpsmith.workers.judge.buffers import TensorSpec
-from warpsmith.workers.judge.client import JudgeClient, judge_environment
-from warpsmith.workers.judge.contender import Contender, Mode
-from warpsmith.workers.judge.faults import ContenderFault
+from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.protocol.client import JudgeClient, judge_environment
+from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.sandbox import sandbox
 
 TIMEOUT_S = 120.0
 RIGHT = ("time", "physics")
@@ -375,9 +378,10 @@ def test_a_minimum_that_is_reached_lets_the_job_pass(cache: Path) -> None:
 
 def _alone(script: str, **arguments: Any) -> str:
     """What a fresh process prints that has this Python and one layer."""
-    start = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nimport os, socket\n"
+    start = f"import sys; sys.path.insert(0, {str(IMPORT_ROOT)!r})\nimport os, socket\n"
     start += "import encodings.idna\n"  # what connecting imports
-    start += "from warpsmith.workers.judge import process_control, sandbox_landlock, sandbox_network, sandbox_seccomp\n"
+    start += "from warpsmith.workers.judge.machine import process_control\n"
+    start += "from warpsmith.workers.judge.sandbox import landlock, network, seccomp\n"
     start += """
 def tried(act):
     try:
@@ -415,7 +419,7 @@ def test_no_layer_refuses_nothing(places: dict[str, Any]) -> None:
 def test_landlock_alone_holds_files_tcp_and_signals(places: dict[str, Any]) -> None:
     script = """
 process_control.drop_privileges()
-sandbox_landlock.restrict([sandbox_landlock.Rule("/usr", "run")], sandbox_landlock.abi())
+landlock.restrict([landlock.Rule("/usr", "run")], landlock.abi())
 report()
 """
     assert _alone(script, **places) == "PermissionError done PermissionError PermissionError done"
@@ -427,7 +431,7 @@ def test_every_abi_of_landlock_holds_files(places: dict[str, Any], version: int)
         pytest.skip(f"Landlock ABI {ABILITY.landlock}")
     script = f"""
 process_control.drop_privileges()
-sandbox_landlock.restrict([sandbox_landlock.Rule("/usr", "run")], {version})
+landlock.restrict([landlock.Rule("/usr", "run")], {version})
 report()
 """
     tcp = "PermissionError" if version >= 4 else "done"
@@ -439,8 +443,8 @@ report()
 def test_a_filter_alone_holds_sockets_signals_and_processes(places: dict[str, Any]) -> None:
     script = """
 process_control.drop_privileges()
-rules = sandbox_seccomp.Rules(processes=False, memory_files=False, scheduled=True, pid=os.getpid())
-sandbox_seccomp.install(sandbox_seccomp.program(rules))
+rules = seccomp.Rules(processes=False, memory_files=False, scheduled=True, pid=os.getpid())
+seccomp.install(seccomp.program(rules))
 report()
 """
     assert _alone(script, **places) == "PermissionError PermissionError done PermissionError PermissionError"
@@ -448,7 +452,7 @@ report()
 
 @pytest.mark.skipif(ABILITY.network == "none", reason="no network namespace")
 def test_a_namespace_alone_holds_the_network(places: dict[str, Any]) -> None:
-    script = "sandbox_network.leave(sandbox_network.way())\nreport()\n"
+    script = "network.leave(network.way())\nreport()\n"
     assert _alone(script, **places) == "OSError done done done done"
 
 
@@ -460,9 +464,9 @@ if os.geteuid() == 0:
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
     ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # else /proc/self stays root's
-print(sandbox_network.way())
+print(network.way())
 before = os.geteuid(), os.getegid()
-sandbox_network.leave("user")
+network.leave("user")
 assert (os.geteuid(), os.getegid()) == before
 print(tried(tcp), tried(udp))
 """

@@ -50,7 +50,7 @@ def here(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     ncu.write_text("")
     ncu.chmod(ncu.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("WARPSMITH_NCU", str(ncu))
-    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.permission", lambda: "everybody")
+    monkeypatch.setattr("warpsmith.workers.judge.nsight.access.permission", lambda: "everybody")
     return Here(db, profiled(), tmp_path)
 
 
@@ -116,7 +116,7 @@ def test_only_what_survives_on_a_gpu_with_ncu_is_profiled(
     here.settings.ncu = "off"
     assert survivor_profile(here, work) is None
     here.settings.ncu = None
-    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.find", lambda _: None)
+    monkeypatch.setattr("warpsmith.workers.judge.nsight.access.find", lambda _: None)
     assert survivor_profile(here, work) is None
     with driver.db.reading() as session:
         assert latest_profile(session, work.node.id) is None

@@ -22,7 +22,8 @@ CASE = next(case for case in CASES if case.name == "host-side descriptors")
 COMPILE = """
 import json, sys
 from pathlib import Path
-from warpsmith.workers.judge.languages import abstract, triton_child, triton_runtime
+from warpsmith.workers.judge.languages import abstract, triton_child
+from warpsmith.workers.judge.runner import triton_runtime
 triton_runtime.install()
 request = json.loads(Path(sys.argv[1]).read_text())
 answer = triton_child.compile_candidate(request)
@@ -33,7 +34,7 @@ print(json.dumps({"kernels": len(answer["kernels"]), "made": made}))
 PRELOAD = """
 import json, os, sys, time
 from pathlib import Path
-from warpsmith.workers.judge.languages import triton_runtime
+from warpsmith.workers.judge.runner import triton_runtime
 from triton.backends.nvidia import driver
 times = []
 for _ in range(2):

@@ -19,7 +19,7 @@ from tests import judging
 from tests.judging import tensor
 from warpsmith.kernels_db.job import Verdict
 from warpsmith.kernels_db.runtime import cpp
-from warpsmith.workers.judge.client import JudgeClient, JudgeDied
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied
 
 TIMEOUT_S = 120.0
 ADD = "def run(x, y):\n    return x + y\n"

@@ -10,13 +10,13 @@ import torch
 
 from warpsmith.kernels_db.float64 import in_float64
 from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.workers.judge.baselines import OpRunners, Values, result_positions
-from warpsmith.workers.judge.compare import Tolerance
-from warpsmith.workers.judge.contender import Mode
-from warpsmith.workers.judge.families import Family
-from warpsmith.workers.judge.faults import ContenderFault
-from warpsmith.workers.judge.inputs import CPU, InputSource
-from warpsmith.workers.judge.questions import Question, ask
+from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions
+from warpsmith.workers.judge.reference.input_checks import Question, ask
+from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.runner.runner_handle import Mode
+from warpsmith.workers.judge.values.compare import Tolerance
+from warpsmith.workers.judge.values.families import Family
+from warpsmith.workers.judge.values.inputs import CPU, InputSource
 
 
 def no_code(*_: object) -> torch.Tensor:

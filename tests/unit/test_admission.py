@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload, output, tensor, workload
 from tests.unit.in_process import InProcess, no_code
 from warpsmith.kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
-from warpsmith.workers.judge import compare
-from warpsmith.workers.judge.admission import examine
-from warpsmith.workers.judge.families import Family
-from warpsmith.workers.judge.inputs import CPU, InputSource
-from warpsmith.workers.judge.mutants import rounded
-from warpsmith.workers.judge.refusals import refusal
+from warpsmith.workers.judge.reference.admission import examine
+from warpsmith.workers.judge.reference.mutants import rounded
+from warpsmith.workers.judge.reference.refusals import refusal
+from warpsmith.workers.judge.values import compare
+from warpsmith.workers.judge.values.families import Family
+from warpsmith.workers.judge.values.inputs import CPU, InputSource
 
 SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.kernels_db.job import JobOp
-from warpsmith.workers.judge import upkeep
-from warpsmith.workers.judge.baseline_store import STALE_S, BaselineStore, OpStandings
+from warpsmith.workers.judge.machine import cache_pruning
+from warpsmith.workers.judge.reference.baseline_store import STALE_S, BaselineStore, OpStandings
 
 DEVICE: dict[str, Any] = {"name": "a device", "cores": 4}
 VERSIONS = {"torch": "2.0"}
@@ -35,7 +35,7 @@ def op(**changes: str) -> JobOp:
 def standings(place: Path, clock: Clock | None = None, device: dict[str, Any] | None = None, **op_: str) -> OpStandings:
     """An op's standings in the store at `place`."""
     now = clock or Clock()
-    return BaselineStore(place, device or DEVICE, VERSIONS, lambda: now.now).of(op(**op_))
+    return BaselineStore(place, device or DEVICE, VERSIONS, lambda: now.now, protocol=2).of(op(**op_))
 
 
 def test_a_fresh_process_knows_the_fastest_and_who_does_not_run(tmp_path: Path) -> None:
@@ -109,5 +109,5 @@ def test_what_nobody_used_for_weeks_goes(tmp_path: Path) -> None:
     (old,) = place.iterdir()
     os.utime(old, (1, 1))
     known.keep("new", TIMES, {})
-    assert upkeep.prune(tmp_path) == [old]
+    assert cache_pruning.prune(tmp_path) == [old]
     assert known.find("new", ALL) is not None

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the benchmark's models are torch's, which i
 
 from benchmarks import models
 from benchmarks.showcase import Shown
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 SPEC = Path(__file__).parents[2] / "examples" / "add_relu.yaml"
 CANDIDATE = Path(__file__).parents[1] / "candidates" / "add_relu_cpp.py"

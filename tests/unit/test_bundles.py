@@ -31,10 +31,10 @@ from warpsmith.service.bundles.key import BadKey, bundle_key
 from warpsmith.service.bundles.signing import is_genuine, signature_of
 from warpsmith.service.bundles.verdicts import LONGEST_LINE, LONGEST_TEXT, read_line
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.judge.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
-from warpsmith.workers.judge.client import JobRefused, JudgeDied, JudgeError, JudgeTimeout
-from warpsmith.workers.judge.contract import BrokenDocument
-from warpsmith.workers.judge.directory import _read_job, read_bundle
+from warpsmith.workers.judge.protocol.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
+from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeError, JudgeTimeout
+from warpsmith.workers.judge.protocol.contract import BrokenDocument
+from warpsmith.workers.judge.protocol.directory import _read_job, read_bundle
 
 KEY = b"k" * 32
 NONCE = "bj_" + "0" * 26
@@ -462,7 +462,7 @@ def test_the_copy_holds_what_the_judge_imports_and_no_more(tmp_path: Path) -> No
     files = {str(file) for file in judge_files()}
     assert {
         "warpsmith/workers/__init__.py",
-        "warpsmith/workers/judge/runner.py",
+        "warpsmith/workers/judge/runner/runner_process.py",
         "warpsmith/kernels_db/job.py",
         "warpsmith/kernels_db/runtime/cuda.py",
     } <= files

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge import timing
-from warpsmith.workers.judge.burst import EMPTY
-from warpsmith.workers.judge.burst_clock import FEWEST_CALLS, MOST_CALLS, BurstClock
-from warpsmith.workers.judge.contender import Burst, Contender
+from warpsmith.workers.judge.clock import timing
+from warpsmith.workers.judge.clock.burst_clock import FEWEST_CALLS, MOST_CALLS, BurstClock
+from warpsmith.workers.judge.runner.burst import EMPTY
+from warpsmith.workers.judge.runner.runner_handle import Burst, Contender
 
 FLUSH_US, START_US = 110.0, 60.0
 

@@ -10,8 +10,9 @@ import pytest
 from tests import judging
 from warpsmith.kernels_db.job import Job
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.judge import candidates, languages
-from warpsmith.workers.judge.verdict import Report, Stopped
+from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.gates import candidates
+from warpsmith.workers.judge.gates.verdict import Report, Stopped
 
 CUDA = '''
 from kernels_db.runtime import cuda

@@ -211,12 +211,12 @@ def test_the_doctor_says_whether_nsight_compute_can_be_used(tmp_path: Path, monk
     assert (off.state, off.fix) == ("note", None)
     (tmp_path / "ncu").write_text("")
     (tmp_path / "ncu").chmod(0o700)
-    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.permission", lambda: "refused")
+    monkeypatch.setattr("warpsmith.workers.judge.nsight.access.permission", lambda: "refused")
     (refused,) = found(ncu=str(tmp_path / "ncu"))
     assert "ERR_NVGPUCTRPERM" in refused.found
     assert refused.fix is not None
     assert "NVreg_RestrictProfilingToAdminUsers=0" in refused.fix
-    monkeypatch.setattr("warpsmith.workers.judge.nsight_access.permission", lambda: "everybody")
+    monkeypatch.setattr("warpsmith.workers.judge.nsight.access.permission", lambda: "everybody")
     assert [item.state for item in found(ncu=str(tmp_path / "ncu"))] == ["ok"]
 
 

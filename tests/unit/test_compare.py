@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge import compare
-from warpsmith.workers.judge.compare import (
+from warpsmith.workers.judge.values import compare
+from warpsmith.workers.judge.values.compare import (
     Tolerance,
     ToleranceBuilder,
     compare_exactly,

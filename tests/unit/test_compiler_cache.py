@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
-from warpsmith.workers.judge import compiler_cache
-from warpsmith.workers.judge.contender import Contender
+from warpsmith.workers.judge.runner import compiler_cache
+from warpsmith.workers.judge.runner.runner_handle import Contender
 
 REFERENCE = "def run(x):\n    return x.exp()\n"
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.judging import LAYER_NORM, layer_norm_workload, output, scalar, tensor, workload
 from tests.unit.in_process import learnt, no_code, question_on, wrong_on
 from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.workers.judge import questions
-from warpsmith.workers.judge.compare import compare_floats
-from warpsmith.workers.judge.families import ELSEWHERE, EVERYWHERE, TIES, Family, families, plan
-from warpsmith.workers.judge.inputs import CPU, InputSource
-from warpsmith.workers.judge.questions import Unsuited
+from warpsmith.workers.judge.reference import input_checks
+from warpsmith.workers.judge.reference.input_checks import Unsuited
+from warpsmith.workers.judge.values.compare import compare_floats
+from warpsmith.workers.judge.values.families import ELSEWHERE, EVERYWHERE, TIES, Family, families, plan
+from warpsmith.workers.judge.values.inputs import CPU, InputSource
 
 FLOATS = ["float64", "float32", "bfloat16", "float16", "float8_e5m2", "float8_e4m3fn"]
 ALL = ("shifted", "heavy", "tiny", "large", "constant_rows", "integers", "low_rank", "diagonal", "one_hot")
@@ -353,7 +353,7 @@ def test_what_code_makes_widens_nothing() -> None:
     place = of(drawn, mask)
     x = torch.full((6, 8), 3.0)
     for value in (-3.4e38, float("-inf")):
-        lost = questions._lost_in_float64(place, [x, torch.full((6, 8), value)])
-        assert lost == questions._lost_in_float64(of(drawn), [x]) == 12.0 * 2.0**-53
+        lost = input_checks._lost_in_float64(place, [x, torch.full((6, 8), value)])
+        assert lost == input_checks._lost_in_float64(of(drawn), [x]) == 12.0 * 2.0**-53
     narrow = of(tensor("x", (6, 8), dtype="float8_e4m3fn", kind="normal"))
-    assert questions._lost_in_float64(narrow, [x.to(torch.float8_e4m3fn)]) == 12.0 * 2.0**-53
+    assert input_checks._lost_in_float64(narrow, [x.to(torch.float8_e4m3fn)]) == 12.0 * 2.0**-53

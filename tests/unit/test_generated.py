@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.channel import MAX_MESSAGE
-from warpsmith.workers.judge.generated import LONGEST, checked, cut, kernels_of
+from warpsmith.workers.judge.machine.channel import MAX_MESSAGE
+from warpsmith.workers.judge.runner.generated import LONGEST, checked, cut, kernels_of
 
 CPP = """
 # AOT ID: ['0_inference']

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.channel import MAX_MESSAGE
-from warpsmith.workers.judge.faults import ContenderFault, ended, reported
-from warpsmith.workers.judge.runner import LONGEST_TEXT
-from warpsmith.workers.judge.verdict import json_safe
+from warpsmith.workers.judge.gates.verdict import json_safe
+from warpsmith.workers.judge.machine.channel import MAX_MESSAGE
+from warpsmith.workers.judge.runner.faults import ContenderFault, ended, reported
+from warpsmith.workers.judge.runner.runner_process import LONGEST_TEXT
 
 FIELDS = ("type", "kind", "message", "trace", "found", "expected")
 

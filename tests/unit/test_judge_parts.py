@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from benchmarks.jobs import Role
 from tests import judging
 from warpsmith.kernels_db.job import Level, ResolvedWorkload
-from warpsmith.workers.judge import buffers, footprint, host, upkeep
-from warpsmith.workers.judge.baselines import OpRunners, WarmOps
-from warpsmith.workers.judge.buffers import TensorSpec, contiguous_strides
-from warpsmith.workers.judge.candidates import Prepared
-from warpsmith.workers.judge.case import Case
-from warpsmith.workers.judge.device import Cpu
-from warpsmith.workers.judge.faults import ContenderFault
-from warpsmith.workers.judge.inputs import BadDistribution, InputSource
-from warpsmith.workers.judge.verdict import Report, Stopped, json_safe
+from warpsmith.workers.judge.gates import footprint
+from warpsmith.workers.judge.gates.candidates import Prepared
+from warpsmith.workers.judge.gates.job_run import Case
+from warpsmith.workers.judge.gates.verdict import Report, Stopped, json_safe
+from warpsmith.workers.judge.machine import buffers, cache_pruning, host
+from warpsmith.workers.judge.machine.buffers import TensorSpec, contiguous_strides
+from warpsmith.workers.judge.machine.device import Cpu
+from warpsmith.workers.judge.reference.baselines import OpRunners, WarmOps
+from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.values.inputs import BadDistribution, InputSource
 
 CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8, torch.bool]
@@ -259,9 +260,9 @@ def test_only_what_was_not_used_for_weeks_is_removed(tmp_path: Path) -> None:
         directory.mkdir(parents=True)
         (directory / "kernel.so").write_text("")
         os.utime(directory, (1000.0, 1000.0))
-    upkeep.touch(new)
-    upkeep.touch(tmp_path / "absent")
-    assert upkeep.prune(tmp_path) == [old]
+    cache_pruning.touch(new)
+    cache_pruning.touch(tmp_path / "absent")
+    assert cache_pruning.prune(tmp_path) == [old]
     assert not old.exists()
     assert (new / "kernel.so").exists()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.kernel_names import base_name, foreign
+from warpsmith.workers.judge.runner.kernel_names import base_name, foreign
 
 FILL = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >"

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge import nsight, nsight_access, process_control
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.nsight import access
+from warpsmith.workers.judge.nsight import metrics as nsight
 
 SM = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 READ = "dram__bytes_read.sum"
@@ -146,7 +148,7 @@ def test_who_may_read_the_counters(
     if said is not None:
         file.write_text(said)
     monkeypatch.setattr(process_control, "status", lambda _: {"CapEff": capable})
-    assert nsight_access.permission(file) == expected
+    assert access.permission(file) == expected
 
 
 names = st.sampled_from([metric.name for metric in nsight.METRICS])

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests import judging
 from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.workers.judge.pipeline import TEMPORARY_FAILURE, Pipeline
-from warpsmith.workers.judge.quiet import Quiet
-from warpsmith.workers.judge.referee import Ready
-from warpsmith.workers.judge.verdict import Report
+from warpsmith.workers.judge.gates.referee import Ready
+from warpsmith.workers.judge.gates.verdict import Report
+from warpsmith.workers.judge.machine.timing_guard import Quiet
+from warpsmith.workers.judge.protocol.pipeline import TEMPORARY_FAILURE, Pipeline
 
 Doing = Literal["fine", "raises"]
 CUDA = "cuda:sm_90"

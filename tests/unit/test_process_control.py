@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from warpsmith.workers.judge import process_control
+from warpsmith.workers.judge.machine import process_control
 
 
 def outcome(writable: bool | None) -> int:

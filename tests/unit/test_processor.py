@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from warpsmith.workers.judge.processor import caches, vector_extensions
+from warpsmith.workers.judge.machine.processor import caches, vector_extensions
 
 
 def test_vector_extensions_of_an_x86_and_of_an_arm(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from tests import judging
 from warpsmith.kernels_db.job import Nsight, ResolvedWorkload
-from warpsmith.workers.judge.profiling import profile
+from warpsmith.workers.judge.gates.profiling import profile
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)
 TRACE = {"traceEvents": [{"ph": "X", "cat": "user_annotation", "name": "run", "ts": 1.0, "dur": 2.0, "tid": 0}]}

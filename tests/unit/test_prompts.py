@@ -19,7 +19,7 @@ from warpsmith.kernels_db.op import Target
 from warpsmith.kernels_db.runtime.calls import converter
 from warpsmith.kernels_db.runtime.signatures import signatures
 from warpsmith.workers.candidate import allowed
-from warpsmith.workers.judge import buffers
+from warpsmith.workers.judge.machine import buffers
 from warpsmith.workers.model import facts
 from warpsmith.workers.model.requests import build
 from warpsmith.workers.model.techniques import TECHNIQUES

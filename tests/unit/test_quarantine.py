@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.quarantine import LARGE_RATIO, MARGIN, decide
+from warpsmith.workers.judge.clock.quarantine import LARGE_RATIO, MARGIN, decide
 
 TIMES = st.floats(1e-3, 1e6)
 DEVICES = st.sampled_from(["cpu", "cuda"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warpsmith.kernels_db import draws
-from warpsmith.workers.judge import renewal
+from warpsmith.workers.judge.values import fresh_inputs
 
 
 def _stock(dist: dict[str, Any], elements: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -29,7 +29,7 @@ def _stock(dist: dict[str, Any], elements: int, dtype: torch.dtype = torch.float
 )
 def test_numbers_are_new_and_their_distribution_is_the_same(dist: dict[str, Any]) -> None:
     stock, choose = _stock(dist, 60_000), random.Random(2)
-    calls = [renewal.independent(dist, stock, 50_000, choose) for _ in range(6)]
+    calls = [fresh_inputs.independent(dist, stock, 50_000, choose) for _ in range(6)]
     for values in calls:
         assert float(values.mean()) == pytest.approx(float(stock.mean()), abs=0.05)
         assert float(values.std()) == pytest.approx(float(stock.std()), rel=0.03)
@@ -49,17 +49,17 @@ def test_numbers_are_new_and_their_distribution_is_the_same(dist: dict[str, Any]
 @settings(max_examples=50, deadline=None)
 def test_uniform_numbers_stay_in_their_range(low: float, span: float, dtype: torch.dtype, seed: int) -> None:
     dist = {"kind": "uniform", "low": low, "high": low + span}
-    values = renewal.independent(dist, _stock(dist, 4000, dtype), 1000, random.Random(seed)).double()
+    values = fresh_inputs.independent(dist, _stock(dist, 4000, dtype), 1000, random.Random(seed)).double()
     edge = 0.02 * max(abs(low), abs(low + span))  # bfloat16 rounds the limits themselves
     assert low - edge <= float(values.min())
     assert float(values.max()) <= low + span + edge
 
 
-@pytest.mark.parametrize("length", [1, 7, 1000, renewal.DRAWN_ANEW + 3])
+@pytest.mark.parametrize("length", [1, 7, 1000, fresh_inputs.DRAWN_ANEW + 3])
 def test_a_permutation_stays_one_and_is_new(length: int) -> None:
     dist, generator, choose = {"kind": "permutation"}, torch.Generator().manual_seed(1), random.Random(3)
     variants = [draws.draw(dist, (length,), torch.int64, generator) for _ in range(2)]
-    calls = [renewal.structured(dist, variants, generator, choose) for _ in range(5)]
+    calls = [fresh_inputs.structured(dist, variants, generator, choose) for _ in range(5)]
     for values in calls:
         assert torch.equal(values.sort().values, torch.arange(length))
     if length > 100:
@@ -71,17 +71,17 @@ def test_small_structured_values_are_drawn_anew(dist: dict[str, Any], shape: tup
     generator, choose = torch.Generator().manual_seed(1), random.Random(3)
     dtype = torch.float32 if dist["kind"] == "spd" else torch.int64
     variants = [draws.draw(dist, shape, dtype, generator) for _ in range(2)]
-    calls = [renewal.structured(dist, variants, generator, choose) for _ in range(5)]
+    calls = [fresh_inputs.structured(dist, variants, generator, choose) for _ in range(5)]
     assert all(values.shape == shape and values.dtype == dtype for values in calls)
     assert len({tuple(values.flatten().tolist()) for values in [*variants, *calls]}) == 7
 
 
 def test_a_constant_is_itself() -> None:
     constant = torch.full((4,), 2.5)
-    assert renewal.structured({"kind": "constant"}, [constant], torch.Generator(), random.Random(1)) is constant
+    assert fresh_inputs.structured({"kind": "constant"}, [constant], torch.Generator(), random.Random(1)) is constant
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     stock = _stock({"kind": "normal"}, 3000)
-    one, other = (renewal.independent({"kind": "normal"}, stock, 2000, random.Random(7)) for _ in range(2))
+    one, other = (fresh_inputs.independent({"kind": "normal"}, stock, 2000, random.Random(7)) for _ in range(2))
     assert torch.equal(one, other)

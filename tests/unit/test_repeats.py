@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.verification import MOST_BETWEEN, calls_between
+from warpsmith.workers.judge.gates.verification import MOST_BETWEEN, calls_between
 
 
 @given(st.integers(2, 30), st.integers())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge import sandbox_seccomp
-from warpsmith.workers.judge.sandbox_seccomp import ALLOW, ERRNO, KILL, Instruction, Rules, evaluate, program
-from warpsmith.workers.judge.sandbox_syscalls import NEWEST, NUMBERS
+from warpsmith.workers.judge.sandbox import seccomp
+from warpsmith.workers.judge.sandbox.seccomp import ALLOW, ERRNO, KILL, Instruction, Rules, evaluate, program
+from warpsmith.workers.judge.sandbox.syscalls import NEWEST, NUMBERS
 
 MACHINES = ("x86_64", "aarch64")
 PID = 4711
@@ -75,7 +75,7 @@ def test_calls_that_nobody_looked_at_are_not_there(number: int, machine: str, na
 )
 def test_what_has_no_rule_is_allowed(number: int, machine: str, name: str, arguments: list[int]) -> None:
     rules = RULES[name]
-    ruled = {*sandbox_seccomp.refused(rules), *(item.name for item in sandbox_seccomp.conditions(rules))}
+    ruled = {*seccomp.refused(rules), *(item.name for item in seccomp.conditions(rules))}
     numbers = {NUMBERS[machine][call] for call in ruled if call in NUMBERS[machine]}
     answer = evaluate(PROGRAMS[machine, name], machine, number, arguments)
     assert number in numbers or answer == ALLOW
@@ -84,7 +84,7 @@ def test_what_has_no_rule_is_allowed(number: int, machine: str, name: str, argum
 
 @every_program
 def test_what_is_refused_is_refused_whatever_its_arguments(machine: str, name: str) -> None:
-    for call, error in sandbox_seccomp.refused(RULES[name]).items():
+    for call, error in seccomp.refused(RULES[name]).items():
         if call in NUMBERS[machine]:
             for arguments in ((), (PID,) * 6, ((1 << 64) - 1,) * 6):
                 assert _answer(machine, name, call, *arguments) == ERRNO | error, call
@@ -93,7 +93,7 @@ def test_what_is_refused_is_refused_whatever_its_arguments(machine: str, name: s
 @every_program
 def test_every_rule_names_a_call_of_the_table(machine: str, name: str) -> None:
     rules = RULES[name]
-    ruled = {*sandbox_seccomp.refused(rules), *(item.name for item in sandbox_seccomp.conditions(rules))}
+    ruled = {*seccomp.refused(rules), *(item.name for item in seccomp.conditions(rules))}
     assert ruled <= {*NUMBERS["x86_64"], *NUMBERS["aarch64"]}
     assert len(set(NUMBERS[machine].values())) == len(NUMBERS[machine])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge import timing
+from warpsmith.workers.judge.clock import timing
 
 SAMPLES = st.lists(st.floats(1.0, 1e6), min_size=5, max_size=30)
 
@@ -110,7 +110,7 @@ def test_every_round_runs_every_contender_once_in_changing_order() -> None:
 
 def test_time_ends_timing_after_the_fewest_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(float(second) for second in range(1000))
-    monkeypatch.setattr("warpsmith.workers.judge.timing.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("warpsmith.workers.judge.clock.timing.time.monotonic", lambda: next(clock))
     plan = timing.Plan(5, 30, 2.0, 1, 0.0, 0.0)
     samples = timing.interleave(["a"], lambda name: 1.0, plan=plan, candidate=None, rng=random.Random(0))
     assert len(samples["a"]) == 5

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.judge.traces import LONGEST_NAME, MOST_EVENTS, MOST_ROWS, BadTrace, chrome, read, table
+from warpsmith.workers.judge.gates.traces import LONGEST_NAME, MOST_EVENTS, MOST_ROWS, BadTrace, chrome, read, table
 
 # As torch 2.11 writes them on an H200, shortened.
 TRACE: dict[str, Any] = {

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.kernels_db.job import Failure
-from warpsmith.workers.judge.compare import Tolerance, compare_floats, wrong_elements
-from warpsmith.workers.judge.wrongness import SHOWN, along, described
+from warpsmith.workers.judge.values.compare import Tolerance, compare_floats, wrong_elements
+from warpsmith.workers.judge.values.error_pattern import SHOWN, along, described
 
 LIMIT = Tolerance(0.0, 1e-3, torch.empty(0, dtype=torch.float64), torch.tensor([1e-4], dtype=torch.float64))
 BEFORE: Failure = {"kind": "wrong_value", "message": "wrong"}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpsmith.kernels_db.job import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
-from warpsmith.workers.judge import nsight
+from warpsmith.workers.judge.nsight import metrics as nsight
 from warpsmith.workers.model.facts import BASELINE_NAMES, microseconds, rates, significant, visible
 from warpsmith.workers.model.occupancy import Occupancy, occupancies
 from warpsmith.workers.model.text import middle_cut, one_line, without_directories

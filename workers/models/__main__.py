@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from warpsmith.workers.exports.project import NotAnExport
-from warpsmith.workers.judge import process_control
+from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.models import applying, contract, packages, profiling
 from warpsmith.workers.models.applied.graph import NotExportable
 from warpsmith.workers.models.physical import NoLimits

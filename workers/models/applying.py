@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from warpsmith.workers.exports.project import Project
-from warpsmith.workers.judge.timing import ratio_with_interval
+from warpsmith.workers.judge.clock.timing import ratio_with_interval
 from warpsmith.workers.models import measuring, packages
 from warpsmith.workers.models.applied import comparing
 from warpsmith.workers.models.applied.applying import Applied, prepare

@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from warpsmith.workers.judge.timing import Plan, Samples, calls_per_block, interleave
+from warpsmith.workers.judge.clock.timing import Plan, Samples, calls_per_block, interleave
 from warpsmith.workers.models.applied.graph import Inputs
 
 CALLS = 5

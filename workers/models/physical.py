@@ -17,7 +17,7 @@ from warpsmith.kernels_db.job import Job, ResolvedInput, ResolvedWorkload, Verdi
 from warpsmith.kernels_db.op import Op, Target
 from warpsmith.kernels_db.peaks import arithmetic_of
 from warpsmith.kernels_db.resolve import DEFAULT_LIMITS, resolve_workload
-from warpsmith.workers.judge.client import JudgeClient, JudgeDied, JudgeTimeout
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
 
 Limit = tuple[float, str]
 """Microseconds, and the peak that binds: "bytes" or "operations"."""

@@ -42,7 +42,7 @@ def perform_reverification(here: WorkerProcess, row_id: str) -> None:
 
 def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Finding, Verdict | None] | None:
     """The result and the verdict that it is of; None where there is none yet, and somebody will try again."""
-    from warpsmith.workers.judge.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     settings = here.settings
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from warpsmith.kernels_db.formats.analysis import Analysis, AnalysisFailed
 from warpsmith.kernels_db.job import SandboxLevel
-from warpsmith.workers.judge.client import judge_environment
+from warpsmith.workers.judge.protocol.client import judge_environment
 
 START_S = 90.0
 """Longest wait for the process besides the file's own time: torch's start."""
