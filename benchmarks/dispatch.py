@@ -32,7 +32,7 @@ from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.job import ResolvedWorkload
 from warpsmith.kernels_db.op import Target
 from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.service import machine
+from warpsmith.service.local import machine
 from warpsmith.workers.candidate.normalise import normalised_digest
 from warpsmith.workers.exports import open_project
 

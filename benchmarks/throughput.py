@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from benchmarks.op import OP, TARGET
 from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.models import AttemptRow, SearchRow
-from warpsmith.service.machine import redis_executable
+from warpsmith.service.local.machine import redis_executable
 from warpsmith.workers import dispatch, steps
 from warpsmith.workers.celery_app import make_app
 from warpsmith.workers.queues import MODEL_QUEUE, judge_queue

@@ -9,7 +9,7 @@ from fastapi import Query
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import BadCursor, Page
-from warpsmith.service.problems import InvalidInput
+from warpsmith.service.documents.problems import InvalidInput
 
 Row = TypeVar("Row")
 

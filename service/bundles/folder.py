@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpsmith.kernels_db.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
-from warpsmith.service.schemas import BundleDocument
+from warpsmith.service.documents.bundles import BundleDocument
 
 README = "README.txt"
 JUDGE = "judge"

@@ -11,9 +11,9 @@ from warpsmith.kernels_db.bundle import SignedUnjudged, ticket_of
 from warpsmith.kernels_db.db import Database
 from warpsmith.service.bundles.signing import is_genuine
 from warpsmith.service.bundles.verdicts import read_line
-from warpsmith.service.field_error import FieldError
-from warpsmith.service.problems import brief
-from warpsmith.service.schemas import MergedLine
+from warpsmith.service.documents.bundles import MergedLine
+from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.problems import brief
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
 

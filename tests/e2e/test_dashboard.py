@@ -114,7 +114,7 @@ def test_a_search_from_the_form_to_a_package_in_use(chromium: Browser, house: Ho
 
 def lose_the_connection(house: House) -> None:
     """Kill the process that serves the page; the launcher starts another on the same socket."""
-    [api] = [process for process in family(house.launcher) if "warpsmith.service.serve" in process.cmdline()]
+    [api] = [process for process in family(house.launcher) if "warpsmith.service.server.serve" in process.cmdline()]
     api.kill()
 
 

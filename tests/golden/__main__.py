@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from warpsmith.service.story import tell
 from tests.golden import DIRECTORY, shown
 from tests.unit import prompt_scenarios, prompt_scenarios_gpu, story_scenarios
+from warpsmith.service.story import tell
 from warpsmith.workers.model.requests import build
 
 for stale in DIRECTORY.glob("*.md"):

@@ -19,7 +19,7 @@ from warpsmith.kernels_db.envelope import build_envelope
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.op import Target, parse_op
 from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.service import machine
+from warpsmith.service.local import machine
 from warpsmith.workers.exports import verify_export
 
 SOURCES = {"triton": dispatch.TRITON, "cuda": dispatch.CUDA}

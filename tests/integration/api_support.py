@@ -31,8 +31,8 @@ from warpsmith.kernels_db.models import (
 )
 from warpsmith.kernels_db.op import Op, Target, load_op
 from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.service.app import create_app
 from warpsmith.service.cli import run
+from warpsmith.service.server.app import create_app
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.candidate.normalise import normalised_digest
 

@@ -23,8 +23,8 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
-from warpsmith.service import auth
-from warpsmith.service.app import create_app
+from warpsmith.service.api import auth
+from warpsmith.service.server.app import create_app
 
 JSON = {"Content-Type": "application/json"}
 
@@ -215,7 +215,7 @@ class Absent(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from warpsmith.service.app import create_app
+from warpsmith.service.server.app import create_app
 from warpsmith.service.settings import ServiceSettings
 create_app(ServiceSettings())
 print(len(create_app(ServiceSettings()).openapi()["paths"]))

@@ -14,7 +14,7 @@ from tests.integration.api_support import client_of, fields, problem, settings_f
 from tests.unit.formats_support import DEFINITIONS, KERNELBENCH, files_of
 from warpsmith.kernels_db.formats.files import raw_files
 from warpsmith.kernels_db.op import parse_op
-from warpsmith.service.api import imports
+from warpsmith.service.api.routes import imports
 
 IMPORT = "/v1/ops/import"
 GATHER = next(path for path in DEFINITIONS if "gather" in path.parts)

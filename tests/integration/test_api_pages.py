@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.integration.api_support import BASE_URL, problem, served, settings_for
-from warpsmith.service.app import create_app
+from warpsmith.service.server.app import create_app
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 INDEX = "<!doctype html><title>Warpsmith</title>"

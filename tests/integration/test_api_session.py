@@ -25,9 +25,9 @@ from tests.integration.api_support import (
     settings_for,
 )
 from warpsmith.kernels_db.models import SessionRow
-from warpsmith.service import auth, sessions
-from warpsmith.service.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
-from warpsmith.service.pages import is_page
+from warpsmith.service.api import auth, sessions
+from warpsmith.service.server.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
+from warpsmith.service.server.pages import is_page
 
 SESSION = "/v1/session"
 

@@ -21,7 +21,7 @@ from tests.integration.api_support import (
     settings_for,
 )
 from warpsmith.kernels_db.models import SearchRow
-from warpsmith.service import auth
+from warpsmith.service.api import auth
 
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}
 

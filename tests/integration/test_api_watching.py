@@ -22,7 +22,7 @@ from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.models import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
 from warpsmith.kernels_db.op import Target, load_op
 from warpsmith.kernels_db.resolve import build_job, resolve_workload
-from warpsmith.service.watch import OVERLAP_S
+from warpsmith.service.views.watch import OVERLAP_S
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeClient
 

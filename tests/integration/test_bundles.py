@@ -25,7 +25,7 @@ from warpsmith.kernels_db.models import AttemptRow, EventRow, NodeRow, VerdictRo
 from warpsmith.kernels_db.op import Op, Target, load_op
 from warpsmith.service.bundles.folder import write_bundle
 from warpsmith.service.bundles.judge_copy import copy_judge
-from warpsmith.service.schemas import BundleDocument
+from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers import steps
 
 NDJSON = {"Content-Type": "application/x-ndjson"}

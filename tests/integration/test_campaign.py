@@ -16,10 +16,10 @@ import pytest
 from benchmarks import campaign
 from tests.launching import PATIENCE_S, REPOSITORY, environment, write_scenario
 from warpsmith.kernels_db.formats.pool import dump_pool, parse_pool
-from warpsmith.service import machine
-from warpsmith.service.client import Client
-from warpsmith.service.client_errors import ServiceUnreachableError
-from warpsmith.service.schemas import SearchDocument, SearchSummary, WaitingFor
+from warpsmith.service.client.errors import ServiceUnreachableError
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.searches import SearchDocument, SearchSummary, WaitingFor
+from warpsmith.service.local import machine
 
 pytestmark = pytest.mark.skipif(bool(machine.missing_for_judge()), reason="this machine cannot judge")
 

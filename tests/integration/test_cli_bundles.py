@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.api_support import application, command_line, settings_for
 from tests.integration.test_bundles import attempts, created, unjudged_line, verdict_line
-from warpsmith.service.schemas import BundleDocument
+from warpsmith.service.documents.bundles import BundleDocument
 from warpsmith.workers.judge.protocol.directory import read_bundle
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.integration import scenario
 from tests.launching import REPOSITORY, warpsmith
-from warpsmith.service import machine
-from warpsmith.service.cli.place import WITHOUT_DEVICE
+from warpsmith.service.local import machine
+from warpsmith.service.local.targets import WITHOUT_DEVICE
 
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 

@@ -24,7 +24,7 @@ from tests.services import die_with_parent
 from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.models import KernelRow
 from warpsmith.kernels_db.op import load_op
-from warpsmith.service.client import Client
+from warpsmith.service.client.http import Client
 
 VARIABLES = {
     "WARPSMITH_DB_PASSWORD": "db-secret",

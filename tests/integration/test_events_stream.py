@@ -15,8 +15,8 @@ import pytest
 
 from tests.integration.api_support import add_events, problem, seed, served, settings_for
 from warpsmith.kernels_db.db import Database
-from warpsmith.service.app import create_app
-from warpsmith.service.sse import SseParser
+from warpsmith.service.client.sse import SseParser
+from warpsmith.service.server.app import create_app
 
 WAIT_S = 10.0
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tests.launching import NODES, family, living, until, up, warpsmith, write_scenario
-from warpsmith.service import machine
-from warpsmith.service.home import running_service
+from warpsmith.service.local import machine
+from warpsmith.service.local.home import running_service
 
 CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from warpsmith.service import supervisor as supervisor_module
-from warpsmith.service.supervisor import ChildSpec, Supervisor, describe_exit
+from warpsmith.service.local import supervisor as supervisor_module
+from warpsmith.service.local.supervisor import ChildSpec, Supervisor, describe_exit
 
 PATIENCE_S = 20.0
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -133,7 +133,7 @@ def test_children_die_with_a_killed_parent(tmp_path: Path) -> None:
     program = f"""
 import os, sys, time
 from pathlib import Path
-from warpsmith.service.supervisor import ChildSpec, Supervisor
+from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 supervisor = Supervisor(Path({str(tmp_path)!r}), print)
 supervisor.start(ChildSpec("sleeper", {SLEEPER!r}, dict(os.environ)))
 print(supervisor.pids()["sleeper"], flush=True)

@@ -24,11 +24,11 @@ from tests.integration.steps_support import verdict
 from tests.launching import REPOSITORY, command, environment
 from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.service.auth import create_key, revoke_key
-from warpsmith.service.cli.output import CommandError
-from warpsmith.service.mcp.desk import Desk
-from warpsmith.service.mcp.http import Address, security
+from warpsmith.service.api.auth import create_key, revoke_key
+from warpsmith.service.client.errors import CommandError
+from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.server import tools
+from warpsmith.service.mcp.transport import Address, security
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 

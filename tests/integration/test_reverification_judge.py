@@ -18,10 +18,10 @@ from tests.integration.api_support import Said, problem
 from tests.integration.reverifying import history, keep, kernel
 from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.models import KernelRow, ReverificationRow
-from warpsmith.service.cli import reverify as command
-from warpsmith.service.cli.reverify import WORDS, _waited
-from warpsmith.service.client import Client
-from warpsmith.service.schemas import ReverificationDocument
+from warpsmith.service.cli.commands import reverify as command
+from warpsmith.service.cli.commands.reverify import WORDS, _waited
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.reverifications import ReverificationDocument
 from warpsmith.workers.candidate.normalise import normalised_digest
 from warpsmith.workers.process import WorkerProcess
 from warpsmith.workers.reverification import OPEN, Finding, claim, finish, perform_reverification

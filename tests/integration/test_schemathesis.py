@@ -19,8 +19,8 @@ import pytest
 
 from tests.integration.api_support import seed, served, settings_for
 from warpsmith.kernels_db.db import Database
-from warpsmith.service import auth
-from warpsmith.service.app import create_app
+from warpsmith.service.api import auth
+from warpsmith.service.server.app import create_app
 
 MEANING_IS_CHECKED_TOO = (
     "POST /v1/ops",

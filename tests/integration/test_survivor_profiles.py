@@ -17,8 +17,8 @@ from warpsmith.kernels_db.db import Database, StorageFull
 from warpsmith.kernels_db.job import Verdict
 from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
 from warpsmith.kernels_db.profiles import ask_profile, latest_metrics, latest_profile
-from warpsmith.service.api.profiles import profile_document
-from warpsmith.service.cli.profiles import print_profile
+from warpsmith.service.api.routes.profiles import profile_document
+from warpsmith.service.cli.commands.profiles import print_profile
 from warpsmith.workers import dispatch, steps, tasks
 from warpsmith.workers.model import requests
 from warpsmith.workers.model_step import request_context

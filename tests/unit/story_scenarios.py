@@ -6,7 +6,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from warpsmith.service.schemas import BadField, Best, SearchDocument, Spend, WaitingFor, WorkloadTimes
+from warpsmith.service.documents.searches import BadField, Best, SearchDocument, Spend, WaitingFor
+from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.story import Answers, Steer, StoryFacts, StoryNode
 
 TECHNIQUES = ("memory_access", "fusion", "parallelism", "compute", "control_flow", "algorithm")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from warpsmith.service import archive
-from warpsmith.service.archive import ArchiveError, unpack
+from warpsmith.service.client import archive
+from warpsmith.service.client.archive import ArchiveError, unpack
 
 
 def zipped(files: dict[str, bytes], *, link: str | None = None) -> bytes:

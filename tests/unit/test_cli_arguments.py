@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.service.cli.arguments import parse_budget, parse_model, parse_policy, read_model
-from warpsmith.service.cli.output import MISUSE, CommandError
+from warpsmith.service.client.errors import MISUSE, CommandError
 
 COUNTS = st.integers(min_value=1, max_value=10**9)
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.service import client as client_module
-from warpsmith.service.client import Client
-from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError, describe_problem
-from warpsmith.service.sse import SseParser
+from warpsmith.service.client import http as client_module
+from warpsmith.service.client.errors import ProblemError, ServiceUnreachableError, describe_problem
+from warpsmith.service.client.http import Client
+from warpsmith.service.client.sse import SseParser
 
 EVENTS = 7
 

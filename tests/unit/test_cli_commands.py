@@ -11,12 +11,14 @@ import pytest
 import typer.main
 
 from warpsmith.kernels_db.db import Database
-from warpsmith.service import machine
-from warpsmith.service.cli import application, doctor, run
-from warpsmith.service.cli.judge import describe_failure, language_of
-from warpsmith.service.cli.kernels import best_kernel
-from warpsmith.service.cli.output import CommandError
-from warpsmith.service.client import Client
+from warpsmith.service.cli import application, run
+from warpsmith.service.cli.commands import doctor
+from warpsmith.service.cli.commands.judge import describe_failure
+from warpsmith.service.client.errors import CommandError
+from warpsmith.service.client.http import Client
+from warpsmith.service.client.kernels import best_kernel
+from warpsmith.service.local import machine
+from warpsmith.service.local.judging import language_of
 from warpsmith.service.settings import ServiceSettings
 
 EXAMPLE = "examples/layer_norm.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.service.home import HomeInUseError, HomeLock, running_service
+from warpsmith.service.local.home import HomeInUseError, HomeLock, running_service
 
 
 def test_nobody_runs_on_a_home_that_does_not_exist(tmp_path: Path) -> None:

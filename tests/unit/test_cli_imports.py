@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from warpsmith.service.cli.imports import collect
+from warpsmith.service.cli.commands.imports import collect
 
 DEFINITION = {"name": "d", "op_type": "o", "axes": {"n": {"type": "var"}}, "inputs": {}, "outputs": {}, "reference": ""}
 

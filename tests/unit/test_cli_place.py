@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from warpsmith.kernels_db.target import Target
-from warpsmith.service import machine
-from warpsmith.service.cli import doctor, place
-from warpsmith.service.cli.judge import kernel_lines
-from warpsmith.service.cli.output import MISUSE, CommandError
+from warpsmith.service.cli.commands import doctor
+from warpsmith.service.cli.commands.judge import kernel_lines
+from warpsmith.service.client.errors import MISUSE, CommandError
+from warpsmith.service.local import machine, targets
 from warpsmith.service.settings import ServiceSettings
 
 H200 = machine.Gpu(0, "NVIDIA H200", "9.0", "GPU-aa11")
@@ -45,19 +45,19 @@ def gpu_findings(monkeypatch: pytest.MonkeyPatch) -> list[doctor.Finding]:
 
 def test_the_default_target_follows_the_language(gpus: list[machine.Gpu]) -> None:
     gpus += [H200, A100]
-    assert place.target_for(None, "cpp").device == "cpu"
-    assert str(place.target_for(None, "triton")) == str(place.target_for(None, "cuda")) == "cuda:sm_90"
+    assert targets.target_for(None, "cpp").device == "cpu"
+    assert str(targets.target_for(None, "triton")) == str(targets.target_for(None, "cuda")) == "cuda:sm_90"
 
 
 def test_a_machines_own_targets_are_those_that_it_can_time(
     gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = str(Target.parse("cpu"))
-    assert place.own_targets() == [here]
+    assert targets.own_targets() == [here]
     gpus += [H200, A100, H200]
-    assert place.own_targets() == [here, "cuda:sm_90", "cuda:sm_80"]
+    assert targets.own_targets() == [here, "cuda:sm_90", "cuda:sm_80"]
     monkeypatch.setattr(machine, "torch_cuda", lambda: None)
-    assert place.own_targets() == [here]
+    assert targets.own_targets() == [here]
 
 
 @pytest.mark.parametrize("language", ["triton", "cuda"])
@@ -65,9 +65,9 @@ def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.
     with pytest.raises(
         CommandError, match=rf"--target: found None, expected cuda:ARCH for a {language} candidate"
     ) as raised:
-        place.target_for(None, language)
+        targets.target_for(None, language)
     assert raised.value.code == MISUSE
-    assert place.WITHOUT_DEVICE[language] in str(raised.value)
+    assert targets.WITHOUT_DEVICE[language] in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -80,30 +80,30 @@ def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.
 )
 def test_a_target_that_the_language_cannot_run_on(target: str, language: str, expected: str) -> None:
     with pytest.raises(CommandError) as raised:
-        place.target_for(target, language)
+        targets.target_for(target, language)
     assert raised.value.code == MISUSE
     assert f"--target: found {target!r}, {expected}" in str(raised.value)
 
 
 def test_what_is_lacking_is_said(gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target.parse("cuda:sm_90")
-    assert place.shortfall(Target.parse("cpu"), "cpp") is None
-    assert place.shortfall(target, "triton") == f"no CUDA GPU here: {place.WITHOUT_DEVICE['triton']}"
+    assert targets.shortfall(Target.parse("cpu"), "cpp") is None
+    assert targets.shortfall(target, "triton") == f"no CUDA GPU here: {targets.WITHOUT_DEVICE['triton']}"
     gpus.append(A100)
-    assert place.shortfall(target, "cuda") == (
-        f"no GPU of cuda:sm_90 here, but cuda:sm_80: {place.WITHOUT_DEVICE['cuda']}"
+    assert targets.shortfall(target, "cuda") == (
+        f"no GPU of cuda:sm_90 here, but cuda:sm_80: {targets.WITHOUT_DEVICE['cuda']}"
     )
     gpus.append(H200)
-    assert place.shortfall(target, "cuda") is None
+    assert targets.shortfall(target, "cuda") is None
     monkeypatch.setattr(machine, "torch_cuda", lambda: None)
-    assert "built without CUDA" in (place.shortfall(target, "cuda") or "")
+    assert "built without CUDA" in (targets.shortfall(target, "cuda") or "")
 
 
 def test_a_driver_that_fails_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(tmp_path, monkeypatch, "echo 'Unable to determine the device handle: Unknown Error'; exit 15")
     assert machine.gpus() == []
     assert machine.driver_fault() == "the NVIDIA driver fails (Unable to determine the device handle: Unknown Error)"
-    assert "the NVIDIA driver fails" in (place.shortfall(Target.parse("cuda:sm_90"), "cuda") or "")
+    assert "the NVIDIA driver fails" in (targets.shortfall(Target.parse("cuda:sm_90"), "cuda") or "")
     (finding,) = gpu_findings(monkeypatch)
     assert finding.state == "bad"
     assert "Unknown Error" in finding.found

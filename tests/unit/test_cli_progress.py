@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from warpsmith.service.narrator import Narrator
-from warpsmith.service.progress import (
+from warpsmith.service.client.narrator import Narrator
+from warpsmith.service.client.progress import (
     best_path,
-    duration,
-    microseconds,
     progress_panel,
-    ratio,
     result_rows,
     result_table,
     shorten,
     time_left,
     tree_text,
 )
-from warpsmith.service.schemas import EventDocument, NodeSummary, SearchDocument, WorkloadTimes
+from warpsmith.service.documents.figures import duration, microseconds, ratio
+from warpsmith.service.documents.nodes import NodeSummary
+from warpsmith.service.documents.searches import EventDocument, SearchDocument
+from warpsmith.service.documents.workloads import WorkloadTimes
 
 
 def text_of(renderable: RenderableType, width: int = 160) -> str:

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from warpsmith.service.mcp.answering import LONGEST_WAIT_S
-from warpsmith.service.mcp.desk import Desk
-from warpsmith.service.mcp.http import PATH
+from warpsmith.service.documents.asks import AskState
+from warpsmith.service.mcp.context import Desk
+from warpsmith.service.mcp.search_tools import LONGEST_WAIT_S
 from warpsmith.service.mcp.server import INSTRUCTIONS, answer_asks, create_server, resources, tools
-from warpsmith.service.schemas import AskState
+from warpsmith.service.mcp.transport import PATH
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.asks import LONGEST_LIFE_S
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.service.cli import output
-from warpsmith.service.foreign import escaped, seen, visible
+from warpsmith.service.documents.escaping import escaped, seen, visible
 
 EVIL = "a\x1b[31mb\u202ec\u2066d\x9be\x7ff\u2028g\r\x07"
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.service.openapi import COMMAND, COMMITTED, committed_text
+from warpsmith.service.server.write_openapi import COMMAND, COMMITTED, committed_text
 
 
 def test_the_committed_document_is_the_services_own() -> None:

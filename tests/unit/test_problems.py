@@ -14,11 +14,11 @@ from starlette.exceptions import HTTPException
 
 from warpsmith.kernels_db.db import StorageFull as DatabaseFull
 from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
-from warpsmith.service import problems
-from warpsmith.service.bodies import check_storable, parse_json
-from warpsmith.service.field_error import FieldError
-from warpsmith.service.handlers import as_problem
-from warpsmith.service.problems import InvalidInput, MalformedBody, Problem, brief, field_path
+from warpsmith.service.api.bodies import check_storable, parse_json
+from warpsmith.service.api.handlers import as_problem
+from warpsmith.service.documents import problems
+from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.problems import InvalidInput, MalformedBody, Problem, brief, field_path
 
 
 def kinds() -> list[type[Problem]]:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from warpsmith.service.schemas import WorkloadTimes
-from warpsmith.service.speedups import mean_intervals, mean_speedups, median_interval
+from warpsmith.service.documents.speedups import mean_intervals, mean_speedups, median_interval
+from warpsmith.service.documents.workloads import WorkloadTimes
 
 
 def workload(name: str, role: str = "bench", **ratios: tuple[float, ...]) -> WorkloadTimes:

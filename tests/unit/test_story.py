@@ -14,8 +14,8 @@ from markdown_it import MarkdownIt
 
 from tests.golden import DIRECTORY
 from tests.unit.story_scenarios import ROOT, best, node, scenarios, search
-from warpsmith.service.foreign import as_markdown, as_text, quoted, said, seen
-from warpsmith.service.schemas import BadField
+from warpsmith.service.documents.escaping import as_markdown, as_text, quoted, said, seen
+from warpsmith.service.documents.searches import BadField
 from warpsmith.service.story import Answers, Section, Steer, Story, StoryFacts, tell
 from warpsmith.service.story.failures import cause_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from warpsmith.service.watch import JudgedPoint, best_points
+from warpsmith.service.views.watch import JudgedPoint, best_points
 
 
 def verdict(node: str, score: float | None, level: Literal["screen", "verify"] = "screen") -> tuple[JudgedPoint, Any]:
