@@ -59,7 +59,7 @@ def language_of(source: str, name: str) -> str:
 
 
 def adapted(path: Path, source: str, spec: Op) -> Adapted | None:
-    """Rewrite a file of another format as a candidate; None for a file that defines `run` itself or has no known format.
+    """Rewrite a file of another format as a candidate; None where it defines `run` itself or has no known format.
 
     Raises SpecErrors.
     """
