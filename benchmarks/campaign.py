@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.formats.pool import PoolHeader, parse_pool
-from warpsmith.kernels_db.op import Op, load_op
+from warpsmith.kernels_db.spec.op import Op, load_op
+from warpsmith.kernels_db.store.pool_file import PoolHeader, parse_pool
 from warpsmith.service.cli.commands.search import model_document
 from warpsmith.service.cli.connection import embedded_service
 from warpsmith.service.cli.output import say, tell

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.showcase import BASELINES, Shown, ask, lines, table, verify_job
-from warpsmith.kernels_db.job import Job, Verdict, judged_elsewhere
+from warpsmith.kernels_db.job.documents import Job, Verdict, judged_elsewhere
 from warpsmith.kernels_db.library import Entry, entries
 from warpsmith.workers.judge.protocol.client import JudgeClient
 

@@ -34,8 +34,8 @@ from benchmarks import throughput, trees
 from benchmarks.op import CANDIDATE, SPEC, TARGET
 from benchmarks.throughput import Throughput
 from benchmarks.trees import AdvanceTimes
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow, VerdictRow
 from warpsmith.service.client.http import Client
 from warpsmith.service.local.launcher import Launcher
 from warpsmith.service.settings import ServiceSettings

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import torch
 
-from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.job.documents import Job
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock
 from warpsmith.workers.judge.gates.runner_factory import Starter

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.op import SpecErrors, Target, load_op
+from warpsmith.kernels_db.spec.op import SpecErrors, Target, load_op
 from warpsmith.service.cli.commands.search import model_document
 from warpsmith.service.cli.connection import connected_or_embedded
 from warpsmith.service.cli.follow import watch

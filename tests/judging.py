@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from benchmarks.jobs import CPU, Role, job, output, scalar, tensor, workload  # noqa: F401 - tests say judging.job
 from benchmarks.redteam_catalogue.text import cpp
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.workers.judge.machine.process_control import children
 
 LAYER_NORM = """

@@ -19,8 +19,8 @@ import pytest
 
 from tests.integration import scenario
 from tests.services import die_with_parent
-from warpsmith.kernels_db.formats.pool import dump_pool
-from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.store.pool_file import dump_pool
 from warpsmith.workers.search.policy import policy_document
 
 PATIENCE_S = 90.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, WRONG, Cheat
 from benchmarks.redteam_catalogue.text import ADD, ALL, HONEST_ADD, LIBC, add_cpp, cpp, run
-from warpsmith.kernels_db.job import Gate, Level
+from warpsmith.kernels_db.job.documents import Gate, Level
 
 ANY: frozenset[Gate] = CHECKED
 KINDS = WRONG | ENDED

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, MEMORY, WRONG, Cheat, Op
 from benchmarks.redteam_catalogue.text import HONEST_ADD, add_python
-from warpsmith.kernels_db.job import Gate, Level
+from warpsmith.kernels_db.job.documents import Gate, Level
 
 ANY: frozenset[Gate] = CHECKED | {"physics"}
 KINDS = WRONG | MEMORY | ENDED

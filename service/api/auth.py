@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import ApiKeyRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import ApiKeyRow
 
 SCHEME = "wsk"
 SCOPE_NAME = "warpsmith.key_name"

@@ -12,15 +12,26 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.db import StorageFull as StorageFullError
-from warpsmith.kernels_db.models import AskRow, Base, KernelRow, NodeRow, OpRow, PoolRow, ReverificationRow, SearchRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.db import StorageFull as StorageFullError
+from warpsmith.kernels_db.store.tables import (
+    AskRow,
+    Base,
+    KernelRow,
+    NodeRow,
+    OpRow,
+    PoolRow,
+    ReverificationRow,
+    SearchRow,
+)
 from warpsmith.service.api import auth
 from warpsmith.service.api.metrics import Metrics
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.documents.problems import NotFound, brief
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers import dispatch, heartbeat, log, steps
+from warpsmith.workers import log, steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.settings import ALIVE_AFTER_S
 
 PREFIXES: dict[type[Base], str] = {
     AskRow: "ak",
@@ -56,7 +67,7 @@ class Service:
     celery: Celery
     metrics: Metrics
     streams: Streams
-    alive_after_s: float = heartbeat.ALIVE_AFTER_S
+    alive_after_s: float = ALIVE_AFTER_S
 
     @staticmethod
     def is_id(text: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from warpsmith.kernels_db.op import Op, load_op
+from warpsmith.kernels_db.spec.op import Op, load_op
 
 PLACES = (Path(__file__).resolve().parents[1] / "examples", Path(__file__).resolve().parents[2] / "examples")
 """In an installed package, and in a checkout."""

@@ -13,8 +13,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from warpsmith.kernels_db.db import StorageFull as DatabaseFull
-from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import (
     DatabaseUnavailable,

@@ -21,8 +21,8 @@ from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import IdempotencyRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import IdempotencyRow
 from warpsmith.service.api.bodies import Body
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import IdempotencyReuse

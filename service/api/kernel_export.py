@@ -11,16 +11,16 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db import store
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.registry import named
-from warpsmith.kernels_db.job import tier_of
-from warpsmith.kernels_db.models import KernelRow, OpRow
-from warpsmith.kernels_db.spec_errors import SpecErrors
+from warpsmith.kernels_db.job.documents import tier_of
+from warpsmith.kernels_db.spec.errors import SpecErrors
+from warpsmith.kernels_db.store import records
+from warpsmith.kernels_db.store.tables import KernelRow, OpRow
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, NotExpressible, brief
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.gate.normalise import normalised_digest
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip can hold: two exports of one kernel are the same bytes."""
@@ -51,7 +51,7 @@ def exported(session: Session, row: KernelRow) -> ExportedKernel:
         lineage=row.lineage,
         verified_at=datetime.fromtimestamp(row.verified_at, UTC).isoformat(timespec="seconds"),
         prompts=row.prompts
-        or store.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
+        or records.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
     )
 
 

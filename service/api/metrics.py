@@ -11,8 +11,16 @@ from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, ReverificationRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import (
+    AskRow,
+    AttemptRow,
+    KernelRow,
+    NodeRow,
+    ReverificationRow,
+    SearchRow,
+    WorkerRow,
+)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

@@ -12,13 +12,13 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import WorkerRow
-from warpsmith.kernels_db.op import Target
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.api.submission import LANGUAGES
 from warpsmith.service.local import machine
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.model.endpoints import OPENAI_BASE_URL, address, has_key
-from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.search.policy import POLICIES, Policy
 from warpsmith.workers.search.tree import Budget
 from warpsmith.workers.steps.seeding import MOST_SEEDS

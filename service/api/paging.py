@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store import BadCursor, Page
+from warpsmith.kernels_db.store.listing import BadCursor, Page
 from warpsmith.service.documents.problems import InvalidInput
 
 Row = TypeVar("Row")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import ApiKeyRow, SessionRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import ApiKeyRow, SessionRow
 
 PATH = "/v1/session"
 COOKIE = "warpsmith_session"

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import OpRow
-from warpsmith.kernels_db.op import Op, SpecErrors, load_op
-from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.tables import OpRow
 from warpsmith.service.api.examples import devices_of
 from warpsmith.service.api.handlers import spec_problem
 from warpsmith.service.documents.field_error import FieldError

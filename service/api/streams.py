@@ -18,8 +18,8 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from sqlalchemy import select
 from starlette.concurrency import run_in_threadpool
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import EventRow, SearchRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import EventRow, SearchRow
 from warpsmith.service.documents.problems import TooManyStreams
 from warpsmith.service.documents.searches import TERMINAL_STATES
 from warpsmith.service.settings import ServiceSettings

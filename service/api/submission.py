@@ -9,19 +9,19 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job import tier_of
-from warpsmith.kernels_db.models import OpRow, PoolRow
-from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.job.documents import tier_of
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.store.tables import OpRow, PoolRow
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import spec_problem
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, InvalidPool, MissingSetting
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.model.cost import PriceError, Prices
-from warpsmith.workers.model.endpoints import OPENAI_BASE_URL, address, has_key
-from warpsmith.workers.model.estimate import Estimate, estimate, unpriced
-from warpsmith.workers.model.providers import check_model
-from warpsmith.workers.model.shares import parse_choices
+from warpsmith.workers.llm.estimate import Estimate, estimate, unpriced
+from warpsmith.workers.llm.providers.cost import PriceError, Prices
+from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
+from warpsmith.workers.llm.providers.factory import check_model
+from warpsmith.workers.llm.providers.shares import parse_choices
 from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.search.policy import parse_policy, policy_document
 from warpsmith.workers.steps.seeding import MOST_SEEDS

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from warpsmith.kernels_db.bundle import SignedUnjudged, ticket_of
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job.bundle import SignedUnjudged, ticket_of
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.bundles.signing import is_genuine
 from warpsmith.service.bundles.verdicts import read_line
 from warpsmith.service.documents.bundles import MergedLine

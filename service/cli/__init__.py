@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
-from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.service.cli.output import print_json, say
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, ServiceUnreachableError
 

@@ -15,15 +15,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from warpsmith.service.documents.escaping import seen
-from warpsmith.service.documents.figures import (
-    BASELINE_NAMES,
-    dollars,
-    duration,
-    microseconds,
-    ratio,
-    repaired,
-    share,
-)
+from warpsmith.service.documents.figures import BASELINE_NAMES, dollars, duration, microseconds, ratio, repaired, share
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import Best, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes

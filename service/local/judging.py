@@ -6,11 +6,12 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.formats import adapting, python_source
-from warpsmith.kernels_db.formats.adapted import Adapted
-from warpsmith.kernels_db.formats.files import MOST_BYTES, RawFile
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.op import Op, SpecErrors
+from warpsmith.kernels_db.formats import kernel_import
+from warpsmith.kernels_db.formats.shared import python_source
+from warpsmith.kernels_db.formats.shared.adapted_kernel import Adapted
+from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, RawFile
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Op, SpecErrors
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, misuse
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout
@@ -66,11 +67,11 @@ def adapted(path: Path, source: str, spec: Op) -> Adapted | None:
     file = raw_file(path, source)
     if path.suffix == ".py" and _defines_run(file):
         return None
-    if adapting.recognise(file) is None:
+    if kernel_import.recognise(file) is None:
         if path.suffix == ".json":
-            misuse("FILE.py", str(path), f"a candidate, or {adapting.FORMATS['flashinfer-bench'].expected}")
+            misuse("FILE.py", str(path), f"a candidate, or {kernel_import.FORMATS['flashinfer-bench'].expected}")
         return None
-    return adapting.adapt(file, spec)
+    return kernel_import.adapt(file, spec)
 
 
 def raw_file(path: Path, text: str) -> RawFile:

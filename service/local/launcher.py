@@ -2,7 +2,7 @@
 
     redis        a private redis-server on a unix socket, where no broker is configured
     api          python -m warpsmith.service.server.serve, on the launcher's own socket: a restart drops no connection
-    reconciler   python -m warpsmith.workers.reconciler
+    reconciler   python -m warpsmith.workers.queue.reconciler
     beat         celery ... beat, where stored kernels are to be judged anew every so often
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
@@ -28,16 +28,16 @@ from kombu.exceptions import KombuError
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.db import Database, StorageFull
 from warpsmith.kernels_db.library import BrokenEntry
-from warpsmith.kernels_db.models import WorkerRow
-from warpsmith.kernels_db.stocking import stock
+from warpsmith.kernels_db.library.seed_library import stock
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.local import machine
 from warpsmith.service.local.home import HomeLock
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
 READY_TIMEOUT_S = 120.0
 POLL_S = 0.1
@@ -206,7 +206,7 @@ class Launcher:
         api = (sys.executable, "-m", "warpsmith.service.server.serve", "--fd", str(descriptor))
         specs = [
             ChildSpec("api", api, environment | self._key_at_workers(), pass_fds=(descriptor,)),
-            ChildSpec("reconciler", (sys.executable, "-m", "warpsmith.workers.reconciler"), environment),
+            ChildSpec("reconciler", (sys.executable, "-m", "warpsmith.workers.queue.reconciler"), environment),
             ChildSpec(
                 "model",
                 worker_command(MODEL_QUEUE, "model", self._model_concurrency),
@@ -215,7 +215,7 @@ class Launcher:
             ),
         ]
         if self.settings.reverify_interval_s > 0:
-            beat = (sys.executable, "-m", "celery", "-A", "warpsmith.workers.celery_app", "beat")
+            beat = (sys.executable, "-m", "celery", "-A", "warpsmith.workers.queue.celery_app", "beat")
             specs.append(ChildSpec("beat", beat, environment))
         missing = machine.missing_for_judge()
         for reason in missing:
@@ -300,7 +300,7 @@ def worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork
         "-m",
         "celery",
         "-A",
-        "warpsmith.workers.celery_app",
+        "warpsmith.workers.queue.celery_app",
         "worker",
         "-Q",
         queue,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpsmith.kernels_db.target import Target
+from warpsmith.kernels_db.spec.target import Target
 
 NVIDIA_SMI_TIMEOUT_S = 20
 COMPILERS = ("c++", "g++", "clang++")

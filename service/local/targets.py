@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db.op import Target
+from warpsmith.kernels_db.spec.op import Target
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.local import machine
 

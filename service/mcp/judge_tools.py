@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from warpsmith.kernels_db.formats import adapting
-from warpsmith.kernels_db.job import JobCandidate, tier_of
-from warpsmith.kernels_db.op import parse_op
-from warpsmith.kernels_db.resolve import build_job, limits_with, resolve_workload
+from warpsmith.kernels_db.formats import kernel_import
+from warpsmith.kernels_db.job.documents import JobCandidate, tier_of
+from warpsmith.kernels_db.spec.op import parse_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with, resolve_workload
 from warpsmith.service.client.errors import MISUSE, CommandError, misuse
 from warpsmith.service.documents.workloads import workload_times
 from warpsmith.service.local import machine
@@ -25,7 +25,7 @@ from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import JudgeReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.model import feedback
+from warpsmith.workers.llm.prompt import feedback
 
 Language = Literal["cpp", "triton", "cuda", "python"]
 INSTEAD = (
@@ -76,9 +76,9 @@ class Judging:
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
-        if language in (None, adapting.LANGUAGE):
+        if language in (None, kernel_import.LANGUAGE):
             rewritten = adapted(Path("source.json" if source.lstrip().startswith("{") else "source.py"), source, spec)
-            language, source = (language, source) if rewritten is None else (adapting.LANGUAGE, rewritten.source)
+            language, source = (language, source) if rewritten is None else (kernel_import.LANGUAGE, rewritten.source)
         language = language or language_of(source, "source")  # type: ignore[assignment] # one of them
         assert language is not None
         where = target_for(target, language)

@@ -6,17 +6,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.nodes import NodeDocument
 from warpsmith.service.documents.searches import SearchDocument, SearchState, SearchSummary
 from warpsmith.service.documents.workloads import workload_times
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import Kernels, NodeReport, Ops, OpSpec, Searches, SearchReport, TreeNode, TreeReport
-from warpsmith.workers.model import feedback
-from warpsmith.workers.model.text import one_line
+from warpsmith.workers.llm.prompt import feedback
+from warpsmith.workers.text import one_line
 
 LONGEST_REASON = 200
 IN_FULL = "rejected by the full verification; read_node says why"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from warpsmith.kernels_db.op import load_op, parse_op
+from warpsmith.kernels_db.spec.op import load_op, parse_op
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
 

@@ -11,7 +11,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import ConfigDict, ValidationError
 
-from warpsmith.kernels_db.op import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 from warpsmith.service.client.archive import ArchiveError
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.documents.problems import field_errors, sentence

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import install
 from warpsmith.service.api.metrics import Metrics
@@ -35,7 +35,9 @@ from warpsmith.service.api.streams import Streams
 from warpsmith.service.server import openapi, pages
 from warpsmith.service.server.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers import celery_app, heartbeat, log
+from warpsmith.workers import log
+from warpsmith.workers.queue import celery_app
+from warpsmith.workers.settings import ALIVE_AFTER_S
 
 ROUTERS = (
     health.router,
@@ -66,7 +68,7 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         settings=settings,
         db=db,
         celery=celery_app.make_app(settings),
-        metrics=Metrics(db, heartbeat.ALIVE_AFTER_S),
+        metrics=Metrics(db, ALIVE_AFTER_S),
         streams=Streams(db, settings),
     )
     app = FastAPI(

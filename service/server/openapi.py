@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from warpsmith.kernels_db.op import Op
+from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.api import sessions
 from warpsmith.service.documents.problems import (
     CrossSite,

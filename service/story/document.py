@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db.models import (
-    SearchRow,
-)
+from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.documents import searches as documents
 from warpsmith.service.story import Story
 from warpsmith.service.views.rows import document_of

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.service.documents.figures import limits
 from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode
 from warpsmith.service.views import searches

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    AskRow,
-    AttemptRow,
-    NodeRow,
-    SearchRow,
-)
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow
 from warpsmith.service.documents.asks import AskDocument, AskStep, AskSummary
 from warpsmith.service.views.nodes import node_summary
 from warpsmith.service.views.ops import op_names

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    SearchRow,
-)
-from warpsmith.kernels_db.store import Bundle
+from warpsmith.kernels_db.store.listing import Bundle
+from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.bundles.unjudged import unjudged_counts
 from warpsmith.service.documents.bundles import BundleSummary
 from warpsmith.service.views.ops import op_names

@@ -9,16 +9,9 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.due import DRIFTED, Present, due
 from warpsmith.kernels_db.export import registry
-from warpsmith.kernels_db.models import (
-    EventRow,
-    KernelRow,
-    NodeRow,
-    OpRow,
-    ReverificationRow,
-    SearchRow,
-)
+from warpsmith.kernels_db.store.reverification_due import DRIFTED, Present, due
+from warpsmith.kernels_db.store.tables import EventRow, KernelRow, NodeRow, OpRow, ReverificationRow, SearchRow
 from warpsmith.service.documents.kernels import (
     ExportFormat,
     KernelDocument,

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    AttemptRow,
-    ModelCallRow,
-    NodeRow,
-    VerdictRow,
-)
+from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, VerdictRow
 from warpsmith.service.documents.nodes import (
     AttemptDocument,
     ModelCallDocument,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    OpRow,
-)
+from warpsmith.kernels_db.store.tables import OpRow
 from warpsmith.service.documents.ops import OpDocument, OpSummary
 
 

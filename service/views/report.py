@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.kernels_db.models import NodeRow, OpRow, SearchRow, VerdictRow
-from warpsmith.kernels_db.op import Op, SpecErrors, Target, parse_op
-from warpsmith.kernels_db.peaks import arithmetic_of, bandwidth_gbs
-from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.service.documents.speedups import median_interval
 
 CANDIDATE = "candidate"

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import KernelRow, OpRow, ReverificationRow
+from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
 from warpsmith.service.documents.reverifications import Measured, ReverificationDocument, ReverificationSummary
 from warpsmith.service.documents.speedups import mean_intervals, mean_speedups
 from warpsmith.service.documents.workloads import workload_times

@@ -9,10 +9,7 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    NodeRow,
-    SearchRow,
-)
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 
 Row = TypeVar("Row", NodeRow, SearchRow)
 

@@ -9,11 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    EventRow,
-    NodeRow,
-    SearchRow,
-)
+from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow
 from warpsmith.service.documents import searches as documents
 from warpsmith.service.documents.speedups import mean_intervals, mean_speedups
 from warpsmith.service.documents.workloads import WorkloadTimes, workload_times

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import AskRow, AttemptRow, KernelRow, SearchRow, VerdictRow, WorkerRow
-from warpsmith.workers.queues import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, SearchRow, VerdictRow, WorkerRow
+from warpsmith.workers.queue_names import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
 from warpsmith.workers.steps.bundling import owner_of
 
 PACKAGES = ("warpsmith", "fastapi", "sqlalchemy", "celery", "pydantic")

@@ -8,9 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import (
-    VerdictRow,
-)
+from warpsmith.kernels_db.store.tables import VerdictRow
 from warpsmith.service.documents.workloads import WorkloadTimes, workload_times
 
 LEVEL_ORDER = {"verify": 0, "screen": 1, "baseline": 2}

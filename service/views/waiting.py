@@ -7,7 +7,7 @@ from typing import Literal
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import AskRow, AttemptRow, SearchRow, WorkerRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, SearchRow, WorkerRow
 from warpsmith.service.documents.searches import TERMINAL_STATES, WaitingFor
 from warpsmith.workers.steps.bundling import owner_of, unjudged
 from warpsmith.workers.steps.outages import again_at

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import RowMapping, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import AttemptRow, EventRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.service.documents.searches import SearchState, WaitingFor
 from warpsmith.service.views.rows import interval
 from warpsmith.service.views.searches import spend

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db.models import (
-    WorkerRow,
-)
+from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.documents.system import WorkerDocument
 
 

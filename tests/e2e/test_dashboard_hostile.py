@@ -12,8 +12,8 @@ from sqlalchemy import update
 
 from tests.e2e.browsing import VIEWS, visiting
 from tests.integration.api_support import application, seed, served, settings_for
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import (
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import (
     AskRow,
     AttemptRow,
     KernelRow,

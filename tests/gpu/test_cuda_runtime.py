@@ -12,7 +12,7 @@ from tests.gpu.building import compiled
 from warpsmith.kernels_db.runtime import cuda
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.runtime.errors import LaunchError
-from warpsmith.workers.candidate import kernel_sources
+from warpsmith.workers.gate import kernel_sources
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.jobs import job, output, tensor, workload
-from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():

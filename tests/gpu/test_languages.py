@@ -21,7 +21,7 @@ from tests.gpu.building import compiled
 from tests.gpu.language_cases import CASES, Case
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.runtime.errors import LaunchError
-from warpsmith.workers.candidate import own_kernels
+from warpsmith.workers.gate import own_kernels
 from warpsmith.workers.judge.languages import CompileLimits, prepare
 from warpsmith.workers.judge.languages.triton import triton_cache
 from warpsmith.workers.judge.runner.kernel_names import base_name, foreign, record

@@ -17,7 +17,7 @@ if not torch.cuda.is_available():
 
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.machine import gpu
 from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.protocol.client import judge_environment

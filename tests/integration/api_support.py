@@ -15,9 +15,11 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.envelope import build_envelope
-from warpsmith.kernels_db.models import (
+from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import (
     AskRow,
     AttemptRow,
     EventRow,
@@ -29,12 +31,10 @@ from warpsmith.kernels_db.models import (
     VerdictRow,
     WorkerRow,
 )
-from warpsmith.kernels_db.op import Op, Target, load_op
-from warpsmith.kernels_db.resolve import resolve_workload
 from warpsmith.service.cli import run
 from warpsmith.service.server.app import create_app
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.gate.normalise import normalised_digest
 
 BASE_URL = "http://127.0.0.1:8420"
 

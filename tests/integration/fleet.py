@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.services import die_with_parent
-from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
 REPOSITORY = Path(__file__).parents[2]
 TARGET = f"cpu:{platform.machine()}"
@@ -64,9 +64,20 @@ class Fleet:
     def command(self, name: str) -> list[str]:
         """How process `name` (model, judge or reconciler) is started."""
         if name == "reconciler":
-            return [sys.executable, "-m", "warpsmith.workers.reconciler"]
+            return [sys.executable, "-m", "warpsmith.workers.queue.reconciler"]
         queue = MODEL_QUEUE if name == "model" else judge_queue(TARGET)
-        worker = ["celery", "-A", "warpsmith.workers.celery_app", "worker", "-Q", queue, "-n", f"{name}@%h", "-c", "1"]
+        worker = [
+            "celery",
+            "-A",
+            "warpsmith.workers.queue.celery_app",
+            "worker",
+            "-Q",
+            queue,
+            "-n",
+            f"{name}@%h",
+            "-c",
+            "1",
+        ]
         return [sys.executable, "-m", *worker, "--without-gossip", "--without-mingle", "--without-heartbeat"]
 
     def start(self, *names: str) -> None:

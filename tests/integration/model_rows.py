@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.pool import Pool
-from warpsmith.kernels_db.models import AttemptRow, NodeRow, OpRow, PoolReplyRow, PoolRow, SearchRow
-from warpsmith.workers.model.base import ModelRequest
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.pool_file import Pool
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, PoolReplyRow, PoolRow, SearchRow
+from warpsmith.workers.llm.base import ModelRequest
 
 REQUEST = ModelRequest(
     kind="code",

@@ -18,13 +18,14 @@ from sqlalchemy import select
 
 from tests.integration import steps_support
 from tests.model_server import Request
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
-from warpsmith.kernels_db.op import Op, Target, parse_op
-from warpsmith.workers import process, steps, tasks
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.process import WorkerProcess
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Op, Target, parse_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers import steps
+from warpsmith.workers.queue import process, tasks
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Message, Work
 

@@ -11,13 +11,13 @@ from sqlalchemy import select
 
 from tests.integration.fleet import TARGET
 from tests.integration.steps_support import verdict
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.kernels_db.models import KernelRow, ReverificationRow, WorkerRow
-from warpsmith.kernels_db.op import Op
-from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.process import WorkerProcess
+from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.spec.op import Op
+from warpsmith.kernels_db.store import records
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow, WorkerRow
+from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 
 SOURCE = "def run(x, y, out):\n    pass\n"
@@ -32,7 +32,7 @@ def keep(db: Database, op: Op, source: str = SOURCE, *, at: float | None = None,
     """Store a kernel of `op` that no search made; returns its id."""
     now = time.time() if at is None else at
     with db.writing() as session:
-        row, _ = store.add_op(session, op)
+        row, _ = records.add_op(session, op)
         kernel = KernelRow(
             id=new_id("kn"),
             op_id=row.id,

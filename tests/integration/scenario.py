@@ -14,12 +14,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply
-from warpsmith.kernels_db.op import Op, Target, load_op
-from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.model import parsing
-from warpsmith.workers.model.base import ModelReply
-from warpsmith.workers.model.requests import NodeFacts, RequestContext, identity
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply
+from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.llm.base import ModelReply
+from warpsmith.workers.llm.prompt.requests import NodeFacts, RequestContext, identity
+from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.search.idea_beam import IdeaBeam
 
 OP = """

@@ -12,13 +12,14 @@ from sqlalchemy import select
 
 from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.pool import Pool
-from warpsmith.kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow
-from warpsmith.kernels_db.op import Target
-from warpsmith.workers import dispatch, steps
-from warpsmith.workers.celery_app import make_app
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.kernels_db.store import records
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.pool_file import Pool
+from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.search.policy import Policy, policy_document
 from warpsmith.workers.settings import Settings
 
@@ -45,7 +46,7 @@ class Searching:
     def add(cls, db: Database, url: str, policy: Policy, pool: Pool) -> Searching:
         """The same in a database that there is."""
         with db.writing() as session:
-            row, _ = store.add_pool(session, pool)
+            row, _ = records.add_pool(session, pool)
             pool_id = row.id
         search_id = steps.create_search(
             db,

@@ -9,12 +9,12 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.job import Verdict, VerdictWord
-from warpsmith.kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.kernels_db.op import Target, parse_op
+from warpsmith.kernels_db.job.documents import Verdict, VerdictWord
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers import steps
-from warpsmith.workers.model.base import ModelRequest
+from warpsmith.workers.llm.base import ModelRequest
 from warpsmith.workers.search.policy import Policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from warpsmith.workers.settings import Settings

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import update
 
 from tests.integration.model_rows import REQUEST, add_search, migrated
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow
-from warpsmith.workers.model import AskPending, Model, open_model
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow
+from warpsmith.workers.llm import AskPending, Model, open_model
 from warpsmith.workers.settings import Settings
 
 

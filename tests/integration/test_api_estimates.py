@@ -13,10 +13,10 @@ from sqlalchemy import select
 
 from tests.integration.api_support import SEARCH, client_of, settings_for
 from tests.integration.steps_support import request as model_request
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers import steps
-from warpsmith.workers.model.base import ModelReply
+from warpsmith.workers.llm.base import ModelReply
 from warpsmith.workers.steps import ModelCall
 
 LOCAL = {"provider": "openai", "model": "local-7b", "base_url": "http://127.0.0.1:9/v1"}

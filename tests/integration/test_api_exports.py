@@ -23,10 +23,10 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
-from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.export import registry
-from warpsmith.kernels_db.models import KernelRow, ModelCallRow, OpRow
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import KernelRow, ModelCallRow, OpRow
+from warpsmith.workers.gate.normalise import normalised_digest
 
 FORMATS = [each.name for each in registry.FORMATS]
 

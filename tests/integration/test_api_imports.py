@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from tests.integration.api_support import client_of, fields, problem, settings_for
 from tests.unit.formats_support import DEFINITIONS, KERNELBENCH, files_of
-from warpsmith.kernels_db.formats.files import raw_files
-from warpsmith.kernels_db.op import parse_op
+from warpsmith.kernels_db.formats.shared.files import raw_files
+from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.service.api.routes import imports
 
 IMPORT = "/v1/ops/import"

@@ -28,9 +28,9 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
-from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool
-from warpsmith.kernels_db.models import AskRow, AttemptRow, EventRow, KernelRow, NodeRow, SearchRow
-from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, EventRow, KernelRow, NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 

@@ -24,7 +24,7 @@ from tests.integration.api_support import (
     served,
     settings_for,
 )
-from warpsmith.kernels_db.models import SessionRow
+from warpsmith.kernels_db.store.tables import SessionRow
 from warpsmith.service.api import auth, sessions
 from warpsmith.service.server.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
 from warpsmith.service.server.pages import is_page

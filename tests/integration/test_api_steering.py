@@ -20,7 +20,7 @@ from tests.integration.api_support import (
     seed,
     settings_for,
 )
-from warpsmith.kernels_db.models import SearchRow
+from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.api import auth
 
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}

@@ -18,10 +18,10 @@ from tests.integration import steps_support
 from tests.integration.api_support import ADD_RELU, HOSTILE, SEARCH, client_of, database, fields, problem, settings_for
 from tests.integration.api_support import seed as seeded
 from tests.integration.steps_support import Driver, create, small_policy
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
-from warpsmith.kernels_db.op import Target, load_op
-from warpsmith.kernels_db.resolve import build_job, resolve_workload
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, resolve_workload
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import KernelRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow, WorkerRow
 from warpsmith.service.views.watch import OVERLAP_S
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeClient

@@ -10,10 +10,10 @@ from sqlalchemy import select
 
 from tests.integration.model_rows import migrated
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, request
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, EventRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow, EventRow
 from warpsmith.workers import steps
-from warpsmith.workers.model.agent_model import AgentModel
+from warpsmith.workers.llm.providers.agent_model import AgentModel
 from warpsmith.workers.settings import Settings
 
 LIFE_S = 100.0

@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sqlalchemy import select
 
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, request, small_policy
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.workers import steps
-from warpsmith.workers.model.agent_model import AgentModel
-from warpsmith.workers.model.base import AskPending
-from warpsmith.workers.model.text import storable
+from warpsmith.workers.llm.base import AskPending
+from warpsmith.workers.llm.providers.agent_model import AgentModel
+from warpsmith.workers.text import storable
 
 LIFE_S = 50.0
 EXPIRING = SETTINGS.model_copy(update={"ask_expires_s": LIFE_S})

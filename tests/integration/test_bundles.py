@@ -19,10 +19,10 @@ from sqlalchemy import select
 from tests.integration import steps_support
 from tests.integration.api_support import client_of, fields, problem, settings_for
 from tests.judging import wait_until
-from warpsmith.kernels_db.bundle import digest
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow, EventRow, NodeRow, VerdictRow
-from warpsmith.kernels_db.op import Op, Target, load_op
+from warpsmith.kernels_db.job.bundle import digest
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, VerdictRow
 from warpsmith.service.bundles.folder import write_bundle
 from warpsmith.service.bundles.judge_copy import copy_judge
 from warpsmith.service.documents.bundles import BundleDocument

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import campaign
 from tests.launching import PATIENCE_S, REPOSITORY, environment, write_scenario
-from warpsmith.kernels_db.formats.pool import dump_pool, parse_pool
+from warpsmith.kernels_db.store.pool_file import dump_pool, parse_pool
 from warpsmith.service.client.errors import ServiceUnreachableError
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.searches import SearchDocument, SearchSummary, WaitingFor

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.integration.api_support import application, seed, served, settings_for
-from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
 from warpsmith.service.cli import run
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings

@@ -21,9 +21,9 @@ from tests import compose
 from tests.integration.fleet import wait_until
 from tests.launching import REPOSITORY, write_scenario
 from tests.services import die_with_parent
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import KernelRow
-from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import KernelRow
 from warpsmith.service.client.http import Client
 
 VARIABLES = {

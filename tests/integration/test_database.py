@@ -13,8 +13,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
-from warpsmith.kernels_db.db import Database, StorageFull, new_id
-from warpsmith.kernels_db.models import AskRow, Base, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
+from warpsmith.kernels_db.store.db import Database, StorageFull, new_id
+from warpsmith.kernels_db.store.tables import AskRow, Base, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import select
 
 from tests.integration.steps_support import OP, Driver, call, create
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
-from warpsmith.kernels_db.models import NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
-from warpsmith.kernels_db.op import parse_op
+from warpsmith.kernels_db.spec.op import parse_op
+from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
+from warpsmith.kernels_db.store.tables import NodeRow, OpRow, PoolReplyRow, SearchRow, WorkloadRow
 from warpsmith.workers import steps
 
 
@@ -28,8 +28,8 @@ def pool(*requests: str) -> Pool:
 
 def test_an_op_is_stored_once_with_its_workloads(db: Database) -> None:
     with db.writing() as session:
-        row, created = store.add_op(session, OP, 5.0)
-        again, created_again = store.add_op(session, OP, 6.0)
+        row, created = records.add_op(session, OP, 5.0)
+        again, created_again = records.add_op(session, OP, 6.0)
     assert (created, created_again) == (True, False)
     assert row.id == again.id
     assert parse_op(row.spec).digest == OP.digest
@@ -47,7 +47,7 @@ def test_two_that_store_the_same_op_at_once_get_the_same_row(db: Database) -> No
         try:
             barrier.wait()
             with db.writing() as session:
-                found.add(store.add_op(session, OP)[0].id)
+                found.add(records.add_op(session, OP)[0].id)
         except BaseException as error:
             failures.append(error)
 
@@ -62,15 +62,15 @@ def test_two_that_store_the_same_op_at_once_get_the_same_row(db: Database) -> No
 
 def test_a_pool_is_stored_once_with_its_replies(db: Database) -> None:
     with db.writing() as session:
-        row, created = store.add_pool(session, pool("a", "b"))
-        again, created_again = store.add_pool(session, pool("a", "b"))
-        other, _ = store.add_pool(session, pool("a"))
+        row, created = records.add_pool(session, pool("a", "b"))
+        again, created_again = records.add_pool(session, pool("a", "b"))
+        other, _ = records.add_pool(session, pool("a"))
     assert (created, created_again, row.id == again.id, row.id == other.id) == (True, False, True, False)
     with db.reading() as session:
         reply = session.get_one(PoolReplyRow, (row.id, "b" * 64, 0)).reply
         assert reply == pool("b").replies[0].document()
-        assert [item.id for item in store.list_pools(session, limit=9, op="add_relu").items] == [other.id, row.id]
-        assert store.list_pools(session, limit=9, op="gelu").items == []
+        assert [item.id for item in listing.list_pools(session, limit=9, op="add_relu").items] == [other.id, row.id]
+        assert listing.list_pools(session, limit=9, op="gelu").items == []
 
 
 def test_lists_page_by_key_whatever_arrives_meanwhile(db: Database) -> None:
@@ -80,7 +80,7 @@ def test_lists_page_by_key_whatever_arrives_meanwhile(db: Database) -> None:
     cursor: str | None = None
     while True:
         with db.reading() as session:
-            page = store.list_searches(session, limit=3, after=cursor)
+            page = listing.list_searches(session, limit=3, after=cursor)
         assert len(page.items) <= 3
         seen += [row.id for row in page.items]
         create(db, now=5000.0)
@@ -97,7 +97,7 @@ def test_lists_filter(db: Database) -> None:
         op_id = session.scalars(select(OpRow.id)).one()
 
         def found(**filters: Any) -> list[str]:
-            return [row.id for row in store.list_searches(session, limit=9, **filters).items]
+            return [row.id for row in listing.list_searches(session, limit=9, **filters).items]
 
         assert found(state=("cancelled",)) == [first]
         assert found(state=("cancelled", "queued")) == [second, first]
@@ -110,22 +110,22 @@ def test_lists_filter(db: Database) -> None:
         assert found(op="gelu") == []
         assert found(target="cpu:x86_64") == [second, first]
         assert found(target="cuda:sm_90") == []
-        assert [row.id for row in store.list_ops(session, limit=9, name="add_relu").items] == [op_id]
-        assert store.list_ops(session, limit=9, name="gelu").items == []
+        assert [row.id for row in listing.list_ops(session, limit=9, name="add_relu").items] == [op_id]
+        assert listing.list_ops(session, limit=9, name="gelu").items == []
 
 
 def test_kernels_are_listed_by_op_and_target(db: Database) -> None:
     Driver(db, create(db)).run()
     with db.reading() as session:
-        [kernel] = store.list_kernels(session, limit=9, op="add_relu", target="cpu:x86_64").items
+        [kernel] = listing.list_kernels(session, limit=9, op="add_relu", target="cpu:x86_64").items
         assert kernel.op_id == session.scalars(select(OpRow.id)).one()
-        assert store.list_kernels(session, limit=9, op="gelu").items == []
-        assert store.list_kernels(session, limit=9, target="cuda:sm_90").items == []
+        assert listing.list_kernels(session, limit=9, op="gelu").items == []
+        assert listing.list_kernels(session, limit=9, target="cuda:sm_90").items == []
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("sort", ["created", "updated", "score", "limit", "cost", "candidates"])
-def test_lists_sort_and_page_by_any_value(db: Database, sort: store.SearchSort, order: store.Order) -> None:
+def test_lists_sort_and_page_by_any_value(db: Database, sort: listing.SearchSort, order: listing.Order) -> None:
     ids = [create(db, now=1000.0 + number) for number in range(6)]
     values = dict(zip(ids, [3.0, None, 1.0, 2.0, 2.0, None], strict=True))
     with db.writing() as session:
@@ -144,7 +144,7 @@ def test_lists_sort_and_page_by_any_value(db: Database, sort: store.SearchSort, 
     cursor: str | None = None
     with db.reading() as session:
         while True:
-            page = store.list_searches(session, limit=2, after=cursor, sort=sort, order=order)
+            page = listing.list_searches(session, limit=2, after=cursor, sort=sort, order=order)
             found += [row.id for row in page.items]
             cursor = page.next
             if cursor is None:
@@ -154,8 +154,8 @@ def test_lists_sort_and_page_by_any_value(db: Database, sort: store.SearchSort, 
 
 @pytest.mark.parametrize("cursor", ["", "x", "é", "bnVsbA", "WzEsMl0", "W05hTiwgInNyXzEiXQ", "W10" * 2000, "[1.0,"])
 def test_a_cursor_that_no_page_gave_is_refused(db: Database, cursor: str) -> None:
-    with db.reading() as session, pytest.raises(store.BadCursor, match="expected the `next` of a page"):
-        store.list_searches(session, limit=3, after=cursor)
+    with db.reading() as session, pytest.raises(listing.BadCursor, match="expected the `next` of a page"):
+        listing.list_searches(session, limit=3, after=cursor)
 
 
 def test_a_search_gives_the_pool_that_replays_it(db: Database) -> None:
@@ -164,7 +164,7 @@ def test_a_search_gives_the_pool_that_replays_it(db: Database) -> None:
     calls = [call(7, reply=None, error="timeout"), call(7, reply="bad", error="no code block"), call(8)]
     assert steps.close_branch(db, work.attempt_id, "me", "no code", calls, driver.now)
     with db.reading() as session:
-        found = store.export_pool(session, driver.search_id)
+        found = records.export_pool(session, driver.search_id)
     assert found.header.op_digest == OP.semantic_digest
     assert (found.header.target, found.header.language, found.header.answered_by) == ("cpu:x86_64", "cpp", "agent")
     replies = {reply.request: reply for reply in found.replies}
@@ -181,5 +181,5 @@ def test_the_last_of_two_replies_to_one_request_counts(db: Database) -> None:
     calls = [call(7, reply="first", error="no code block"), call(7, reply="second")]
     assert steps.complete_code(db, work.attempt_id, "me", "def run(): ...", "cpp", calls, driver.now)
     with db.reading() as session:
-        found = store.export_pool(session, driver.search_id)
+        found = records.export_pool(session, driver.search_id)
     assert [reply.reply for reply in found.replies if reply.request == f"{7:064x}"] == ["second"]

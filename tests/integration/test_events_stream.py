@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.integration.api_support import add_events, problem, seed, served, settings_for
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.client.sse import SseParser
 from warpsmith.service.server.app import create_app
 

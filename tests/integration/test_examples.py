@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
-from warpsmith.kernels_db.op import Op, Target, Workload, load_op
-from warpsmith.kernels_db.resolve import build_job, reference_source, resolve_workload, workload_bytes
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.spec.op import Op, Target, Workload, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, reference_source, resolve_workload, workload_bytes
 
 # Under CI=true a missing torch is an error, as any missing service.
 if os.environ.get("CI") == "true":

@@ -19,8 +19,8 @@ import pytest
 
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported, in_fresh_process
 from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 

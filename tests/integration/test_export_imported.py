@@ -13,7 +13,7 @@ import pytest
 from tests.exporting import SCALED_ADD_CPP, exported, in_fresh_process
 from tests.unit.formats_support import EXAMPLES, files_of
 from warpsmith.kernels_db.export import registry
-from warpsmith.kernels_db.formats.importing import import_op
+from warpsmith.kernels_db.formats.op_import import import_op
 from warpsmith.workers.judge.analysis.client import analyser
 
 pytest.importorskip("torch", reason="imports are analysed with torch, which is not installed")

@@ -25,8 +25,8 @@ from tests.integration import scenario
 from tests.integration.fleet import Fleet
 from tests.integration.searching import Searching
 from tests.services import RedisServer
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.pool import Pool
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.pool_file import Pool
 from warpsmith.workers.search.best_of_n import BestOfN
 from warpsmith.workers.search.greedy import Greedy
 from warpsmith.workers.search.policy import POLICIES, Policy

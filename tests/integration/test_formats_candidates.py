@@ -19,12 +19,12 @@ from tests import degraded, judging
 from tests.judging import tensor
 from tests.launching import REPOSITORY, warpsmith
 from tests.unit.formats_support import EXAMPLES, files_of
-from warpsmith.kernels_db.formats import adapting
-from warpsmith.kernels_db.formats.files import RawFile
-from warpsmith.kernels_db.formats.importing import import_op
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.op import Op, Target, load_op, parse_op
-from warpsmith.kernels_db.resolve import build_job
+from warpsmith.kernels_db.formats import kernel_import
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Op, Target, load_op, parse_op
+from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.analysis.client import analyser
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
@@ -66,7 +66,7 @@ def imported(problem: Path) -> Op:
 
 
 def judged(client: JudgeClient, op: Op, source: str, level: Any = "verify") -> Verdict:
-    candidate: Any = {"language": adapting.LANGUAGE, "source": source}
+    candidate: Any = {"language": kernel_import.LANGUAGE, "source": source}
     job = build_job(op, Target.parse("cpu"), level=level, candidate=candidate)
     job["limits"]["time_s"] = 0.1
     return client.judge(job, TIMEOUT_S)
@@ -76,14 +76,14 @@ def judged(client: JudgeClient, op: Op, source: str, level: Any = "verify") -> V
 def test_a_kernel_of_a_format_is_judged_in_the_sandbox_tier(client: JudgeClient, name: str) -> None:
     problem, path = CASES[name]
     op = imported(problem)
-    found = adapting.adapt(RawFile(path.name, path.read_bytes()), op)
+    found = kernel_import.adapt(RawFile(path.name, path.read_bytes()), op)
     verdict = judged(client, op, found.source)
     assert verdict["verdict"] == "accepted", verdict["reason"]
     assert (verdict["language"], verdict["tier"], verdict["sandbox"]["level"]) == ("python", "sandbox", "isolated")
     assert "sandbox tier" in verdict["reason"]
     if name == "kernelbench":
         wrong = path.read_bytes().replace(b"correction=0", b"correction=1")
-        verdict = judged(client, op, adapting.adapt(RawFile(path.name, wrong), op).source, "screen")
+        verdict = judged(client, op, kernel_import.adapt(RawFile(path.name, wrong), op).source, "screen")
         assert (verdict["verdict"], verdict["gate"]) == ("rejected", "screen"), verdict["reason"]
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests.unit.formats_support import KERNELBENCH, TASKS, errors_of, files_of
-from warpsmith.kernels_db.formats.files import RawFile, raw_files
-from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
-from warpsmith.kernels_db.op import Op, SpecErrors, Target, load_op
-from warpsmith.kernels_db.resolve import build_job
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.analysis.client import analyser
 from warpsmith.workers.judge.protocol.client import judge_environment
 

@@ -20,10 +20,10 @@ from tests.integration.api_support import (
 )
 from tests.integration.steps_support import Driver, create, small_policy, verdict
 from tests.unit.formats_support import EXAMPLES, files_of
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.importing import import_op
-from warpsmith.kernels_db.models import KernelRow, NodeRow
-from warpsmith.kernels_db.store import add_op
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.records import add_op
+from warpsmith.kernels_db.store.tables import KernelRow, NodeRow
 from warpsmith.workers import steps
 
 

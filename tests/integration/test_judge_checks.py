@@ -11,7 +11,7 @@ import pytest
 
 from tests import judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, cpp, norm_candidate, output, tensor, workload
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 TIMEOUT_S = 240.0

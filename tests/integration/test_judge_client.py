@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests import judging
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.protocol.client import (
     MOST_SENDS,
     JobRefused,

@@ -7,12 +7,12 @@ from pathlib import Path
 from benchmarks.jobs import job
 from tests import judging
 from tests.integration.steps_support import Driver, create, verdict
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.job import Level, Verdict
+from warpsmith.kernels_db.job.documents import Level, Verdict
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import steps
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.judge.protocol.client import JudgeClient
-from warpsmith.workers.judge_step import job_of
+from warpsmith.workers.queue.judge_step import job_of
 
 RENAMED = judging.GOOD_NORM.replace("mean", "average").replace("squares", "sum_of_squares")
 OTHER = judging.norm_candidate(judging.ALL_ROWS)

@@ -23,7 +23,7 @@ from tests.judging import (
     tensor,
     workload,
 )
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.judge.runner import compiler_cache
 from warpsmith.workers.judge.sandbox.sandbox import LEVELS

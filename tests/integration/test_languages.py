@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import Build, CompileError, cpp, cuda
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.languages import CompileLimits, prepare

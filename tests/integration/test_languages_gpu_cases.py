@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.language_cases import CASES, Case
-from warpsmith.workers.candidate import check, own_kernels
+from warpsmith.workers.gate import check, own_kernels
 from warpsmith.workers.judge.languages import CompileLimits, prepare
 
 INTERPRET = """

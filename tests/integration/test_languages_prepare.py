@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from warpsmith.kernels_db.runtime import CompileError
-from warpsmith.workers.candidate.sources import kernel_sources
+from warpsmith.workers.gate.sources import kernel_sources
 from warpsmith.workers.judge.languages import CompileLimits, Prepared, TrialError, prepare
 from warpsmith.workers.judge.languages.cubin import bounds
 

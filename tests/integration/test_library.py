@@ -14,12 +14,12 @@ from sqlalchemy import select
 
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from tests.integration.api_support import application, command_line, settings_for
-from warpsmith.kernels_db.db import Database
 from warpsmith.kernels_db.export import library as form
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.library import BrokenEntry, entries, read_entry
-from warpsmith.kernels_db.models import KernelRow, OpRow
-from warpsmith.kernels_db.stocking import stock
+from warpsmith.kernels_db.library.seed_library import stock
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import KernelRow, OpRow
 
 
 def kernel() -> ExportedKernel:

@@ -22,12 +22,13 @@ from tests.integration.fleet import Fleet
 from tests.integration.played import ENDED, by_digest, events_of, identity_of, judge_all, kind_of, nodes_of
 from tests.model_server import Answer, ModelServer, Request, ok, status
 from tests.services import RedisServer
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.pool import Pool, parse_pool
-from warpsmith.kernels_db.models import SearchRow
-from warpsmith.kernels_db.op import Target, load_op
-from warpsmith.workers import dispatch, steps
-from warpsmith.workers.celery_app import make_app
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.pool_file import Pool, parse_pool
+from warpsmith.kernels_db.store.tables import SearchRow
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.settings import Settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -22,8 +22,8 @@ from tests.integration.api_support import ADD_RELU, SPEC, application, seed, ser
 from tests.integration.fleet import TARGET
 from tests.integration.steps_support import verdict
 from tests.launching import REPOSITORY, command, environment
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.service.api.auth import create_key, revoke_key
 from warpsmith.service.client.errors import CommandError
 from warpsmith.service.mcp.context import Desk

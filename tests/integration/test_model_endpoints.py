@@ -17,12 +17,12 @@ from pydantic import ValidationError
 
 from tests.integration.test_openai_model import REQUEST, settings
 from tests.model_server import KEY, Answer, ModelServer, completion, document, ok, status
-from warpsmith.workers.model.base import ModelBusy, ModelUnavailable
-from warpsmith.workers.model.endpoints import concurrency_of
-from warpsmith.workers.model.openai_model import OpenAIModel
-from warpsmith.workers.model.shared_model import SharedModel
-from warpsmith.workers.model.shares import Choice, choose
-from warpsmith.workers.model.slots import Slots
+from warpsmith.workers.llm.base import ModelBusy, ModelUnavailable
+from warpsmith.workers.llm.providers.endpoints import concurrency_of
+from warpsmith.workers.llm.providers.openai_model import OpenAIModel
+from warpsmith.workers.llm.providers.shared_model import SharedModel
+from warpsmith.workers.llm.providers.shares import Choice, choose
+from warpsmith.workers.llm.providers.slots import Slots
 from warpsmith.workers.settings import Settings
 
 OTHER_KEY = "sk-other-9876543210"
@@ -30,7 +30,7 @@ OTHER_KEY = "sk-other-9876543210"
 HOLD = """
 import sys, time
 from pathlib import Path
-from warpsmith.workers.model.slots import Slots
+from warpsmith.workers.llm.providers.slots import Slots
 with Slots(Path(sys.argv[1]), "http://h/v1", 1).one(wait=False):
     print("held", flush=True)
     time.sleep(600)

@@ -16,9 +16,9 @@ import pytest
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from tests.integration.api_support import SPEC, application, command_line, seed, settings_for
 from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.models import KernelRow
-from warpsmith.kernels_db.op import load_op
-from warpsmith.kernels_db.target import Target
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.target import Target
+from warpsmith.kernels_db.store.tables import KernelRow
 from warpsmith.service.cli import run
 
 pytest.importorskip("torch", reason="models are run with torch, which is not installed")

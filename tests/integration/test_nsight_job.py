@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.jobs import job
 from tests import judging, stand_in_ncu
-from warpsmith.kernels_db.job import Job, Nsight
+from warpsmith.kernels_db.job.documents import Job, Nsight
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.nsight import access, profiler

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.model_server import KEY, Answer, ModelServer, completion, document, ok, raw, status
-from warpsmith.workers.model.base import ModelReply, ModelRequest, ModelUnavailable
-from warpsmith.workers.model.openai_model import OpenAIModel
+from warpsmith.workers.llm.base import ModelReply, ModelRequest, ModelUnavailable
+from warpsmith.workers.llm.providers.openai_model import OpenAIModel
 from warpsmith.workers.settings import Settings
 
 REQUEST = ModelRequest(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.integration.steps_support import SETTINGS, Driver, call, create
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import EventRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import EventRow
 from warpsmith.workers import steps
 from warpsmith.workers.steps.outages import resting
 

@@ -15,14 +15,14 @@ from sqlalchemy import TextClause, select, text
 
 from tests.integration import api_support
 from tests.integration.steps_support import Driver, create, verdict
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
-from warpsmith.kernels_db.profiles import SEND_AGAIN_S, ask_profile, finish_profile, latest_profile, take_profile
+from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, ask_profile, finish_profile, latest_profile, take_profile
+from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.cli import run
 from warpsmith.workers.judge.protocol.client import JudgeDied
-from warpsmith.workers.process import WorkerProcess
-from warpsmith.workers.profile_task import perform_profile
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.queue.profile_task import perform_profile
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.rows import lock_search
 

@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import select
 
 from tests.integration.steps_support import SETTINGS, Driver, create, small_policy
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, ModelCallRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow, ModelCallRow
 from warpsmith.workers import steps
-from warpsmith.workers.model.agent_model import AgentModel
-from warpsmith.workers.model.base import ModelReply, ModelRequest, ModelUnavailable, PoolMiss
-from warpsmith.workers.model_step import ModelStep
+from warpsmith.workers.llm.base import ModelReply, ModelRequest, ModelUnavailable, PoolMiss
+from warpsmith.workers.llm.providers.agent_model import AgentModel
+from warpsmith.workers.queue.model_step import ModelStep
 from warpsmith.workers.search.tree import Step
 
 LESSONS = json.dumps([{"lesson": "Stores bind.", "evidence": "#1 over #2"}])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.model_rows import REQUEST, add_pool, migrated
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.formats.pool import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
-from warpsmith.workers.model import AskPending, PoolMiss, open_model
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
+from warpsmith.workers.llm import AskPending, PoolMiss, open_model
 from warpsmith.workers.settings import Settings
 
 HEADER = PoolHeader("layer_norm", "a" * 64, "cpu:x86_64", "cpp", "somebody", 1.7e9, "0.1.0", {}, {})

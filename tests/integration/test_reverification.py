@@ -20,32 +20,23 @@ from sqlalchemy import select, text
 from tests.integration import scenario
 from tests.integration.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
 from tests.integration.steps_support import OP, Driver, create, verdict
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.due import DAY_S, Present, due, present, presents
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.models import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
-from warpsmith.kernels_db.op import Target
-from warpsmith.kernels_db.resolve import build_job
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.runtime import CompileError, HostError, cpp, cuda_build
-from warpsmith.workers.candidate.sources import kernel_sources
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.reverification_due import DAY_S, Present, due, present, presents
+from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
+from warpsmith.workers.gate.sources import kernel_sources
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import candidates, referee
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import CompileLimits, child, compile_service, cuda_child
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied
 from warpsmith.workers.judge.runner.faults import ContenderFault, ended
-from warpsmith.workers.reverification import (
-    Finding,
-    ask,
-    claim,
-    finding,
-    finish,
-    perform_reverification,
-    reconcile,
-    renew,
-    sweep,
-)
+from warpsmith.workers.queue.reverification_task import perform_reverification
+from warpsmith.workers.reverification import Finding, ask, claim, finding, finish, reconcile, renew, sweep
 from warpsmith.workers.settings import Settings
 
 HOLDS = Finding("holds", "right, and fast")
@@ -239,9 +230,9 @@ def test_kernels_that_drifted_are_not_offered_to_searches(db: Database) -> None:
     kernels = {standing: keep(db, OP, source, standing=standing) for standing in ("verified", "wrong", "slower")}
     kernels["uncompilable"] = keep(db, OP, source, standing="uncompilable")
     with db.reading() as session:
-        offers = store.similar_kernels(session, OP, Target("cpu", kernel(db, kernels["wrong"]).target[4:]), "cpp", 9)
+        offers = records.similar_kernels(session, OP, Target("cpu", kernel(db, kernels["wrong"]).target[4:]), "cpp", 9)
         assert {offer.kernel.id for offer in offers} == {kernels["verified"], kernels["slower"]}
-        listed = store.list_kernels(session, limit=9, standing=("wrong", "uncompilable")).items
+        listed = listing.list_kernels(session, limit=9, standing=("wrong", "uncompilable")).items
         assert {row.id for row in listed} == {kernels["wrong"], kernels["uncompilable"]}
 
 

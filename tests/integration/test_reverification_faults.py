@@ -13,10 +13,11 @@ from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet, wait_until
 from tests.integration.reverifying import history, keep, kernel, report_judge
 from tests.services import RedisServer
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import ReverificationRow
-from warpsmith.workers import dispatch, reverification
-from warpsmith.workers.celery_app import make_app
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import ReverificationRow
+from warpsmith.workers import reverification
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.settings import Settings
 
 PATIENCE_S = 60.0

@@ -16,15 +16,16 @@ from sqlalchemy import select
 from tests.integration import api_support, scenario
 from tests.integration.api_support import Said, problem
 from tests.integration.reverifying import history, keep, kernel
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
 from warpsmith.service.cli.commands import reverify as command
 from warpsmith.service.cli.commands.reverify import WORDS, _waited
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.reverifications import ReverificationDocument
-from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.process import WorkerProcess
-from warpsmith.workers.reverification import OPEN, Finding, claim, finish, perform_reverification
+from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.queue.reverification_task import perform_reverification
+from warpsmith.workers.reverification import OPEN, Finding, claim, finish
 from warpsmith.workers.settings import Settings
 
 SLOW = (

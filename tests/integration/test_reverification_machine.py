@@ -18,8 +18,8 @@ from sqlalchemy import select
 
 from tests.integration.reverifying import keep, report_judge
 from tests.integration.steps_support import OP, verdict
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
 from warpsmith.workers.reverification import Finding, ask, claim, finish, reconcile, renew, sweep
 from warpsmith.workers.settings import Settings
 

@@ -22,7 +22,7 @@ from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
 from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
 from warpsmith import IMPORT_ROOT
-from warpsmith.kernels_db.job import Job, SandboxLevel, Verdict
+from warpsmith.kernels_db.job.documents import Job, SandboxLevel, Verdict
 from warpsmith.kernels_db.runtime import CompileError, cpp
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge import languages

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.api_support import seed, served, settings_for
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.api import auth
 from warpsmith.service.server.app import create_app
 

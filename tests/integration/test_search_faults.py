@@ -19,9 +19,9 @@ from tests.integration import played as support
 from tests.integration.played import Played, all_wrong, by_digest, kind_of
 from tests.integration.scenario import LOOP, OP, candidate
 from tests.model_server import Answer, ModelServer, Request, ok, raw
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import Base, NodeRow, SearchRow
-from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import Base, NodeRow, SearchRow
 from warpsmith.workers import steps
 
 POLICY = {

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.integration.steps_support import OP, TARGET, Driver, create, idea, verdict
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.models import EventRow, KernelRow
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.store import add_op, similar_kernels
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.records import add_op, similar_kernels
+from warpsmith.kernels_db.store.tables import EventRow, KernelRow
 from warpsmith.workers import steps
 
 DOCUMENT = OP.document()

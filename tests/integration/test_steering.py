@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import select
 
 from tests.integration.steps_support import Driver, create, idea, request, small_policy, verdict
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, EventRow, NodeRow, SearchRow
-from warpsmith.kernels_db.op import SpecError
+from warpsmith.kernels_db.spec.op import SpecError
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow, EventRow, NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.policy import next_steps
 from warpsmith.workers.steps import steering

@@ -23,10 +23,10 @@ from tests.integration.steps_support import (
     source,
     verdict,
 )
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, EventRow, KernelRow, ModelCallRow, NodeRow, VerdictRow
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow, EventRow, KernelRow, ModelCallRow, NodeRow, VerdictRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.policy import next_steps
 from warpsmith.workers.search.tree import Step, Tree
@@ -79,7 +79,7 @@ def test_a_bad_policy_or_budget_creates_nothing(db: Database) -> None:
     with pytest.raises(SpecError, match=r"policy\.name"):
         create(db, policy={"name": "none"})
     with db.reading() as session:
-        assert store.list_searches(session, limit=10).items == []
+        assert listing.list_searches(session, limit=10).items == []
 
 
 def test_what_is_created_with_a_search_is_undone_with_it(db: Database) -> None:
@@ -89,8 +89,8 @@ def test_what_is_created_with_a_search_is_undone_with_it(db: Database) -> None:
     with pytest.raises(RuntimeError, match="could not be stored"):
         create(db, also=fail)
     with db.reading() as session:
-        assert store.list_searches(session, limit=10).items == []
-        assert store.list_ops(session, limit=10).items == []
+        assert listing.list_searches(session, limit=10).items == []
+        assert listing.list_ops(session, limit=10).items == []
 
 
 def test_completing_and_advancing_twice_change_nothing(driver: Driver) -> None:
@@ -511,7 +511,7 @@ def test_an_ask_waits_for_its_answer(driver: Driver) -> None:
     assert driver.attempt(work.attempt_id).state == "waiting"
     assert steps.claim(driver.db, work.attempt_id, "me", LEASE_S, driver.now) is None
     with driver.db.reading() as session:
-        [ask] = store.list_asks(session, limit=10, state="open", search_id=driver.search_id).items
+        [ask] = listing.list_asks(session, limit=10, state="open", search_id=driver.search_id).items
     assert ask.messages == [{"role": "user", "content": "what now?"}]
     [message] = steps.tell(driver.db, ask.id, "the answer", "a person", driver.now)
     assert message.attempt_id == work.attempt_id
@@ -525,7 +525,7 @@ def test_an_answer_to_a_paused_search_is_kept_for_later(driver: Driver) -> None:
     assert steps.wait_for_answer(driver.db, work.attempt_id, "me", request(1), driver.now)
     steps.pause(driver.db, driver.search_id, "on request", driver.now)
     with driver.db.reading() as session:
-        [ask] = store.list_asks(session, limit=10).items
+        [ask] = listing.list_asks(session, limit=10).items
     assert steps.tell(driver.db, ask.id, "the answer", None, driver.now) == []
     messages = steps.resume(driver.db, driver.search_id, driver.now, driver.decide)
     assert work.attempt_id in [message.attempt_id for message in messages]

@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import select
 
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, create, idea, small_policy, source, verdict
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow
 from warpsmith.workers import steps
 
 THREADS = 8

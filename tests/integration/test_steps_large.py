@@ -12,8 +12,8 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from tests.integration.steps_support import Driver, create, idea
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.steps import planting, steering
 

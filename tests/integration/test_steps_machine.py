@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sqlalchemy import select
 
 from tests.integration.steps_support import LEASE_S, SETTINGS, Driver, call, create, idea, request, small_policy
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow
-from warpsmith.kernels_db.op import SpecError
+from warpsmith.kernels_db.spec.op import SpecError
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.workers import steps
 from warpsmith.workers.steps import steering
 

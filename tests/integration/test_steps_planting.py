@@ -6,10 +6,10 @@ from __future__ import annotations
 import random
 
 from tests.integration.steps_support import Driver, create
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow, KernelRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, KernelRow
 from warpsmith.workers import steps
-from warpsmith.workers.model_step import request_context
+from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.search.policy import Policy, next_steps
 from warpsmith.workers.search.tree import Budget, Spend, Step, Tree
 

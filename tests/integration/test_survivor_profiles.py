@@ -13,16 +13,17 @@ import pytest
 from tests.integration import api_support
 from tests.integration.steps_support import Driver, create, small_policy, verdict
 from tests.integration.test_profiles import ROW, TRACE, Here, coded
-from warpsmith.kernels_db.db import Database, StorageFull
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
-from warpsmith.kernels_db.profiles import ask_profile, latest_metrics, latest_profile
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.profiles import ask_profile, latest_metrics, latest_profile
+from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.api.routes.profiles import profile_document
 from warpsmith.service.cli.commands.profiles import print_profile
-from warpsmith.workers import dispatch, steps, tasks
-from warpsmith.workers.model import requests
-from warpsmith.workers.model_step import request_context
-from warpsmith.workers.profile_task import perform_profile, survivor_profile
+from warpsmith.workers import steps
+from warpsmith.workers.llm.prompt import requests
+from warpsmith.workers.queue import dispatch, tasks
+from warpsmith.workers.queue.model_step import request_context
+from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
 
 TIME = "gpu__time_duration.sum"
 KERNEL = {"name": "add_relu(float *)", "launches": 2, "metrics": {TIME: 52.25}}

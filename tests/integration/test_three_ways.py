@@ -19,11 +19,11 @@ from sqlalchemy import select
 from tests.integration.played import ENDED, Played, by_digest, identity_of, said
 from tests.integration.steps_support import OP
 from tests.model_server import Answer, ModelServer, Request, ok, status
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.formats.pool import Pool, dump_pool, parse_pool
-from warpsmith.kernels_db.models import AskRow
+from warpsmith.kernels_db.store import records
+from warpsmith.kernels_db.store.pool_file import Pool, dump_pool, parse_pool
+from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.workers import steps
-from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import policy_document
 from warpsmith.workers.steps import Work
@@ -76,7 +76,7 @@ def by_replay(home: Path, monkeypatch: pytest.MonkeyPatch, pool: Pool) -> Played
     before = Played.take_up(home, NOBODY, monkeypatch, "")
     before.here.db.upgrade()
     with before.here.db.writing() as session:
-        pool_id = store.add_pool(session, pool)[0].id
+        pool_id = records.add_pool(session, pool)[0].id
     before.close()
     model = {"provider": "replay", "pool": pool_id}
     played = Played.begin(home, NOBODY, monkeypatch, OP, policy=POLICY, model=model)
@@ -130,7 +130,7 @@ def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Played]
         agent = by_agent(home / "agent", monkeypatch)
         with agent.here.db.reading() as session:
             # As a user would carry it: through a file.
-            pool = parse_pool(dump_pool(store.export_pool(session, agent.search_id)))
+            pool = parse_pool(dump_pool(records.export_pool(session, agent.search_id)))
         found = {
             "agent": agent,
             "replay": by_replay(home / "replay", monkeypatch, pool),

@@ -15,10 +15,11 @@ from tests.integration import scenario
 from tests.integration.fleet import TARGET, Fleet, wait_until
 from tests.integration.searching import Searching
 from tests.services import RedisServer
-from warpsmith.kernels_db.models import WorkerRow
-from warpsmith.workers import dispatch, steps
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.queues import JUDGE_TASK, MODEL_TASK, judge_queue, role_of, target_of, task_of
+from warpsmith.kernels_db.store.tables import WorkerRow
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue_names import JUDGE_TASK, MODEL_TASK, judge_queue, role_of, target_of, task_of
 from warpsmith.workers.settings import Settings
 
 
@@ -74,7 +75,7 @@ def test_a_worker_waits_for_its_broker_and_the_reconciler_sends_what_was_lost(
 
 
 def test_the_reconciler_survives_a_database_that_is_not_there_yet(tmp_path: Path, redis_server: RedisServer) -> None:
-    from warpsmith.kernels_db.db import Database  # noqa: PLC0415
+    from warpsmith.kernels_db.store.db import Database  # noqa: PLC0415
 
     url = f"sqlite:///{tmp_path / 'warpsmith.db'}"
     with Fleet(tmp_path / "home", redis_server.url, url) as fleet:

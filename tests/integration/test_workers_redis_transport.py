@@ -9,7 +9,7 @@ import pytest
 from kombu.connection import Connection
 
 from tests.services import RedisServer
-from warpsmith.workers.celery_app import make_app
+from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.settings import Settings
 
 

@@ -14,12 +14,13 @@ from celery import Celery
 from sqlalchemy import select
 
 from tests.integration.steps_support import create, source, verdict
-from warpsmith.kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow
-from warpsmith.workers import process, steps, tasks
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.judge_step import job_of
-from warpsmith.workers.model.techniques import TECHNIQUES
-from warpsmith.workers.process import WorkerProcess
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers import steps
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES
+from warpsmith.workers.queue import process, tasks
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Message, Work
 

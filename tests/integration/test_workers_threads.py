@@ -17,7 +17,7 @@ from tests.integration.searching import Searching
 from tests.integration.test_faults import judges
 from tests.integration.test_workers import workers_of
 from tests.services import RedisServer
-from warpsmith.kernels_db.models import AttemptRow
+from warpsmith.kernels_db.store.tables import AttemptRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.policy import policy_document
 

@@ -17,7 +17,7 @@ from benchmarks.redteam_catalogue.text import ALL, HONEST_ADD, LIBC, add_cpp
 from benchmarks.redteam_catalogue.trial import judge_entry
 from tests import judging
 from tests.judging import tensor
-from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.runtime import cpp
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied
 

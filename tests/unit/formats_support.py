@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.formats.analysis import Analysis
-from warpsmith.kernels_db.formats.files import RawFile
-from warpsmith.kernels_db.op import SpecErrors
+from warpsmith.kernels_db.formats.shared.files import RawFile
+from warpsmith.kernels_db.job.file_analysis import Analysis
+from warpsmith.kernels_db.spec.op import SpecErrors
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "formats"
 KERNELBENCH = sorted((EXAMPLES / "kernelbench").glob("*.py"))

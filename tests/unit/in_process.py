@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.float64 import in_float64
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.float64 import in_float64
 from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions
 from warpsmith.workers.judge.reference.input_checks import Question, ask
 from warpsmith.workers.judge.runner.faults import ContenderFault

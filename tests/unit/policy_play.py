@@ -8,11 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.budget import CALLS_PER_STEP
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import POLICIES, Policy, next_steps
-from warpsmith.workers.search.standing import is_open
+from warpsmith.workers.search.ranking import is_open
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 
 BEAM = IdeaBeam(beam=4, ideas=4, codes=2, rounds=5, max_rounds=8, flat_rounds=2)

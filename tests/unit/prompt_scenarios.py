@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsmith.kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
-from warpsmith.kernels_db.op import Op, Target, load_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.workers.model.parsing import Lesson
-from warpsmith.workers.model.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.workers.llm.prompt.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.workers.llm.reply.parsing import Lesson
 
 SPEC = """
 schema_version: 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.prompt_scenarios import SPEC, WRONG, context, op, rejected, timed, verdict, workloads
-from warpsmith.kernels_db.job import Failure, Verdict
-from warpsmith.kernels_db.op import Target
-from warpsmith.workers.model.requests import LedgerEntry, NodeFacts, RequestContext
+from warpsmith.kernels_db.job.documents import Failure, Verdict
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.workers.llm.prompt.requests import LedgerEntry, NodeFacts, RequestContext
 
 DEVICE: dict[str, Any] = {
     "name": "NVIDIA H200",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload, output, tensor, workload
 from tests.unit.in_process import InProcess, no_code
-from warpsmith.kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.mutants import rounded
 from warpsmith.workers.judge.reference.refusals import refusal

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.job import JobOp
+from warpsmith.kernels_db.job.documents import JobOp
 from warpsmith.workers.judge.machine import cache_pruning
 from warpsmith.workers.judge.reference.baseline_store import STALE_S, BaselineStore, OpStandings
 

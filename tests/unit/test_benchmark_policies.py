@@ -15,7 +15,7 @@ from benchmarks.policies.recording import Recording
 from benchmarks.policies.replay import Replay
 from benchmarks.policies.simulator import Simulator, fit
 from benchmarks.policies.statistics import geomean, ratio_interval
-from warpsmith.kernels_db.formats.pool import parse_pool
+from warpsmith.kernels_db.store.pool_file import parse_pool
 from warpsmith.workers.search.policy import Policy, parse_policy
 
 POOLS = sorted((Path(__file__).resolve().parents[2] / "examples" / "pools").glob("*.jsonl"))

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.policy_play import accepted, root
-from warpsmith.kernels_db.spec_errors import SpecError
-from warpsmith.workers.model.parsing import MAX_REASKS
+from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.workers.llm.reply.parsing import MAX_REASKS
 from warpsmith.workers.search.budget import (
     CALLS_PER_STEP,
     allowance,

@@ -15,9 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.integration import steps_support
-from warpsmith.kernels_db.bundle import LONGEST_REASON, SignedJob, Ticket, canonical, digest, read_strictly, ticket_of
-from warpsmith.kernels_db.job import Job
-from warpsmith.kernels_db.resolve import build_job
+from warpsmith.kernels_db.job.bundle import (
+    LONGEST_REASON,
+    SignedJob,
+    Ticket,
+    canonical,
+    digest,
+    read_strictly,
+    ticket_of,
+)
+from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.service.bundles.folder import (
     CHUNK_BYTES,
     BadFolder,
@@ -463,13 +471,13 @@ def test_the_copy_holds_what_the_judge_imports_and_no_more(tmp_path: Path) -> No
     assert {
         "warpsmith/workers/__init__.py",
         "warpsmith/workers/judge/runner/runner_process.py",
-        "warpsmith/kernels_db/job.py",
+        "warpsmith/kernels_db/job/documents.py",
         "warpsmith/kernels_db/runtime/cuda.py",
     } <= files
     assert not files & {
-        "warpsmith/kernels_db/models.py",
-        "warpsmith/kernels_db/op.py",
-        "warpsmith/workers/tasks.py",
+        "warpsmith/kernels_db/store/tables.py",
+        "warpsmith/kernels_db/spec/op.py",
+        "warpsmith/workers/queue/tasks.py",
         "warpsmith/workers/steps/__init__.py",
     }
     assert not [name for name in files if name.startswith(("warpsmith/service", "warpsmith/prompts"))]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from tests import judging
-from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import candidates

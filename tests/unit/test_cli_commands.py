@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import typer.main
 
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.cli import application, run
 from warpsmith.service.cli.commands import doctor
 from warpsmith.service.cli.commands.judge import describe_failure

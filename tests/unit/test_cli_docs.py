@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.service.cli import application
 
 REPOSITORY = Path(__file__).parents[2]

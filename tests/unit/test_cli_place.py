@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.kernels_db.target import Target
+from warpsmith.kernels_db.spec.target import Target
 from warpsmith.service.cli.commands import doctor
 from warpsmith.service.cli.commands.judge import kernel_lines
 from warpsmith.service.client.errors import MISUSE, CommandError

@@ -14,10 +14,10 @@ import pytest
 
 from tests import compose
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers import celery_app
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.model.cost import Prices
-from warpsmith.workers.queues import DUE_TASK, MODEL_QUEUE, REVERIFY_TASK, judge_queue, role_of, target_of
+from warpsmith.workers.llm.providers.cost import Prices
+from warpsmith.workers.queue import celery_app
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, REVERIFY_TASK, judge_queue, role_of, target_of
 from warpsmith.workers.settings import Settings
 
 REPOSITORY = Path(__file__).parents[2]
@@ -147,7 +147,7 @@ def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, 
 
 
 def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
-    assert services["beat"]["command"] == ["celery", "-A", "warpsmith.workers.celery_app", "beat"]
+    assert services["beat"]["command"] == ["celery", "-A", "warpsmith.workers.queue.celery_app", "beat"]
     for name in OURS:
         environment = services[name]["environment"]
         assert {field: environment[f"WARPSMITH_{field.upper()}"] for field in SWITCHED_ON} == SWITCHED_ON
@@ -158,7 +158,7 @@ def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
     ]
     # A model queue that is behind by more than the interval still brings looks.
     assert [entry["options"]["expires"] for entry in sent.values()] == [86400.0]
-    importlib.import_module("warpsmith.workers.tasks")
+    importlib.import_module("warpsmith.workers.queue.tasks")
     assert {DUE_TASK, REVERIFY_TASK} <= set(celery_app.app.tasks)
 
 
@@ -227,7 +227,7 @@ def test_workers_serve_the_queues_that_the_code_names(services: dict[str, Any]) 
     for name, service in services.items():
         if name.startswith("worker-"):
             command = service["command"]
-            assert command[:4] == ["celery", "-A", "warpsmith.workers.celery_app", "worker"]
+            assert command[:4] == ["celery", "-A", "warpsmith.workers.queue.celery_app", "worker"]
             # The threads of a GPU's worker share its judge; elsewhere a step has a process of its own.
             assert command[command.index("--pool") + 1] == ("threads" if "gpu" in name else "prefork")
             queues[name] = command[command.index("-Q") + 1]

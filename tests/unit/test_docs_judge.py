@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.redteam_catalogue import cheats
 from tests.unit.test_cli_docs import command_lines
-from warpsmith.kernels_db.job import (
+from warpsmith.kernels_db.job.documents import (
     AdmissionCheck,
     Failure,
     Gate,

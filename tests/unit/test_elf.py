@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.candidate.normalise import host_digest
+from warpsmith.workers.gate.normalise import host_digest
 from warpsmith.workers.judge.languages.elf import code_digest, digests, sections
 
 CODE = "int twice(int value) { int result = value * 2; return result; }\n"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from warpsmith.kernels_db.op import Target, load_op
-from warpsmith.workers.model.cost import PriceError
-from warpsmith.workers.model.estimate import Estimate, estimate, one_line
-from warpsmith.workers.model.forecast import MOST_NODES, CallSize, Play
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.workers.llm.estimate import Estimate, estimate, one_line
+from warpsmith.workers.llm.forecast import MOST_NODES, CallSize, Play
+from warpsmith.workers.llm.providers.cost import PriceError
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import POLICIES, parse_policy
 from warpsmith.workers.settings import Settings

@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the source draws with torch, which is not installed")
 
-from warpsmith.kernels_db.dist import Dist  # noqa: E402
-from warpsmith.kernels_db.draws import draw  # noqa: E402
 from warpsmith.kernels_db.export.drawing import UNDRAWN, draw_source, strided_source  # noqa: E402
+from warpsmith.kernels_db.job.draws import draw  # noqa: E402
+from warpsmith.kernels_db.spec.dist import Dist  # noqa: E402
 
 CASES: list[tuple[dict[str, Any], tuple[int, ...], str]] = [
     ({"kind": "normal", "mean": 0.0, "std": 1.0}, (3, 5), "float32"),

@@ -15,7 +15,7 @@ import yaml
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.kernel import attribute_source, write_project
-from warpsmith.kernels_db.op import SpecErrors
+from warpsmith.kernels_db.spec.op import SpecErrors
 
 SAID: dict[str, Any] = {
     **SCALED_ADD,

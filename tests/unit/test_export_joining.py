@@ -14,7 +14,7 @@ from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import kernel_name, module_name
 from warpsmith.kernels_db.export.kernel_facts import source, timed, verified_numbers
-from warpsmith.kernels_db.op import SpecErrors
+from warpsmith.kernels_db.spec.op import SpecErrors
 
 FIRST = exported(SCALED_ADD, SCALED_ADD_CPP, name="kn_first")
 OTHER_CPP = SCALED_ADD_CPP.replace("= 0; i", "= 0L; i")

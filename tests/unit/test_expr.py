@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db import expr
+from warpsmith.kernels_db.spec import expr
 
 VALUES = {"a": 1, "b": 7, "tokens": 64, "hidden": 4096}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.judging import LAYER_NORM, layer_norm_workload, output, scalar, tensor, workload
 from tests.unit.in_process import learnt, no_code, question_on, wrong_on
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.workers.judge.reference import input_checks
 from warpsmith.workers.judge.reference.input_checks import Unsuited
 from warpsmith.workers.judge.values.compare import compare_floats

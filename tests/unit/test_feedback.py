@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.prompt_scenarios import WRONG, op, rejected, timed, verdict, workloads
-from warpsmith.kernels_db.job import Failure, NsightKernel
-from warpsmith.workers.model.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, resources, trim_log
-from warpsmith.workers.model.occupancy import occupancies
+from warpsmith.kernels_db.job.documents import Failure, NsightKernel
+from warpsmith.workers.llm.prompt.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, resources, trim_log
+from warpsmith.workers.llm.prompt.occupancy import occupancies
 
 ALL = workloads(op())
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.formats_support import DEFINITIONS, KERNELBENCH, MATMUL, TASKS, answering, errors_of, files_of
-from warpsmith.kernels_db.formats.embedded import embedding
-from warpsmith.kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile, is_inside, origin_of, raw_files
-from warpsmith.kernels_db.formats.importing import FORMATS, import_op, recognise, wanted
-from warpsmith.kernels_db.formats.names import identifier, unique
-from warpsmith.kernels_db.op import SpecErrors, load_op
-from warpsmith.kernels_db.spec import Origin
+from warpsmith.kernels_db.formats.op_import import FORMATS, import_op, recognise, wanted
+from warpsmith.kernels_db.formats.shared.embedded import embedding
+from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, is_inside, origin_of, raw_files
+from warpsmith.kernels_db.spec.names import identifier, unique
+from warpsmith.kernels_db.spec.op import SpecErrors, load_op
+from warpsmith.kernels_db.spec.schema import Origin
 
 EXPECTED = dict.fromkeys(KERNELBENCH, "kernelbench") | dict.fromkeys(DEFINITIONS, "flashinfer-bench")
 EXPECTED |= dict.fromkeys(TASKS, "gpu-mode")
@@ -78,7 +78,7 @@ def test_a_path_outside_the_set_is_refused(path: str) -> None:
 
 
 def _kept(path: str) -> Any:
-    from warpsmith.kernels_db.spec import OriginFile  # noqa: PLC0415 - only here, to have what a hostile spec has
+    from warpsmith.kernels_db.spec.schema import OriginFile  # noqa: PLC0415 - only here, to have what a hostile spec has
 
     return OriginFile.model_construct(path=path, text="x", base64=None)
 

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 
 from tests.unit.formats_support import DEFINITIONS, EXAMPLES, TASKS, answering, errors_of, files_of
 from tests.unit.test_formats_gpu_mode import ANSWER, REFERENCE, TASK
-from warpsmith.kernels_db.formats import adapting
-from warpsmith.kernels_db.formats.files import RawFile
-from warpsmith.kernels_db.formats.importing import import_op
-from warpsmith.kernels_db.formats.packed import packed
-from warpsmith.kernels_db.module_imports import loaded_imports
-from warpsmith.kernels_db.op import Op, SpecErrors
+from warpsmith.kernels_db.formats import kernel_import
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile
+from warpsmith.kernels_db.formats.shared.packed import packed
+from warpsmith.kernels_db.job.module_imports import loaded_imports
+from warpsmith.kernels_db.spec.op import Op, SpecErrors
 
 SOLUTIONS = sorted((EXAMPLES / "flashinfer-bench" / "solutions").glob("*/*.json"))
 PROBLEM = """import torch
@@ -96,7 +96,7 @@ def solution(op: str = "rmsnorm_h1024", **parts: Any) -> RawFile:
 
 def refused(file: RawFile, op: Op, format_name: str | None = None) -> str:
     with pytest.raises(SpecErrors) as caught:
-        adapting.adapt(file, op, format_name)
+        kernel_import.adapt(file, op, format_name)
     (message,) = errors_of(caught.value)
     return message
 
@@ -108,21 +108,21 @@ def parameters(source: str) -> list[str]:
 
 
 def test_a_candidate_takes_inputs_then_state_then_outputs() -> None:
-    found = adapting.adapt(RawFile("new.py", MODEL_NEW.encode()), problem())
+    found = kernel_import.adapt(RawFile("new.py", MODEL_NEW.encode()), problem())
     assert (found.format, parameters(found.source)) == ("kernelbench", ["x", "linear_weight", "linear_bias", "out"])
     assert "('linear.weight', (4, 4), 'float32')" in found.source
     assert "ModelNew(*[4])" in found.source
-    found = adapting.adapt(RawFile("submission.py", SUBMISSION.encode()), task())
+    found = kernel_import.adapt(RawFile("submission.py", SUBMISSION.encode()), task())
     assert (found.format, len(parameters(found.source))) == ("gpu-mode", 4)
     assert "'task.py'" in found.source
     for path in SOLUTIONS:
         op = definition(json.loads(path.read_text())["definition"])
-        found = adapting.adapt(RawFile(path.name, path.read_bytes()), op)
+        found = kernel_import.adapt(RawFile(path.name, path.read_bytes()), op)
         assert parameters(found.source) == [item.name for item in op.inputs] + [item.name for item in op.outputs]
 
 
 def test_arguments_that_no_json_carries_come_from_the_problem() -> None:
-    found = adapting.adapt(RawFile("new.py", MODEL_NEW.encode()), problem(init=None))
+    found = kernel_import.adapt(RawFile("new.py", MODEL_NEW.encode()), problem(init=None))
     assert 'ModelNew(*_module("problem").get_init_inputs())' in found.source
 
 
@@ -200,7 +200,7 @@ def test_whatever_a_solution_holds_it_is_adapted_or_refused(value: Any) -> None:
     for field in ("sources", "spec", "definition", "name"):
         file = RawFile("solution.json", json.dumps(json.loads(solution().data) | {field: value}).encode())
         with contextlib.suppress(SpecErrors):
-            ast.parse(adapting.adapt(file, op).source)
+            ast.parse(kernel_import.adapt(file, op).source)
 
 
 def test_a_solutions_faults_are_named() -> None:
@@ -228,7 +228,7 @@ def test_a_solutions_faults_are_named() -> None:
 
 def test_parameters_in_another_order_are_passed_by_name() -> None:
     source = "def run(*, output, weight, hidden_states):\n    pass\n"
-    found = adapting.adapt(solution(sources=[{"path": "main.py", "content": source}]), definition("rmsnorm_h1024"))
+    found = kernel_import.adapt(solution(sources=[{"path": "main.py", "content": source}]), definition("rmsnorm_h1024"))
     assert "_entry(**dict(zip(('hidden_states', 'weight', 'output'), (*inputs, *outputs))))" in found.source
 
 
@@ -337,15 +337,15 @@ def candidates() -> Iterator[tuple[str, str, str]]:
         for old, new in changes.items():
             assert old in text
             text = text.replace(old, new)
-        yield adapting.adapt(RawFile("new.py", text.encode()), problem()).source, WEIGHED, expected
+        yield kernel_import.adapt(RawFile("new.py", text.encode()), problem()).source, WEIGHED, expected
     for result, aliases, returned, expected in RESULTS:
         text = SUBMISSION.replace("return a @", "y = a @") + f"    return {returned}\n"
-        source = adapting.adapt(RawFile("submission.py", text.encode()), task(result, aliases)).source
+        source = kernel_import.adapt(RawFile("submission.py", text.encode()), task(result, aliases)).source
         yield source, MULTIPLIED.replace("COUNT", str(aliases.count(None))), expected
     for returned, expected in DICTS.items():
         text = f"def run(x, weight):\n    return {returned}\n"
         parts = {"sources": [{"path": "main.py", "content": text}], "spec": {"destination_passing_style": False}}
-        found = adapting.adapt(solution(**parts), definition("rmsnorm_h1024"))
+        found = kernel_import.adapt(solution(**parts), definition("rmsnorm_h1024"))
         yield found.source, NORMALISED, expected
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from warpsmith.kernels_db.formats.embedded import embedding
+from warpsmith.kernels_db.formats.shared.embedded import embedding
 
 
 @pytest.fixture(autouse=True)

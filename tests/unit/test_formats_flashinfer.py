@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.formats_support import DEFINITIONS, errors_of, files_of
-from warpsmith.kernels_db.formats import safetensors
-from warpsmith.kernels_db.formats.files import RawFile, raw_files
-from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
-from warpsmith.kernels_db.op import Op, SpecErrors, Target, load_op
-from warpsmith.kernels_db.resolve import build_job
+from warpsmith.kernels_db.formats.flashinfer import safetensors
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job
 
 BY_NAME = {path.stem: path for path in DEFINITIONS}
 DEFINITION: dict[str, Any] = {

@@ -11,11 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.unit.formats_support import answering, errors_of
-from warpsmith.kernels_db import expr
-from warpsmith.kernels_db.formats.files import RawFile, raw_files
-from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
-from warpsmith.kernels_db.formats.task_axes import Axes
-from warpsmith.kernels_db.op import SpecErrors, load_op
+from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.op import SpecErrors, load_op
 
 TASK = """files:
   - {"name": "submission.py", "source": "@SUBMISSION@"}

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.formats_support import MATMUL, answering, errors_of
-from warpsmith.kernels_db.formats.analysis import AnalysisFailed
-from warpsmith.kernels_db.formats.files import RawFile, raw_files
-from warpsmith.kernels_db.formats.importing import ImportedOp, import_op
-from warpsmith.kernels_db.op import SpecErrors, load_op
-from warpsmith.kernels_db.resolve import reference_source
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.job.file_analysis import AnalysisFailed
+from warpsmith.kernels_db.spec.op import SpecErrors, load_op
+from warpsmith.kernels_db.spec.resolve import reference_source
 
 PROBLEM = """import torch
 

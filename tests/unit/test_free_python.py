@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import judging
-from warpsmith.kernels_db.module_imports import DECLARING, loaded_imports
+from warpsmith.kernels_db.job.module_imports import DECLARING, loaded_imports
 from warpsmith.kernels_db.runtime import CompileError
 from warpsmith.workers.judge.languages import python
 from warpsmith.workers.judge.languages.prepared import CompileLimits

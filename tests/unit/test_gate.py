@@ -12,9 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.workers.candidate import allowed
-from warpsmith.workers.candidate.csource import source_problems
-from warpsmith.workers.candidate.gate import Problem, check
+from warpsmith.workers.gate import allowed
+from warpsmith.workers.gate.csource import source_problems
+from warpsmith.workers.gate.gate import Problem, check
 
 CANDIDATES = Path(__file__).parents[1] / "candidates"
 EXAMPLES = Path(__file__).parents[2] / "prompts" / "examples"
@@ -405,7 +405,7 @@ def test_any_c_text_gets_a_list_of_problems(text: str) -> None:
 
 def test_the_gate_needs_the_standard_library_alone() -> None:
     script = (
-        "import sys; from warpsmith.workers.candidate import gate, normalise, sources\n"
+        "import sys; from warpsmith.workers.gate import gate, normalise, sources\n"
         "loaded = {name.partition('.')[0] for name in sys.modules}\n"
         "print(sorted(loaded - sys.stdlib_module_names - {'warpsmith', '__main__'}))"
     )

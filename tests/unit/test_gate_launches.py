@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.workers.candidate import allowed
-from warpsmith.workers.candidate.gate import Problem, check
-from warpsmith.workers.candidate.kinds import BOOL, FLOAT, INT, INTS, NONE, NUMBER, TENSOR, UNKNOWN, UNSET, Kind, joined
+from warpsmith.workers.gate import allowed
+from warpsmith.workers.gate.gate import Problem, check
+from warpsmith.workers.gate.kinds import BOOL, FLOAT, INT, INTS, NONE, NUMBER, TENSOR, UNKNOWN, UNSET, Kind, joined
 
 PARAMETERS = ["x", "y", "eps", "count", "out"]
 KINDS = {"x": "float32", "y": "float16", "eps": "float", "count": "int", "out": "float32"}

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.holdouts import DERIVED
-from warpsmith.kernels_db.job import Job, JobCandidate, ResolvedWorkload
-from warpsmith.kernels_db.op import Op, Target, parse_op
-from warpsmith.kernels_db.resolve import build_job, workload_bytes
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, ResolvedWorkload
+from warpsmith.kernels_db.spec.holdouts import DERIVED
+from warpsmith.kernels_db.spec.op import Op, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import build_job, workload_bytes
 
 CPU = Target.parse("cpu:x86_64")
 CANDIDATE: JobCandidate = {"language": "cpp", "source": "def run(a, y):\n    pass\n"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.jobs import Role
 from tests import judging
-from warpsmith.kernels_db.job import Level, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.job_run import Case

@@ -19,17 +19,17 @@ from torch.nn import functional
 
 from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.op import load_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.workers.models import applying, checking, contract, packages, regions
-from warpsmith.workers.models.applied import comparing, match
-from warpsmith.workers.models.applied.applying import Disagreement, apply, prepare
-from warpsmith.workers.models.applied.graph import Captured, Inputs, NotExportable, capture
-from warpsmith.workers.models.applied.places import Recorder
-from warpsmith.workers.models.profiling import write_specs
-from warpsmith.workers.models.ranking import Opportunity, ranked, scaled
-from warpsmith.workers.models.reference import Unspeakable, write
-from warpsmith.workers.models.spec import describe
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.workers.optimize import applying, checking, contract, packages, regions
+from warpsmith.workers.optimize.applied import comparing, match
+from warpsmith.workers.optimize.applied.applying import Disagreement, apply, prepare
+from warpsmith.workers.optimize.applied.graph import Captured, Inputs, NotExportable, capture
+from warpsmith.workers.optimize.applied.places import Recorder
+from warpsmith.workers.optimize.profiling import write_specs
+from warpsmith.workers.optimize.ranking import Opportunity, ranked, scaled
+from warpsmith.workers.optimize.reference import Unspeakable, write
+from warpsmith.workers.optimize.spec import describe
 
 Function = Callable[..., Any]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.workers.candidate import kernel_sources, normalised_digest
+from warpsmith.workers.gate import kernel_sources, normalised_digest
 
 SOURCE = '''
 from kernels_db.runtime import cpp

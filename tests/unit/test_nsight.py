@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpsmith.kernels_db.job import nsight_metrics
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.nsight import access
 from warpsmith.workers.judge.nsight import metrics as nsight
@@ -44,7 +45,7 @@ def test_the_command_asks_for_two_dozen_metrics_of_what_is_marked_alone() -> Non
     assert told[0] == "/opt/ncu"
     assert told[-3:] == ["python", "-m", "x"]
     names = told[told.index("--metrics") + 1].split(",")
-    assert names == [metric.name for metric in nsight.METRICS]
+    assert names == [metric.name for metric in nsight_metrics.METRICS]
     assert 20 <= len(set(names)) == len(names) <= 30
     assert told[told.index("--clock-control") + 1] == "none"
     assert told[told.index("--profile-from-start") + 1] == "off"
@@ -54,7 +55,7 @@ def test_the_command_asks_for_two_dozen_metrics_of_what_is_marked_alone() -> Non
 
 def test_launches_of_a_kernel_become_their_mean_in_plain_units() -> None:
     said = page(
-        [nsight.TIME, READ, SM, "launch__registers_per_thread", "not__asked.sum"],
+        [nsight_metrics.TIME, READ, SM, "launch__registers_per_thread", "not__asked.sum"],
         ["usecond", "Mbyte", "%", "register/thread", "byte"],
         row(0, "void at::native::vectorized_elementwise_kernel<4>(int)", "1.50", "0.1", "1", "10", "9"),
         row(1, "norm(float *, float *, long long)", "1,234.50", "33.60", "41.25", "32", "1"),
@@ -63,16 +64,24 @@ def test_launches_of_a_kernel_become_their_mean_in_plain_units() -> None:
     )
     first, second = nsight.read(said)
     assert (first["name"], first["launches"]) == ("norm(float *, float *, long long)", 2)
-    assert first["metrics"] == {nsight.TIME: 1235.0, READ: 33.5e6, SM: 41.25, "launch__registers_per_thread": 32.0}
+    assert first["metrics"] == {
+        nsight_metrics.TIME: 1235.0,
+        READ: 33.5e6,
+        SM: 41.25,
+        "launch__registers_per_thread": 32.0,
+    }
     assert second["name"] == "small<int, 3>(float *)"
-    assert second["metrics"] == {nsight.TIME: 2.0, "launch__registers_per_thread": 16.0}
+    assert second["metrics"] == {nsight_metrics.TIME: 2.0, "launch__registers_per_thread": 16.0}
 
 
 @pytest.mark.parametrize(
     ("unit", "value", "expected"), [("ns", "2,500", 2.5), ("nsecond", "10", 0.01), ("ms", "3", 3000), ("s", "1", 1e6)]
 )
 def test_units_of_old_and_new_versions_are_read(unit: str, value: str, expected: float) -> None:
-    assert nsight.read(page([nsight.TIME], [unit], row(1, "k", value)))[0]["metrics"][nsight.TIME] == expected
+    assert (
+        nsight.read(page([nsight_metrics.TIME], [unit], row(1, "k", value)))[0]["metrics"][nsight_metrics.TIME]
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +120,7 @@ def test_a_metric_that_this_device_has_not_is_named(said: str) -> None:
 
 def test_the_profilers_own_launch_is_no_kernel_of_the_candidates() -> None:
     with pytest.raises(nsight.NoMetrics, match=r"no kernel of the candidate's was profiled.*clock reset"):
-        nsight.read(page([nsight.TIME], ["us"], row(0, "fill", "1.0")))
+        nsight.read(page([nsight_metrics.TIME], ["us"], row(0, "fill", "1.0")))
 
 
 def test_an_answer_beyond_bounds_is_refused() -> None:
@@ -125,7 +134,7 @@ def test_an_answer_beyond_bounds_is_refused() -> None:
 
 def test_more_kernels_than_are_kept_are_left_out() -> None:
     rows = [row(number, f"k{number}", str(number)) for number in range(1, 100)]
-    found = nsight.read(page([nsight.TIME], ["us"], *rows))
+    found = nsight.read(page([nsight_metrics.TIME], ["us"], *rows))
     assert [kernel["name"] for kernel in found] == [
         f"k{number}" for number in range(nsight.MOST_LAUNCHES, nsight.MOST_LAUNCHES - nsight.MOST_KERNELS, -1)
     ]
@@ -151,7 +160,7 @@ def test_who_may_read_the_counters(
     assert access.permission(file) == expected
 
 
-names = st.sampled_from([metric.name for metric in nsight.METRICS])
+names = st.sampled_from([metric.name for metric in nsight_metrics.METRICS])
 cells = st.one_of(st.floats().map(str), st.integers().map(lambda n: f"{n:,}"), st.text(max_size=20), st.just("n/a"))
 
 
@@ -175,8 +184,8 @@ def test_whatever_comes_is_a_bounded_table_or_no_metrics(
         assert 1 <= kernel["launches"] <= nsight.MOST_LAUNCHES
         assert set(kernel["metrics"]) <= set(columns)
         assert all(abs(value) < 1e31 for value in kernel["metrics"].values())
-    told = nsight.lines(found)
-    assert 1 <= len(told) <= nsight.MOST_LINES
+    told = nsight_metrics.lines(found)
+    assert 1 <= len(told) <= nsight_metrics.MOST_LINES
     assert all("\n" not in line and len(line) < 600 for line in told)
 
 
@@ -191,7 +200,7 @@ def test_noise_raises_its_own_error_alone(noise: bytes) -> None:
 
 def test_the_words_begin_with_what_explains_most() -> None:
     metrics = {
-        nsight.TIME: 52.25,
+        nsight_metrics.TIME: 52.25,
         SM: 23.4,
         "dram__throughput.avg.pct_of_peak_sustained_elapsed": 71.0,
         READ: 134.2e6,
@@ -206,7 +215,7 @@ def test_the_words_begin_with_what_explains_most() -> None:
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 0.0,
     }
     kernels = [{"name": "norm(float *)", "launches": 2, "metrics": metrics}]
-    assert nsight.lines(kernels) == [  # type: ignore[arg-type]  # the literal is one
+    assert nsight_metrics.lines(kernels) == [  # type: ignore[arg-type]  # the literal is one
         "kernel norm(float *), mean of 2 launches:",
         "  time 52.25 us",
         "  of its peak: multiprocessors 23.4 %, device memory 71 %",
@@ -219,8 +228,8 @@ def test_the_words_begin_with_what_explains_most() -> None:
 
 
 def test_many_kernels_stay_within_the_lines() -> None:
-    metrics = {metric.name: 50.0 for metric in nsight.METRICS}
+    metrics = {metric.name: 50.0 for metric in nsight_metrics.METRICS}
     kernels = [{"name": f"k{number}", "launches": 1, "metrics": metrics} for number in range(5)]
-    told = nsight.lines(kernels)  # type: ignore[arg-type]  # the literal is one
-    assert len(told) <= nsight.MOST_LINES
+    told = nsight_metrics.lines(kernels)  # type: ignore[arg-type]  # the literal is one
+    assert len(told) <= nsight_metrics.MOST_LINES
     assert told[-1] == "shorter kernels, not shown: k2, k3, k4"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.unit.specs import SPEC, spec
-from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, load_op, parse_op
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, load_op, parse_op
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
@@ -141,7 +141,9 @@ def test_unknown_targets(text: str) -> None:
 
 
 def test_loading_needs_no_torch() -> None:
-    code = "import sys, warpsmith.kernels_db.op, warpsmith.kernels_db.resolve; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, warpsmith.kernels_db.spec.op, warpsmith.kernels_db.spec.resolve; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode == 0
 
 

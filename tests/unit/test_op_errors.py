@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.specs import SPEC, spec
-from warpsmith.kernels_db.op import SpecError, SpecErrors, load_op, parse_op
-from warpsmith.kernels_db.spec_document import MAX_BYTES
+from warpsmith.kernels_db.spec.document import MAX_BYTES
+from warpsmith.kernels_db.spec.op import SpecError, SpecErrors, load_op, parse_op
 
 
 def errors_of(document: Any) -> list[SpecError]:

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from warpsmith import prompts
-from warpsmith.workers.model import parsing
-from warpsmith.workers.model.base import ModelReply
-from warpsmith.workers.model.parsing import Unreadable
-from warpsmith.workers.model.techniques import TECHNIQUES, technique
+from warpsmith.workers.llm.base import ModelReply
+from warpsmith.workers.llm.reply import parsing
+from warpsmith.workers.llm.reply.parsing import Unreadable
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES, technique
 
 RUN = "from kernels_db.runtime import cpp\n\n\ndef run(x, y):\n    pass\n"
 IDEA = {

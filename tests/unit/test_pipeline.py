@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import judging
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.gates.referee import Ready
 from warpsmith.workers.judge.gates.verdict import Report
 from warpsmith.workers.judge.machine.timing_guard import Quiet

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policy_play import BEAM, Play, accepted, budgets, policies, root, steps_of
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import POLICIES, parse_policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step

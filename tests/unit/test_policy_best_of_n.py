@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policy_play import Play, accepted, policies, root, steps_of
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.best_of_n import BestOfN
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.search.tree import Budget, Step

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.policy_play import Play, accepted, budgets, policies, root, steps_of
 from warpsmith.workers.search.policy import POLICIES, parse_policy, policy_document
-from warpsmith.workers.search.standing import ranked, ties
+from warpsmith.workers.search.ranking import ranked, ties
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step
 
 EVERY = sorted(POLICIES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.policy_play import accepted, root, steps_of
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.search.prose_first import ProseFirst
 from warpsmith.workers.search.tree import Budget, Step

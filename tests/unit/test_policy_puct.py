@@ -7,12 +7,12 @@ import math
 import pytest
 
 from tests.unit.policy_play import accepted, root, steps_of
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.budget import allowance
 from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.search.policy_base import look
 from warpsmith.workers.search.puct import Puct, Statistics
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
-from warpsmith.workers.search.turn import look
 
 
 def statistics(*nodes: NodeView, exploration: float = 1.0) -> Statistics:

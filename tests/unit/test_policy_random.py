@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.unit.policy_play import accepted, root, steps_of
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.policy import parse_policy
 from warpsmith.workers.search.random_parent import RandomParent
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.formats.pool import (
+from warpsmith.kernels_db.store.pool_file import (
     KINDS,
     Pool,
     PoolError,

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from tests.golden import DIRECTORY
 from tests.unit.prompt_scenarios import FAILING, IDEA, LEDGER, PARENT, SPEC, context, op, rejected, workloads
 from tests.unit.prompt_scenarios_gpu import COMPILE_ERROR
-from warpsmith.workers.model.privacy import REMOVED, Private
-from warpsmith.workers.model.requests import build, reask
+from warpsmith.workers.llm.prompt.privacy import REMOVED, Private
+from warpsmith.workers.llm.prompt.requests import build, reask
 from warpsmith.workers.settings import Settings
 
 KEY = "sk-live-4f9a8b7c6d5e"

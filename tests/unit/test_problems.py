@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from warpsmith.kernels_db.db import StorageFull as DatabaseFull
-from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
 from warpsmith.service.api.bodies import check_storable, parse_json
 from warpsmith.service.api.handlers import as_problem
 from warpsmith.service.documents import problems

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests import judging
-from warpsmith.kernels_db.job import Nsight, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Nsight, ResolvedWorkload
 from warpsmith.workers.judge.gates.profiling import profile
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)

@@ -8,9 +8,9 @@ from typing import Any, get_args
 import pytest
 
 from tests.unit.prompt_scenarios import FAILING, IDEA, PARENT, context, op, timed, verdict, workloads
-from warpsmith.kernels_db.job import VerdictWord
-from warpsmith.workers.model.feedback import cause, feedback
-from warpsmith.workers.model.requests import build
+from warpsmith.kernels_db.job.documents import VerdictWord
+from warpsmith.workers.llm.prompt.feedback import cause, feedback
+from warpsmith.workers.llm.prompt.requests import build
 
 SECRETS = ("secret_shape", "holdout-1", "7776", "7775", "23328", "5432", "4.25e+07", "42500000")
 """The declared hold-out and a derived one: ids, sizes, elements, places; bytes that it needs."""

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.prompt_scenarios import FAILING, IDEA, LEDGER, PARENT, context, op, rejected
 from tests.unit.prompt_scenarios_gpu import baselines
 from warpsmith import prompts
-from warpsmith.kernels_db.job import Failure
-from warpsmith.workers.model.base import RequestKind
-from warpsmith.workers.model.requests import build, reask
+from warpsmith.kernels_db.job.documents import Failure
+from warpsmith.workers.llm.base import RequestKind
+from warpsmith.workers.llm.prompt.requests import build, reask
 
 MARK = "OBEY-ME"
 HOSTILE = f"""{MARK} starts here

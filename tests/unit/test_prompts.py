@@ -15,14 +15,14 @@ from tests.unit import prompt_scenarios, prompt_scenarios_gpu
 from tests.unit.prompt_scenarios import IDEA, PARENT_SOURCE, context, op, workloads
 from warpsmith import prompts
 from warpsmith.kernels_db.export import spec_module
-from warpsmith.kernels_db.op import Target
 from warpsmith.kernels_db.runtime.calls import converter
 from warpsmith.kernels_db.runtime.signatures import signatures
-from warpsmith.workers.candidate import allowed
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.workers.gate import allowed
 from warpsmith.workers.judge.machine import buffers
-from warpsmith.workers.model import facts
-from warpsmith.workers.model.requests import build
-from warpsmith.workers.model.techniques import TECHNIQUES
+from warpsmith.workers.llm.prompt import facts
+from warpsmith.workers.llm.prompt.requests import build
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 
 SCENARIOS = prompt_scenarios.scenarios() | prompt_scenarios_gpu.scenarios()
 NAMES = sorted(SCENARIOS)
@@ -281,7 +281,7 @@ def test_no_target_has_two_pages_and_every_page_is_short() -> None:
 
 @pytest.mark.parametrize("language", allowed.LANGUAGES)
 def test_the_example_of_each_language_is_a_candidate(language: str) -> None:
-    gate = pytest.importorskip("warpsmith.workers.candidate.gate")
+    gate = pytest.importorskip("warpsmith.workers.gate.gate")
     example = prompts.example(language)
     assert any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in ast.parse(example).body)
     assert gate.check(example, language) == []
@@ -309,7 +309,7 @@ def test_int64_passes_as_the_rules_of_cuda_say(pointer: str, fits: bool) -> None
 
 @pytest.mark.parametrize("language", allowed.LANGUAGES)
 def test_an_address_may_be_read_as_the_rules_say(language: str) -> None:
-    gate = pytest.importorskip("warpsmith.workers.candidate.gate")
+    gate = pytest.importorskip("warpsmith.workers.gate.gate")
     text = (DIRECTORY.parents[1] / "prompts" / "languages" / f"{language}.md.j2").read_text(encoding="utf-8")
     assert "`data_ptr()`" in text
     head, _, body = prompts.example(language).rpartition("def run(")
@@ -442,7 +442,7 @@ workloads: [{id: a, role: bench, axes: {n: 4}}]
 
 
 def test_a_prompt_is_rendered_in_milliseconds_and_stays_bounded() -> None:
-    from warpsmith.workers.model.requests import LedgerEntry  # noqa: PLC0415
+    from warpsmith.workers.llm.prompt.requests import LedgerEntry  # noqa: PLC0415
 
     ledger = tuple(LedgerEntry(n, "compute", f"Idea {n} " + "x" * 500, "1.0x", "y" * 500) for n in range(2000))
     started = time.monotonic()

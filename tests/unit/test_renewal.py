@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db import draws
+from warpsmith.kernels_db.job import draws
 from warpsmith.workers.judge.values import fresh_inputs
 
 

@@ -13,14 +13,10 @@ from hypothesis import strategies as st
 
 from benchmarks.policies import recording
 from tests.unit.prompt_scenarios import BEST, FAILING, IDEA, LEDGER, OTHER_IDEA, PARENT, SPEC, context, op, workloads
-from warpsmith.kernels_db.formats.pool import parse_pool
-from warpsmith.kernels_db.op import SpecError, Target
-from warpsmith.workers.model import parsing
-from warpsmith.workers.model.base import ModelReply
-from warpsmith.workers.model.cost import PriceError, Prices
-from warpsmith.workers.model.parsing import MAX_REASKS
-from warpsmith.workers.model.providers import check_model
-from warpsmith.workers.model.requests import (
+from warpsmith.kernels_db.spec.op import SpecError, Target
+from warpsmith.kernels_db.store.pool_file import parse_pool
+from warpsmith.workers.llm.base import ModelReply
+from warpsmith.workers.llm.prompt.requests import (
     RequestContext,
     build,
     idea_text,
@@ -29,6 +25,10 @@ from warpsmith.workers.model.requests import (
     ledger_lines,
     reask,
 )
+from warpsmith.workers.llm.providers.cost import PriceError, Prices
+from warpsmith.workers.llm.providers.factory import check_model
+from warpsmith.workers.llm.reply import parsing
+from warpsmith.workers.llm.reply.parsing import MAX_REASKS
 
 KINDS = ["reflect", "ideate", "code", "repair"]
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.services import absent
 from tests.unit.specs import SPEC, spec
-from warpsmith.kernels_db.binding import bind_axes, cyclic_axes
-from warpsmith.kernels_db.job import JobCandidate, ResolvedInput, ResolvedWorkload
-from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, parse_op
-from warpsmith.kernels_db.resolve import (
+from warpsmith.kernels_db.job.documents import JobCandidate, ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.spec.binding import bind_axes, cyclic_axes
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import (
     DEFAULT_LIMITS,
     LIBRARY_CALLS,
     arguments,

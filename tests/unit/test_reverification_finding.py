@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.integration.steps_support import verdict
-from warpsmith.kernels_db.job import mean_ends
+from warpsmith.kernels_db.job.documents import mean_ends
 from warpsmith.workers.reverification import finding
 
 BASELINES = ("eager", "compile", "max_autotune")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.spec_errors import SpecError
-from warpsmith.workers.model.providers import check_model
-from warpsmith.workers.model.shares import KINDS, Choice, choose, parse_choices, serving
+from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.workers.llm.providers.factory import check_model
+from warpsmith.workers.llm.providers.shares import KINDS, Choice, choose, parse_choices, serving
 
 BIG = {"model": "big", "for": ["ideate", "reflect"]}
 SMALL = {"model": "small", "base_url": "http://localhost:8000/v1", "share": 3, "for": ["code", "repair"]}

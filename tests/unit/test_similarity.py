@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.op import Op, parse_op
-from warpsmith.kernels_db.similarity import LEAST, MOST, fits, jaccard, operations, similarity
+from warpsmith.kernels_db.spec.op import Op, parse_op
+from warpsmith.kernels_db.store.similarity import LEAST, MOST, fits, jaccard, operations, similarity
 
 SPEC: dict[str, Any] = {
     "schema_version": 1,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db import spec_docs
-from warpsmith.kernels_db.dist import Dist
-from warpsmith.kernels_db.spec import Op, Workload
-from warpsmith.kernels_db.spec_types import Items, Spec
+from warpsmith.kernels_db.spec import docs
+from warpsmith.kernels_db.spec.basic_types import Items, Spec
+from warpsmith.kernels_db.spec.dist import Dist
+from warpsmith.kernels_db.spec.schema import Op, Workload
 
 
 def test_the_page_is_up_to_date() -> None:
-    written = spec_docs.PAGE.read_text(encoding="utf-8")
-    assert written == spec_docs.page(), "run python -m warpsmith.kernels_db.spec_docs"
+    written = docs.PAGE.read_text(encoding="utf-8")
+    assert written == docs.page(), "run python -m warpsmith.kernels_db.spec.docs"
 
 
 def test_every_field_of_every_model_is_described() -> None:
-    page = spec_docs.page()
+    page = docs.page()
     models = Spec.__subclasses__()
     assert Op in models
     for model in models:
@@ -27,6 +27,6 @@ def test_every_field_of_every_model_is_described() -> None:
 
 
 def test_types_in_words() -> None:
-    assert spec_docs.type_text(Items[Workload]) == "list of Workload"
-    assert spec_docs.type_text(Dist | None) == "distribution, or null"
-    assert spec_docs.type_text(dict[str, int]) == "mapping of text to integer"
+    assert docs.type_text(Items[Workload]) == "list of Workload"
+    assert docs.type_text(Dist | None) == "distribution, or null"
+    assert docs.type_text(dict[str, int]) == "mapping of text to integer"

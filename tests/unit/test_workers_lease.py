@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from warpsmith.workers.lease import LeaseKeeper
+from warpsmith.workers.queue.lease import LeaseKeeper
 
 
 def test_it_renews_until_the_step_ends() -> None:

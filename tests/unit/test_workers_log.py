@@ -32,8 +32,8 @@ def test_lines_carry_the_bound_ids_as_json_off_a_terminal() -> None:
     stream = io.StringIO()
     log.configure(Settings(), stream)
     with log.bound(search="sr_1", node="nd_2"):
-        log.get("warpsmith.workers.tasks").info("judged", verdict="accepted")
-    log.get("warpsmith.workers.tasks").info("afterwards")
+        log.get("warpsmith.workers.queue.tasks").info("judged", verdict="accepted")
+    log.get("warpsmith.workers.queue.tasks").info("afterwards")
     first, second = lines(stream)
     assert (first["event"], first["search"], first["node"], first["verdict"]) == ("judged", "sr_1", "nd_2", "accepted")
     assert first["level"] == "info"

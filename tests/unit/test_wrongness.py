@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.kernels_db.job import Failure
+from warpsmith.kernels_db.job.documents import Failure
 from warpsmith.workers.judge.values.compare import Tolerance, compare_floats, wrong_elements
 from warpsmith.workers.judge.values.error_pattern import SHOWN, along, described
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.models import AskRow
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
@@ -26,7 +26,8 @@ from warpsmith.service.documents.problems import (
     documented,
 )
 from warpsmith.service.views.asks import ask_document, ask_summaries
-from warpsmith.workers import dispatch, steps
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
 
 LONGEST_REPLY = 1_000_000
 
@@ -58,7 +59,7 @@ def list_asks(
 ) -> Page[AskSummary]:
     """Asks, newest first."""
     with service.db.reading() as session:
-        found = page(store.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
+        found = page(listing.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
         return Page(items=ask_summaries(session, found.items), next=found.next)
 
 

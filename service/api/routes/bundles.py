@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.bundle import FORMAT, VERSION
-from warpsmith.kernels_db.models import BundleJobRow, SearchRow
+from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
 from warpsmith.service.api.bodies import Body, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -48,8 +48,9 @@ from warpsmith.service.documents.problems import (
     documented,
 )
 from warpsmith.service.views.bundles import bundle_summaries
-from warpsmith.workers import dispatch, steps
-from warpsmith.workers.judge_step import job_of
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.judge_step import job_of
 
 NDJSON = "application/x-ndjson"
 MERGE = "/v1/bundles/merge"
@@ -143,7 +144,7 @@ def list_bundles(
 ) -> Page[BundleSummary]:
     """Bundles that were made and not dropped, newest first, with what is still out."""
     with service.db.reading() as session:
-        found = page(store.list_bundles, session, limit=limit, after=after, search_id=search_id)
+        found = page(listing.list_bundles, session, limit=limit, after=after, search_id=search_id)
         return Page(items=bundle_summaries(session, found.items), next=found.next)
 
 

@@ -15,11 +15,11 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.formats.analysis import Analyse, Analysis
-from warpsmith.kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile
-from warpsmith.kernels_db.formats.importing import import_op
-from warpsmith.kernels_db.job import SandboxLevel
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile
+from warpsmith.kernels_db.job.documents import SandboxLevel
+from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
+from warpsmith.kernels_db.store import records
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -126,7 +126,7 @@ def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDepe
     found = import_op(files, body.format, _analyse(service.settings.sandbox_minimum))
 
     def work(session: Session) -> Answer:
-        row, created = store.add_op(session, found.op)
+        row, created = records.add_op(session, found.op)
         said = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
         document = ImportedOpDocument(**op_document(row).model_dump(), **said)
         return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.due import DAY_S, DRIFTED, presents
-from warpsmith.kernels_db.due import due as is_due
-from warpsmith.kernels_db.models import KernelRow
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.reverification_due import DAY_S, DRIFTED, presents
+from warpsmith.kernels_db.store.reverification_due import due as is_due
+from warpsmith.kernels_db.store.tables import KernelRow
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.kernel_export import archive_of, check_exportable, exported
 from warpsmith.service.api.paging import After, Limit, Word, page
@@ -46,8 +46,8 @@ def list_kernels(
         Query(description="Only kernels with this state (`reverification.state`), or any that means drifted"),
     ] = None,
     due: Annotated[bool, Query(description="Only kernels that are to be judged anew")] = False,
-    sort: Annotated[store.KernelSort, Query(description="What to sort by; what has no value comes last")] = "created",
-    order: Annotated[store.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
+    sort: Annotated[listing.KernelSort, Query(description="What to sort by; what has no value comes last")] = "created",
+    order: Annotated[listing.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
     after: After = None,
 ) -> Page[KernelSummary]:
@@ -57,7 +57,7 @@ def list_kernels(
     with service.db.reading() as session:
         known = presents(session)
         found = page(
-            store.list_kernels,
+            listing.list_kernels,
             session,
             limit=limit,
             after=after,

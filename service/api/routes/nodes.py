@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency

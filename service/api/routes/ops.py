@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.models import OpRow
-from warpsmith.kernels_db.op import Op, SpecErrors, parse_op
-from warpsmith.kernels_db.spec_document import read_document
+from warpsmith.kernels_db.spec.document import read_document
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, parse_op
+from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store.tables import OpRow
 from warpsmith.service.api.bodies import JSON, Body, RawBody, parse_json
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.handlers import spec_problem
@@ -76,7 +76,7 @@ def create_op(body: Body, once: OnceDependency, service: ServiceDependency) -> J
     op = read_spec(body)
 
     def work(session: Session) -> Answer:
-        row, created = store.add_op(session, op)
+        row, created = records.add_op(session, op)
         return Answer.of(201 if created else 200, op_document(row), Location=f"/v1/ops/{row.id}")
 
     return once.run(service.db, work).response()
@@ -105,7 +105,7 @@ def list_ops(
 ) -> Page[OpSummary]:
     """Ops, newest first."""
     with service.db.reading() as session:
-        found = page(store.list_ops, session, limit=limit, after=after, name=name)
+        found = page(listing.list_ops, session, limit=limit, after=after, name=name)
         return Page(items=[op_summary(row) for row in found.items], next=found.next)
 
 

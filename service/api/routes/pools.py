@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.formats.pool import PoolError, parse_pool
-from warpsmith.kernels_db.models import PoolRow
+from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool
+from warpsmith.kernels_db.store.tables import PoolRow
 from warpsmith.service.api.bodies import Body
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -96,7 +96,7 @@ def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) ->
         raise InvalidPool([wrong]) from error
 
     def work(session: Session) -> Answer:
-        row, created = store.add_pool(session, pool)
+        row, created = records.add_pool(session, pool)
         return Answer.of(201 if created else 200, document_of(PoolDocument, row), Location=f"/v1/pools/{row.id}")
 
     return once.run(service.db, work).response()
@@ -111,7 +111,7 @@ def list_pools(
 ) -> Page[PoolDocument]:
     """Pools, newest first."""
     with service.db.reading() as session:
-        found = page(store.list_pools, session, limit=limit, after=after, op=op)
+        found = page(listing.list_pools, session, limit=limit, after=after, op=op)
         return Page(items=[document_of(PoolDocument, row) for row in found.items], next=found.next)
 
 

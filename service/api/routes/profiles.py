@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from warpsmith.kernels_db.models import NodeRow, ProfileRow, SearchRow
-from warpsmith.kernels_db.profiles import ask_profile, latest_profile
+from warpsmith.kernels_db.store.profiles import ask_profile, latest_profile
+from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.documents.problems import InvalidInput, NotFound, StorageFull, WrongState, documented
 from warpsmith.service.documents.profiles import ProfileDocument
-from warpsmith.workers import dispatch
-from warpsmith.workers.queues import judge_queue
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue_names import judge_queue
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 

@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ColumnElement, func, select
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.due import DAY_S, due, last_judged, presents
-from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.reverification_due import DAY_S, due, last_judged, presents
+from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.paging import After, Limit, page
@@ -33,7 +33,8 @@ from warpsmith.service.documents.reverifications import (
     ReverificationSummary,
 )
 from warpsmith.service.views.reverifications import reverification_document, reverification_summaries
-from warpsmith.workers import dispatch, reverification
+from warpsmith.workers import reverification
+from warpsmith.workers.queue import dispatch
 
 MOST_AT_ONCE = 500
 
@@ -95,7 +96,7 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
         filters.append(due(known, now, service.settings.reverify_period_days * DAY_S))
     with service.db.writing() as session:
         if body.op is not None:
-            filters.append(KernelRow.op_id.in_(store.op_ids(body.op)))
+            filters.append(KernelRow.op_id.in_(listing.op_ids(body.op)))
         if wanted is not None:
             filters.append(KernelRow.target == wanted)
         matching = session.scalar(select(func.count()).select_from(KernelRow).where(*filters)) or 0
@@ -126,7 +127,7 @@ def list_reverifications(
     """A kernel's re-verifications, newest first; those that are under way, too. None is ever forgotten."""
     with service.db.reading() as session:
         service.row(session, KernelRow, kernel_id, "kernel")
-        found = page(store.list_reverifications, session, limit=limit, after=after, kernel_id=kernel_id)
+        found = page(listing.list_reverifications, session, limit=limit, after=after, kernel_id=kernel_id)
         return Page(items=reverification_summaries(session, found.items), next=found.next)
 
 

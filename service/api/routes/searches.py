@@ -14,9 +14,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from warpsmith.kernels_db import store
-from warpsmith.kernels_db.formats.pool import dump_pool
-from warpsmith.kernels_db.models import NodeRow, SearchRow
+from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store.pool_file import dump_pool
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency, unknown
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -55,8 +55,9 @@ from warpsmith.service.story.document import story_document
 from warpsmith.service.story.gather import gather
 from warpsmith.service.views import searches
 from warpsmith.service.views.nodes import node_summary
-from warpsmith.workers import dispatch, steps
-from warpsmith.workers.model.estimate import Forecast, one_line
+from warpsmith.workers import steps
+from warpsmith.workers.llm.estimate import Forecast, one_line
+from warpsmith.workers.queue import dispatch
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1
@@ -160,8 +161,8 @@ def list_searches(
     op: Annotated[Word | None, Query(description="Only searches of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only searches on this target")] = None,
     text: Annotated[Word | None, Query(description="Part of the op's name, of the id or of the reason")] = None,
-    sort: Annotated[store.SearchSort, Query(description="What to sort by; what has no value comes last")] = "created",
-    order: Annotated[store.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
+    sort: Annotated[listing.SearchSort, Query(description="What to sort by; what has no value comes last")] = "created",
+    order: Annotated[listing.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
     after: After = None,
 ) -> Page[SearchSummary]:
@@ -169,7 +170,7 @@ def list_searches(
     wanted = None if target is None else str(parse_target(target, "query.target"))
     with service.db.reading() as session:
         found = page(
-            store.list_searches,
+            listing.list_searches,
             session,
             limit=limit,
             after=after,
@@ -286,7 +287,7 @@ def export_pool(search_id: str, service: ServiceDependency) -> Response:
     """Every model reply of the search as JSON lines: with it the search can be replayed without a model."""
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
-        pool = store.export_pool(session, search_id)
+        pool = records.export_pool(session, search_id)
     headers = {"Content-Disposition": f'attachment; filename="{pool.header.op}-{search_id}.jsonl"'}
     return Response(dump_pool(pool), media_type=NDJSON, headers=headers)
 

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import NodeRow, SearchRow
-from warpsmith.kernels_db.op import SpecError
+from warpsmith.kernels_db.spec.op import SpecError
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.service.api.bodies import StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -35,10 +35,10 @@ from warpsmith.service.documents.searches import SearchDocument
 from warpsmith.service.views import searches
 from warpsmith.service.views.nodes import node_summary
 from warpsmith.workers import steps
-from warpsmith.workers.model.parsing import MAX_FIELD_CHARS, Idea
-from warpsmith.workers.model.techniques import Technique
-from warpsmith.workers.model.text import one_line
+from warpsmith.workers.llm.reply.parsing import MAX_FIELD_CHARS, Idea
+from warpsmith.workers.llm.reply.techniques import Technique
 from warpsmith.workers.steps import steering
+from warpsmith.workers.text import one_line
 
 MOST_CODES = 16
 LONGEST_TITLE = 160

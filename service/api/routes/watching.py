@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from warpsmith.kernels_db.models import SearchRow
+from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.paging import After
 from warpsmith.service.documents.page import Page

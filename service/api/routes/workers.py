@@ -7,7 +7,7 @@ import time
 from fastapi import APIRouter
 from sqlalchemy import select
 
-from warpsmith.kernels_db.models import WorkerRow
+from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.system import WorkerDocument

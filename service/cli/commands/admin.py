@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.db import Database, StorageFull
 from warpsmith.kernels_db.library import BrokenEntry
-from warpsmith.kernels_db.models import ApiKeyRow
-from warpsmith.kernels_db.stocking import stock
+from warpsmith.kernels_db.library.seed_library import stock
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.tables import ApiKeyRow
 from warpsmith.service.api import auth
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, say, tell

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.kernels_db.bundle import HEADER
+from warpsmith.kernels_db.job.bundle import HEADER
 from warpsmith.service.bundles.folder import (
     JUDGE,
     BadFolder,

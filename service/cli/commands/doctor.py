@@ -14,16 +14,16 @@ import typer
 from kombu.exceptions import KombuError
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, stdout
 from warpsmith.service.client.errors import FAILED
 from warpsmith.service.local import machine
 from warpsmith.service.local.home import running_service
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.celery_app import make_app
 from warpsmith.workers.judge.nsight import access, metrics
 from warpsmith.workers.judge.sandbox import sandbox
+from warpsmith.workers.queue.celery_app import make_app
 
 State = Literal["ok", "note", "bad"]
 CONNECT_TIMEOUT_S = 3

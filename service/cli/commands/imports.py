@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.kernels_db.formats import importing, pool
-from warpsmith.kernels_db.formats.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
-from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.formats import op_import
+from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile, raw_files
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.store import pool_file
 from warpsmith.service.cli.commands.candidates import import_candidate
 from warpsmith.service.cli.commands.pools import import_pool
 from warpsmith.service.cli.connection import connected
@@ -25,7 +26,7 @@ from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.analysis.client import analyser
 
 POOL = "pool"
-FORMATS = (*importing.FORMATS, POOL)
+FORMATS = (*op_import.FORMATS, POOL)
 NAMED_ENDINGS = (".py", ".json", ".jsonl", ".safetensors")
 """Of files that are read because another names them, which may come from a stranger."""
 
@@ -77,7 +78,7 @@ def import_file(
         return
     collected = collect(files, format_name)
     analyse = analyser(ServiceSettings().sandbox_minimum) if machine.installed("torch") else None
-    found = importing.import_op(collected, format_name, analyse)
+    found = op_import.import_op(collected, format_name, analyse)
     path = output or Path(f"{found.op.name}.json")
     text = json.dumps(found.op.document(), indent=2, ensure_ascii=False) + "\n"
     if path.exists() and not force and (not path.is_file() or path.read_bytes() != text.encode("utf-8")):
@@ -138,7 +139,7 @@ def collect(paths: Sequence[Path], format_name: str | None) -> list[RawFile]:
         root = root.parent
     found = {path: RawFile(path.relative_to(root).as_posix(), _content(path)) for path in given}
     while format_name != POOL:
-        wanted = importing.wanted(list(found.values()), format_name)
+        wanted = op_import.wanted(list(found.values()), format_name)
         named = [Path(os.path.normpath(root / name)) for name in wanted if not os.path.isabs(name)]
         fresh = [path for path in named if path not in found and _may_be_read(path, root, given)]
         if not fresh or len(found) > MOST_FILES:
@@ -183,4 +184,4 @@ def _is_pool(path: Path) -> bool:
         header = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    return isinstance(header, dict) and header.get("format") == pool.FORMAT
+    return isinstance(header, dict) and header.get("format") == pool_file.FORMAT

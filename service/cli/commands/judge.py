@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.kernels_db.formats import adapting
-from warpsmith.kernels_db.job import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict, tier_of
-from warpsmith.kernels_db.op import Op, Target, Workload, load_op
-from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.kernels_db.formats import kernel_import
+from warpsmith.kernels_db.job.documents import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.spec.op import Op, Target, Workload, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
 from warpsmith.service.cli.files import read_text
 from warpsmith.service.cli.options import Json, OpFile
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
@@ -60,9 +60,9 @@ def judge(
     source = read_text("FILE.py", file)
     if language is not None and language not in LANGUAGES:
         misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
-    if language in (None, adapting.LANGUAGE) and (rewritten := adapted(file, source, spec)) is not None:
-        language, source = adapting.LANGUAGE, rewritten.source
-        say(f"{file} is a {rewritten.format} candidate: free Python, of the {tier_of(adapting.LANGUAGE)} tier")
+    if language in (None, kernel_import.LANGUAGE) and (rewritten := adapted(file, source, spec)) is not None:
+        language, source = kernel_import.LANGUAGE, rewritten.source
+        say(f"{file} is a {rewritten.format} candidate: free Python, of the {tier_of(kernel_import.LANGUAGE)} tier")
         for note in rewritten.notes:
             say(f"note: {note}")
     language = language or language_of(source, str(file))

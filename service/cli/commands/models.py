@@ -22,7 +22,7 @@ from warpsmith.service.documents.escaping import seen
 from warpsmith.service.documents.kernels import KernelSummary
 from warpsmith.service.local import machine
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.models.client import Died, Refused, ask
+from warpsmith.workers.optimize.client import Died, Refused, ask
 
 DEVICES = ("cpu", "cuda")
 LONGEST = 200

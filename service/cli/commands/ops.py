@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.op import Target, load_op
-from warpsmith.kernels_db.resolve import build_job, limits_with
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
 from warpsmith.service.cli.commands import imports
 from warpsmith.service.cli.commands.judge import describe_failure
 from warpsmith.service.cli.connection import connected

@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from warpsmith.kernels_db.job import NsightKernel
+from warpsmith.kernels_db.job import nsight_metrics
+from warpsmith.kernels_db.job.documents import NsightKernel
 from warpsmith.service.cli.commands.models import profile_model
 from warpsmith.service.cli.commands.steer import node_id
 from warpsmith.service.cli.connection import connected
@@ -21,7 +22,6 @@ from warpsmith.service.client.errors import CommandError
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.escaping import seen
 from warpsmith.service.documents.profiles import ProfileDocument
-from warpsmith.workers.judge.nsight import metrics
 
 POLL_S = 0.5
 LONGEST_NAME = 300
@@ -73,7 +73,7 @@ def print_profile(found: ProfileDocument) -> None:
     print_wide(_table(found))
     if found.nsight is not None:
         kernels = [cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]
-        say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *metrics.lines(kernels)]))
+        say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *nsight_metrics.lines(kernels)]))
     say("by the candidate's own word: a profile decides nothing")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.kernels_db.op import load_op
+from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.service.cli import arguments
 from warpsmith.service.cli.connection import connected, connected_or_embedded
 from warpsmith.service.cli.follow import follow

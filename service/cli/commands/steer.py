@@ -17,8 +17,8 @@ from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.figures import limits
-from warpsmith.workers.model.techniques import TECHNIQUES
-from warpsmith.workers.model.techniques import technique as technique_named
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES
+from warpsmith.workers.llm.reply.techniques import technique as technique_named
 
 SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
 Node = Annotated[str, typer.Argument(metavar="NODE", help="A node's id, or SEARCH#7 for number 7 of a search's tree.")]

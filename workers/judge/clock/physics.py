@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import torch
 
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.kernels_db.peaks import arithmetic_of, bandwidth_gbs, footprints
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs, footprints
 from warpsmith.workers.judge.clock.probe import StartProbe, memory_rate
 from warpsmith.workers.judge.machine.device import Device
 

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from warpsmith.kernels_db.job import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
+from warpsmith.kernels_db.job.documents import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.candidate import check
-from warpsmith.workers.candidate.normalise import host_digest
+from warpsmith.workers.gate import check
+from warpsmith.workers.gate.normalise import host_digest
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import compile_service, triton

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from warpsmith.kernels_db.job import Failure, Job, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Failure, Job, ResolvedWorkload
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
 from warpsmith.workers.judge.machine.device import Device

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from warpsmith.kernels_db.job import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates.job_run import Case, candidate_at_fault
 from warpsmith.workers.judge.gates.measurement import available, believe, measure

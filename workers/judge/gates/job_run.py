@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from warpsmith.kernels_db.job import Gate, Job, ResolvedWorkload, WorkloadVerdict
+from warpsmith.kernels_db.job.documents import Gate, Job, ResolvedWorkload, WorkloadVerdict
 from warpsmith.workers.judge.clock.physics import Peaks
 from warpsmith.workers.judge.clock.probe import StartProbe
 from warpsmith.workers.judge.gates.candidates import Prepared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsmith.kernels_db.job import Failure, ResolvedWorkload, WorkloadVerdict
+from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, WorkloadVerdict
 from warpsmith.workers.judge.clock import quarantine, timing
 from warpsmith.workers.judge.gates.job_run import Case, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from warpsmith.kernels_db.job import Failure, Nsight, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Failure, Nsight, ResolvedWorkload
 from warpsmith.workers.judge.gates import traces
 from warpsmith.workers.judge.gates.gates import Outcome
 from warpsmith.workers.judge.gates.job_run import Case, candidate_at_fault

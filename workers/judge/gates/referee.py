@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.kernels_db.job import FREE_PYTHON_SANDBOX, Failure, Job, Verdict, tier_of
+from warpsmith.kernels_db.job.documents import FREE_PYTHON_SANDBOX, Failure, Job, Verdict, tier_of
 from warpsmith.workers.judge.clock.physics import Peaks
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.candidates import Prepared, prepare

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.kernels_db.job import Job
+from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import footprint

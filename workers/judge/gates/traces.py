@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from warpsmith.kernels_db.job import ProfileRow
+from warpsmith.kernels_db.job.documents import ProfileRow
 
 MOST_BYTES = 8 << 20
 MOST_EVENTS = 2000

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from warpsmith.kernels_db.job import (
+from warpsmith.kernels_db.job.documents import (
     AdmissionCheck,
     Failure,
     Gate,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 
-from warpsmith.kernels_db.job import Failure, Gate, ResolvedWorkload
-from warpsmith.workers.candidate import own_kernels
+from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload
+from warpsmith.workers.gate import own_kernels
 from warpsmith.workers.judge.gates.job_run import Case
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.reference.input_checks import Unsuited, ask

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from warpsmith.kernels_db.job import Failure, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.gates.verdict import wrong_value

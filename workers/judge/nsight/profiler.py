@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.kernels_db.job import Job, Nsight, NsightKernel, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Job, Nsight, NsightKernel, ResolvedWorkload
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.nsight import access, metrics, profiled_run
 from warpsmith.workers.judge.nsight import launcher as nsight_launcher

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from warpsmith.kernels_db.bundle import (
+from warpsmith.kernels_db.job.bundle import (
     LONGEST_REASON,
     VERDICTS,
     SignedJob,
@@ -25,7 +25,7 @@ from warpsmith.kernels_db.bundle import (
     read_strictly,
     ticket_of,
 )
-from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeError, JudgeTimeout
 from warpsmith.workers.judge.protocol.contract import check
 

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.nsight import access
 from warpsmith.workers.judge.protocol.connection import Connection, Waiting
 
@@ -111,7 +111,7 @@ class JudgeClient:
         A job that another job's end by force took with it is sent to the next judge, at most MOST_SENDS times in all.
 
         Args:
-            job: a resolved job (`warpsmith.kernels_db.resolve.build_job`).
+            job: a resolved job (`warpsmith.kernels_db.spec.resolve.build_job`).
             timeout_s: seconds for the whole job, with its wait for others; past it the job is taken back, and where the
                 judge is at work on it, the judge and everything under it is killed.
             on_wait: called about once a second while waiting; what it raises ends the job as a timeout does and is

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from warpsmith.kernels_db.bundle import (
+from warpsmith.kernels_db.job.bundle import (
     FORMAT,
     HEADER,
     JOBS,
@@ -38,7 +38,7 @@ from warpsmith.kernels_db.bundle import (
     digest,
     read_strictly,
 )
-from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers.judge.protocol.answers import (
     BadDirectory,
     append_unjudged,

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from warpsmith.kernels_db.job import Job, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Job, ResolvedWorkload
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
 MAX_LINE = 64 << 20

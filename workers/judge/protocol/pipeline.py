@@ -18,7 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from warpsmith.kernels_db.job import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.gates.referee import Ready
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.machine.timing_guard import Quiet

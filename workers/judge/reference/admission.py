@@ -19,7 +19,7 @@ from functools import cached_property
 
 import torch
 
-from warpsmith.kernels_db.job import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
 from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions
 from warpsmith.workers.judge.reference.input_checks import Question, Unsuited, ask, declared
 from warpsmith.workers.judge.reference.mutants import Mutant, Results, Scene, mutants

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.job import JobOp
+from warpsmith.kernels_db.job.documents import JobOp
 from warpsmith.workers.judge.machine import cache_pruning
 
 STALE_S = 24 * 3600.0

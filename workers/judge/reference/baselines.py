@@ -16,7 +16,7 @@ from typing import cast
 
 import torch
 
-from warpsmith.kernels_db.job import Generated, JobOp, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Generated, JobOp, ResolvedWorkload
 from warpsmith.workers.judge.machine.buffers import TensorSpec, contiguous_strides, layout_bytes
 from warpsmith.workers.judge.reference.baseline_store import OpStandings
 from warpsmith.workers.judge.runner.faults import ContenderFault

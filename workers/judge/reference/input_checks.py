@@ -37,7 +37,7 @@ from typing import Literal
 
 import torch
 
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions, workload_key
 from warpsmith.workers.judge.runner.faults import ContenderFault
 from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder, unit_roundoff

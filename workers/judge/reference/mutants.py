@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
 from warpsmith.workers.judge.reference.baselines import Values, result_positions
 
 TAIL = 64

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpsmith.kernels_db.job import AdmissionCheck, Failure
+from warpsmith.kernels_db.job.documents import AdmissionCheck, Failure
 
 
 def refusal(checks: Sequence[AdmissionCheck]) -> Failure | None:

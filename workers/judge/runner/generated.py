@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from warpsmith.kernels_db.job import Generated
+from warpsmith.kernels_db.job.documents import Generated
 
 Language = Literal["triton", "cpp"]
 

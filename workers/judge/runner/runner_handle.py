@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import torch
 
-from warpsmith.kernels_db.job import Generated
+from warpsmith.kernels_db.job.documents import Generated
 from warpsmith.workers.judge.machine import buffers, channel, process_control
 from warpsmith.workers.judge.machine.buffers import Slot, TensorSpec
 from warpsmith.workers.judge.runner import generated

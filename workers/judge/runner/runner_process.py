@@ -394,7 +394,7 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     import torch  # noqa: PLC0415
 
     if mode == "float64":
-        from warpsmith.kernels_db.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
+        from warpsmith.kernels_db.job.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
 
         return torch.no_grad()(in_float64(run))
     if mode == "eager":

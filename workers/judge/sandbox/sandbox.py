@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.kernels_db.job import SandboxLevel
+from warpsmith.kernels_db.job.documents import SandboxLevel
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.sandbox import landlock as sandbox_landlock

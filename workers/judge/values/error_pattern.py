@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 
-from warpsmith.kernels_db.job import Failure, WrongElement
+from warpsmith.kernels_db.job.documents import Failure, WrongElement
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Tolerance
 

@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
 
 ONE_SIDED = 3.0
 """Standard deviations between the mean and zero from which a normal input counts as of one sign."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db import draws
+from warpsmith.kernels_db.job import draws
 
 DRAWN_ANEW = 1 << 16
 """Elements up to which structured values are drawn for each call; sorting so many takes some milliseconds."""

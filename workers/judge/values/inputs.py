@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db import draws
-from warpsmith.kernels_db.job import ResolvedInput
+from warpsmith.kernels_db.job import draws
+from warpsmith.kernels_db.job.documents import ResolvedInput
 from warpsmith.workers.judge.machine.buffers import ALIGNMENT, TensorSpec, contiguous_strides
 from warpsmith.workers.judge.values import fresh_inputs
 from warpsmith.workers.judge.values.families import Family, changed
