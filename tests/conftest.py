@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.services import postgres_url, rabbitmq_url, redis_server, redis_url
 from warpsmith.workers.settings import get_settings
 
 __all__ = ["postgres_url", "rabbitmq_url", "redis_server", "redis_url"]
-
-REPOSITORY = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from typing import Literal
 
 import pytest
 
+from tests import REPOSITORY
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.protocol.client import JudgeClient
 from warpsmith.workers.judge.sandbox import landlock
@@ -26,13 +27,12 @@ from warpsmith.workers.judge.sandbox.seccomp import ALLOW, ERRNO, Instruction, i
 from warpsmith.workers.judge.sandbox.syscalls import NUMBERS
 
 Hidden = Literal["landlock", "seccomp", "namespaces", "capabilities"]
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def interpreter(directory: Path, hidden: Sequence[Hidden]) -> str:
     """A program that is this Python where `hidden` is missing."""
     program = directory / f"python-without-{'-'.join(hidden)}"
-    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.degraded import main; main()"
+    start = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.degraded import main; main()"
     words = [sys.executable, "-c", start, ",".join(hidden)]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

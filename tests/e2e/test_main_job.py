@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import psutil
 
-from tests.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
+from tests.support.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
 from warpsmith.kernels_db.library import entries
 
 USE = """

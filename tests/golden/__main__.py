@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.golden import DIRECTORY, shown
-from tests.unit import prompt_scenarios, prompt_scenarios_gpu, story_scenarios
+from tests.support import prompt_scenarios, prompt_scenarios_gpu, story_scenarios
 from warpsmith.service.story import tell
 from warpsmith.workers.llm.prompt.requests import build
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.judging import LAYER_NORM, layer_norm_workload, output, tensor, workload
-from tests.unit.in_process import InProcess, no_code
+from tests.support.in_process import InProcess, no_code
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.input_checks import Unsuited, ask, declared
 from warpsmith.workers.judge.values.compare import (

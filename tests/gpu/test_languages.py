@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import REPOSITORY
 from tests.gpu.building import compiled
 from tests.gpu.language_cases import CASES, Case
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
@@ -28,7 +29,6 @@ from warpsmith.workers.judge.runner.kernel_names import base_name, foreign, reco
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
-ROOT = Path(__file__).parents[2]
 RUN = """
 import importlib.util, json, os, sys, time
 import torch
@@ -105,7 +105,7 @@ def run_prepared(case: Case, directory: Path, tools: Path) -> dict[str, Any]:
         cwd=place,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]),
             CACHE_VARIABLE: str(cache),
             "TRITON_CACHE_DIR": str(triton_cache(cache)),
             "TRITON_INTERPRET": "0",

@@ -12,6 +12,8 @@ from typing import Literal
 import pytest
 import torch
 
+from tests import REPOSITORY
+
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
 
@@ -27,7 +29,7 @@ from warpsmith.workers.judge.sandbox import sandbox
 TIMEOUT_S = 300.0
 MAJOR, MINOR = torch.cuda.get_device_capability(0)
 ADD_RELU = "import torch\n\ndef run(x, bias):\n    return torch.relu(x + bias)\n"
-CANDIDATES = Path(__file__).resolve().parents[1] / "candidates"
+CANDIDATES = REPOSITORY / "tests" / "candidates"
 RIGHT = ("time", "physics")
 """Gates that only a right candidate gets to."""
 
