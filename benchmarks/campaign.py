@@ -25,16 +25,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.formats.pool import PoolHeader, parse_pool
-from warpsmith.kernels_db.op import Op, load_op
-from warpsmith.service import machine
+from warpsmith.kernels_db.spec.op import Op, load_op
+from warpsmith.kernels_db.store.pool_file import PoolHeader, parse_pool
+from warpsmith.service.cli.commands.search import model_document
 from warpsmith.service.cli.connection import embedded_service
-from warpsmith.service.cli.output import CommandError, say, tell
-from warpsmith.service.cli.search import model_document
-from warpsmith.service.client import Client
-from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
-from warpsmith.service.progress import counts, outcome_of, ratio
-from warpsmith.service.schemas import TERMINAL_STATES, NodeSummary, SearchDocument, SearchSummary
+from warpsmith.service.cli.output import say, tell
+from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.client.http import Client
+from warpsmith.service.client.progress import counts, outcome_of
+from warpsmith.service.documents.figures import ratio
+from warpsmith.service.documents.nodes import NodeSummary
+from warpsmith.service.documents.searches import TERMINAL_STATES, SearchDocument, SearchSummary
+from warpsmith.service.local import machine
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 POOLS = EXAMPLES / "pools" / "cuda-sm_90"

@@ -26,15 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.op import CANDIDATE, OP
-from warpsmith.kernels_db.envelope import build_envelope
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.kernels_db.op import Target
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.service import machine
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.service.local import machine
 from warpsmith.workers.exports import open_project
+from warpsmith.workers.gate.normalise import normalised_digest
 
 TIMEOUT_S = 300.0
 TRITON = """import triton

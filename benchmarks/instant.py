@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from typing import Any, cast
 
-from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers import steps
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.process import WorkerProcess
-from warpsmith.workers.queues import JUDGE_TASK, MODEL_TASK
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.queue.tasks import perform
+from warpsmith.workers.queue_names import JUDGE_TASK, MODEL_TASK
 from warpsmith.workers.settings import get_settings
 from warpsmith.workers.steps import Work
-from warpsmith.workers.tasks import perform
 
 app = make_app(get_settings())
 app.conf.include = []

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from warpsmith.kernels_db.job import Job, Level, ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Job, Level, ResolvedInput, ResolvedOutput, ResolvedWorkload
 
 CPU = f"cpu:{platform.machine()}"
 Role = Literal["bench", "test", "holdout"]

@@ -26,8 +26,8 @@ from typing import Any
 
 from benchmarks import jobs
 from benchmarks.throughput_candidates import OPS, Candidate, SmallOp, candidates, declaration
-from warpsmith.kernels_db.job import Job, Level, Verdict
-from warpsmith.workers.judge.client import JudgeClient, JudgeError
+from warpsmith.kernels_db.job.documents import Job, Level, Verdict
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 
 TIMEOUT_S = 600.0
 PEER_TIMEOUT_S = 300.0
@@ -218,7 +218,7 @@ def about_usual(found: dict[str, Any]) -> list[str]:
 
 def check(all_of_them: list[Candidate]) -> list[str]:
     """What gate or compiler say against a candidate, for sm_90; needs no GPU."""
-    from warpsmith.workers.candidate import check as gate  # noqa: PLC0415 - only needed here
+    from warpsmith.workers.gate import check as gate  # noqa: PLC0415 - only needed here
     from warpsmith.workers.judge import languages  # noqa: PLC0415
 
     said = []

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.showcase import BASELINES, Shown, ask, lines, table, verify_job
-from warpsmith.kernels_db.job import Job, Verdict, judged_elsewhere
+from warpsmith.kernels_db.job.documents import Job, Verdict, judged_elsewhere
 from warpsmith.kernels_db.library import Entry, entries
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 AT_ONCE = 4
 """Jobs that are with the judge at once: it prepares some while it times one."""

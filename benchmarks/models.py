@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.showcase import ROOT, ask, columns, verify_job
-from warpsmith.kernels_db.envelope import build_envelope
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.op import Op, Target, load_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.models import client as models
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.judge.protocol.client import JudgeClient
+from warpsmith.workers.optimize import client as models
 
 MODELS = ROOT / "examples" / "models"
 KERNELS = ROOT / "benchmarks" / "model_kernels"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db.op import Target, load_op
+from warpsmith.kernels_db.spec.op import Target, load_op
 
 SPEC = """
 schema_version: 1

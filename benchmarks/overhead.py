@@ -34,10 +34,10 @@ from benchmarks import throughput, trees
 from benchmarks.op import CANDIDATE, SPEC, TARGET
 from benchmarks.throughput import Throughput
 from benchmarks.trees import AdvanceTimes
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import NodeRow, SearchRow, VerdictRow
-from warpsmith.service.client import Client
-from warpsmith.service.launcher import Launcher
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow, VerdictRow
+from warpsmith.service.client.http import Client
+from warpsmith.service.local.launcher import Launcher
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import policy_document

@@ -21,7 +21,7 @@ import torch
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.entry import Device
 from benchmarks.redteam_catalogue.trial import Outcome, judge_entry
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 IN_FLIGHT = {"cpu": 1, "cuda": 6}
 """Entries judged at once: on a GPU others compile while one is timed; on a CPU that would disturb the clock."""

@@ -22,10 +22,10 @@ from typing import Literal, cast
 
 import torch
 
-from warpsmith.kernels_db.job import Job, JobCandidate, Verdict, WorkloadVerdict
-from warpsmith.kernels_db.op import Op, Target, load_op
-from warpsmith.kernels_db.resolve import build_job
-from warpsmith.workers.judge.client import JudgeClient, JudgeError
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 
 ROOT = Path(__file__).resolve().parents[1]
 OPS = ("softmax", "layer_norm", "matmul", "conv2d")

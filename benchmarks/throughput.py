@@ -14,12 +14,13 @@ import redis
 from sqlalchemy import func, select
 
 from benchmarks.op import OP, TARGET
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow, SearchRow
-from warpsmith.service.machine import redis_executable
-from warpsmith.workers import dispatch, steps
-from warpsmith.workers.celery_app import make_app
-from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow
+from warpsmith.service.local.machine import redis_executable
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import policy_document
 from warpsmith.workers.settings import Settings

@@ -22,16 +22,16 @@ from typing import Any, cast
 
 import torch
 
-from warpsmith.kernels_db.job import Job
-from warpsmith.workers.judge import timing
-from warpsmith.workers.judge.baselines import GPU_SLOTS_BYTES, MOST_SLOTS
-from warpsmith.workers.judge.buffers import TensorSpec, layout_bytes
-from warpsmith.workers.judge.burst_clock import BurstClock
-from warpsmith.workers.judge.contender import Contender
-from warpsmith.workers.judge.device import Gpu, open_gpu
-from warpsmith.workers.judge.host import cores_available
-from warpsmith.workers.judge.processes import ForkServer
-from warpsmith.workers.judge.starters import Starter
+from warpsmith.kernels_db.job.documents import Job
+from warpsmith.workers.judge.clock import timing
+from warpsmith.workers.judge.clock.burst_clock import BurstClock
+from warpsmith.workers.judge.gates.runner_factory import Starter
+from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
+from warpsmith.workers.judge.machine.device import Gpu, open_gpu
+from warpsmith.workers.judge.machine.host import cores_available
+from warpsmith.workers.judge.reference.baselines import GPU_SLOTS_BYTES, MOST_SLOTS
+from warpsmith.workers.judge.runner.fork_server_client import ForkServer
+from warpsmith.workers.judge.runner.runner_handle import Contender
 
 SOURCE = '''
 from kernels_db.runtime import cuda

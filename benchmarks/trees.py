@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import insert, update
 
 from benchmarks.op import OP, TARGET
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.models import NodeRow
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import NodeRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import policy_document

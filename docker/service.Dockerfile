@@ -25,4 +25,4 @@ ENV PATH=/opt/warpsmith/bin:$PATH \
 WORKDIR /var/lib/warpsmith
 USER 10001:10001
 EXPOSE 8420
-CMD ["python", "-m", "warpsmith.service.serve"]
+CMD ["python", "-m", "warpsmith.service.server.serve"]

@@ -19,17 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.op import SpecErrors, Target, load_op
-from warpsmith.service import machine
-from warpsmith.service.archive import ArchiveError, unpack
+from warpsmith.kernels_db.spec.op import SpecErrors, Target, load_op
+from warpsmith.service.cli.commands.search import model_document
 from warpsmith.service.cli.connection import connected_or_embedded
-from warpsmith.service.cli.following import watch
-from warpsmith.service.cli.output import DONE, FAILED, CommandError, print_wide, say, tell
-from warpsmith.service.cli.search import model_document
-from warpsmith.service.client import Client
-from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
-from warpsmith.service.progress import best_line, duration, ratio, result_rows, result_table, tree_text
-from warpsmith.service.schemas import KernelDocument, WorkloadTimes
+from warpsmith.service.cli.follow import watch
+from warpsmith.service.cli.output import print_wide, say, tell
+from warpsmith.service.client.archive import ArchiveError, unpack
+from warpsmith.service.client.errors import DONE, FAILED, CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.client.http import Client
+from warpsmith.service.client.progress import best_line, result_rows, result_table, tree_text
+from warpsmith.service.documents.figures import duration, ratio
+from warpsmith.service.documents.kernels import KernelDocument
+from warpsmith.service.documents.workloads import WorkloadTimes
+from warpsmith.service.local import machine
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OPS = ("fused_add_mul_relu", "layer_norm")
@@ -39,7 +41,7 @@ BLOCKED = """
 import runpy, sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"service", "workers", "prompts", "kernels_db", "warpsmith"}:
+        if name.partition(".")[0] in {"warpsmith", "kernels_db"}:
             raise ImportError(f"{name} is Warpsmith's: an export must do without it")
 sys.meta_path.insert(0, Blocked())
 sys.path.insert(0, sys.argv[1])

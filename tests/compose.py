@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-COMPOSE_FILE = Path(__file__).parents[1] / "docker-compose.yml"
+from tests import REPOSITORY
+
+COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<operator>:\?|:-)(?P<rest>[^}]*))?\}")
 
 

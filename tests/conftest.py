@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import REPOSITORY
 from tests.kinds import (
     pytest_addoption,
     pytest_collection_modifyitems,
@@ -41,8 +42,6 @@ __all__ = [
     "redis_server",
     "redis_url",
 ]
-
-REPOSITORY = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)

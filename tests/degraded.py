@@ -19,19 +19,20 @@ from typing import Literal
 
 import pytest
 
-from warpsmith.workers.judge import process_control, sandbox_landlock
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.judge.sandbox_seccomp import ALLOW, ERRNO, Instruction, install
-from warpsmith.workers.judge.sandbox_syscalls import NUMBERS
+from tests import REPOSITORY
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.protocol.client import JudgeClient
+from warpsmith.workers.judge.sandbox import landlock
+from warpsmith.workers.judge.sandbox.seccomp import ALLOW, ERRNO, Instruction, install
+from warpsmith.workers.judge.sandbox.syscalls import NUMBERS
 
 Hidden = Literal["landlock", "seccomp", "namespaces", "capabilities"]
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def interpreter(directory: Path, hidden: Sequence[Hidden]) -> str:
     """A program that is this Python where `hidden` is missing."""
     program = directory / f"python-without-{'-'.join(hidden)}"
-    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.degraded import main; main()"
+    start = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from tests.degraded import main; main()"
     words = [sys.executable, "-c", start, ",".join(hidden)]
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -56,7 +57,7 @@ def hide(hidden: Sequence[str]) -> None:
     numbers = NUMBERS[os.uname().machine]
     answers: dict[int, int] = {}
     if "landlock" in hidden:
-        answers[sandbox_landlock.CREATE_RULESET] = errno.ENOSYS
+        answers[landlock.CREATE_RULESET] = errno.ENOSYS
     if "namespaces" in hidden:
         answers[numbers["unshare"]] = errno.EPERM
     if "seccomp" in hidden:

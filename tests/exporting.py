@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.envelope import build_envelope
 from warpsmith.kernels_db.export.kernel import ExportedKernel
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.workers.gate.normalise import normalised_digest
 
 SCALED_ADD = {
     "schema_version": 1,
@@ -139,7 +139,7 @@ def in_fresh_process(
         "import sys\n"
         "class Refuse:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'kernels_db', 'workers', 'service', 'prompts'}:\n"
+        "        if name.split('.')[0] in {'warpsmith', 'kernels_db'}:\n"
         "            raise ModuleNotFoundError('Warpsmith is not installed here: ' + name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
     )

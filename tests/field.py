@@ -13,8 +13,8 @@ import torch
 from tests import escapes, judging
 from warpsmith.kernels_db.runtime import cpp
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.judge.contender import Contender, Mode
-from warpsmith.workers.judge.processes import ForkServer
+from warpsmith.workers.judge.runner.fork_server_client import ForkServer
+from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
 
 REFUSALS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EXDEV}
 """EXDEV: Landlock's answer where a link would give more rights."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 from benchmarks.jobs import CPU, Role, job, output, scalar, tensor, workload  # noqa: F401 - tests say judging.job
 from benchmarks.redteam_catalogue.text import cpp
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.workers.judge.process_control import children
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.workers.judge.machine.process_control import children
 
 LAYER_NORM = """
 import torch
@@ -113,7 +113,7 @@ def fork_server_of(judge: int) -> int | None:
     """Pid of a judge's fork server."""
     for pid in children(judge):
         with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-            if b"warpsmith.workers.judge.forkserver" in file.read():
+            if b"warpsmith.workers.judge.runner.fork_server" in file.read():
                 return pid
     return None
 

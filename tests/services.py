@@ -28,7 +28,7 @@ from kombu.connection import Connection
 from kombu.exceptions import KombuError
 from sqlalchemy.engine import make_url
 
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.store.db import Database
 
 POSTGRES = os.environ.get("WARPSMITH_TEST_POSTGRES", "postgresql+psycopg://root@127.0.0.1:5432/test")
 RABBITMQ = os.environ.get("WARPSMITH_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//")

@@ -13,7 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from warpsmith.kernels_db.job import SandboxLevel
+from warpsmith.kernels_db.job.documents import SandboxLevel
+
+HEARTBEAT_S = 5.0
+ALIVE_AFTER_S = 3 * HEARTBEAT_S
+"""A worker that missed three beats counts as gone."""
 
 
 class Settings(BaseSettings):

@@ -28,7 +28,7 @@ from benchmarks.policies.plot import draw
 from benchmarks.policies.replay import Replay
 from benchmarks.policies.simulator import Simulator, fit
 from benchmarks.policies.statistics import geomean, ratio_interval
-from warpsmith.kernels_db.formats.pool import parse_pool
+from warpsmith.kernels_db.store.pool_file import parse_pool
 from warpsmith.workers.search.policy import Policy
 
 POOLS = Path(__file__).resolve().parents[2] / "examples" / "pools"

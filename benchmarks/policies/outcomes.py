@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from warpsmith.kernels_db.job import Job, JobCandidate, limit_fraction
-from warpsmith.kernels_db.op import Target, load_op
-from warpsmith.kernels_db.resolve import build_job
-from warpsmith.workers.judge.client import JudgeClient, JudgeError
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, limit_fraction
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "outcomes"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.policies.outcomes import Outcome, OutcomeFile
-from warpsmith.kernels_db.formats.pool import Pool, PoolReply, parse_pool
-from warpsmith.kernels_db.op import Op, Target, load_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.model import parsing, requests
-from warpsmith.workers.model.base import ModelReply, RequestKind
-from warpsmith.workers.model.cost import Prices
-from warpsmith.workers.model.parsing import Idea, Unreadable
-from warpsmith.workers.model.requests import NodeFacts, RequestContext
+from warpsmith.kernels_db.spec.op import Op, Target, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.pool_file import Pool, PoolReply, parse_pool
+from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.llm.base import ModelReply, RequestKind
+from warpsmith.workers.llm.prompt import requests
+from warpsmith.workers.llm.prompt.requests import NodeFacts, RequestContext
+from warpsmith.workers.llm.providers.cost import Prices
+from warpsmith.workers.llm.reply import parsing
+from warpsmith.workers.llm.reply.parsing import Idea, Unreadable
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARACTERS_PER_TOKEN = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, WRONG, Cheat
 from benchmarks.redteam_catalogue.text import ADD, ALL, HONEST_ADD, LIBC, add_cpp, cpp, run
-from warpsmith.kernels_db.job import Gate, Level
+from warpsmith.kernels_db.job.documents import Gate, Level
 
 ANY: frozenset[Gate] = CHECKED
 KINDS = WRONG | ENDED
@@ -283,7 +283,7 @@ SOURCE_PATH = (
     'path[0] = 0; int fd = open("/proc/self/environ", 0); '
     "char all[4096]; long got = read(fd, all, 4095); close(fd); all[got > 0 ? got : 0] = 0; "
     'for (char* e = all; e < all + got; e += std::strlen(e) + 1) if (std::strncmp(e, "PYTHONPATH=", 11) == 0) '
-    'snprintf(path, 4096, "%s/warpsmith/workers/judge/compare.py", e + 11)'
+    'snprintf(path, 4096, "%s/warpsmith/workers/judge/values/compare.py", e + 11)'
 )
 
 

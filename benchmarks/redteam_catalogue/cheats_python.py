@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, MEMORY, WRONG, Cheat, Op
 from benchmarks.redteam_catalogue.text import HONEST_ADD, add_python
-from warpsmith.kernels_db.job import Gate, Level
+from warpsmith.kernels_db.job.documents import Gate, Level
 
 ANY: frozenset[Gate] = CHECKED | {"physics"}
 KINDS = WRONG | MEMORY | ENDED
@@ -155,7 +155,7 @@ SPIES: list[tuple[str, tuple[int, ...], str, bool]] = [
     ("lists the host's temporary files", (44,), "os.listdir('/tmp') is not None", True),
     ("reads other runners' directories", (44,), "os.listdir('..') is not None", True),
     ("writes outside of its directory", (42,), "os.open('/tmp/found', os.O_CREAT | os.O_WRONLY) >= 0", True),
-    ("writes the judge's own source", (34,), "os.open(sys.modules['warpsmith.workers.judge.runner'].__file__, os.O_WRONLY) >= 0", True),
+    ("writes the judge's own source", (34,), "os.open(sys.modules['warpsmith.workers.judge.runner.runner_process'].__file__, os.O_WRONLY) >= 0", True),
     ("starts a program", (41, 45), "subprocess.run(['true']).returncode == 0", True),
     ("opens a TCP socket", (41,), "socket.socket(socket.AF_INET, socket.SOCK_STREAM).fileno() >= 0", True),
     ("signals its parent", (45,), "os.kill(os.getppid(), 0) is None", True),

@@ -23,7 +23,7 @@ from benchmarks.redteam_catalogue.text import (
     run,
     triton,
 )
-from warpsmith.kernels_db.job import Level
+from warpsmith.kernels_db.job.documents import Level
 
 MAGIC = 0x5EC0DE
 MOST = 1 << 13

@@ -8,7 +8,7 @@ from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
 from benchmarks.redteam_catalogue.entry import MEMORY, WRONG, Cheat, Op
 from benchmarks.redteam_catalogue.text import ADD, add_cpp, add_cuda, add_triton, cpp, cuda, run, triton
-from warpsmith.kernels_db.job import Level
+from warpsmith.kernels_db.job.documents import Level
 
 OpenMP = "#pragma omp parallel for\n"
 

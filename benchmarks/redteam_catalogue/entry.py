@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchmarks.jobs import Language
-from warpsmith.kernels_db.job import Gate, Level, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Gate, Level, ResolvedWorkload
 
 Device = Literal["cpu", "cuda"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.jobs import Role, output, scalar, tensor, workload
 from benchmarks.redteam_catalogue.entry import Op
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput
 
 Shape = tuple[int, ...]
 Tensors = tuple[list[ResolvedInput], list[ResolvedOutput]]

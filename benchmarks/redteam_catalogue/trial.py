@@ -10,8 +10,8 @@ import torch
 
 from benchmarks.jobs import CPU, Language, job
 from benchmarks.redteam_catalogue.entry import Cheat, Control, Device, Op, device_of
-from warpsmith.kernels_db.job import Level, ResolvedWorkload, Verdict
-from warpsmith.workers.judge.client import JudgeClient, JudgeDied, JudgeTimeout
+from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload, Verdict
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
 
 TIMEOUT_S = 120.0
 TIME_S = 0.05

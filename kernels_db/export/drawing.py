@@ -1,6 +1,6 @@
 """Python source that draws an input, for formats that hold code for it. The distributions are those of the op spec.
 
-The values are distributed as `warpsmith.kernels_db.draws` draws them.
+The values are distributed as `warpsmith.kernels_db.job.draws` draws them.
 """
 
 from __future__ import annotations

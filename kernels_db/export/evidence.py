@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
-from warpsmith.kernels_db.op import parse_op
+from warpsmith.kernels_db.spec.op import parse_op
 
 LICENSE = "Apache-2.0"
 LICENSE_HEADER = f"# SPDX-License-Identifier: {LICENSE}\n# Exported by Warpsmith; edit it as your own.\n"

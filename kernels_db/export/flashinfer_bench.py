@@ -14,17 +14,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.dist import default_dist
 from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, provenance, summary
 from warpsmith.kernels_db.export.fold import reachable
 from warpsmith.kernels_db.export.kernel import RUNTIME_DEPENDENCIES, ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.package import importable_files
-from warpsmith.kernels_db.formats.files import RawFile, raw_files
-from warpsmith.kernels_db.formats.flashinfer_objects import Found, kind_of, objects
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, Target, Workload, parse_op
-from warpsmith.kernels_db.resolve import arguments, reference_source, resolve_workload
-from warpsmith.kernels_db.spec_tensors import ExprAxis, VarAxis
+from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, objects
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.spec.dist import default_dist
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.spec.resolve import arguments, reference_source, resolve_workload
+from warpsmith.kernels_db.spec.tensors import ExprAxis, VarAxis
 
 NAME = "flashinfer-bench"
 AUTHOR = "warpsmith"

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import yaml
 
-from warpsmith.kernels_db.dist import amounts, default_dist
 from warpsmith.kernels_db.export.drawing import UNDRAWN, draw_source, strided_source
 from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, docstring, summary
 from warpsmith.kernels_db.export.fold import fold
@@ -22,9 +21,10 @@ from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, writ
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import as_python, derived_axes
 from warpsmith.kernels_db.export.task_data import input_sources, result_sources
-from warpsmith.kernels_db.op import Input, Op, SpecError, SpecErrors, Target, Workload, parse_op
-from warpsmith.kernels_db.resolve import arguments, reference_source
-from warpsmith.kernels_db.spec_tensors import CodeCheck, ConstAxis, ExactCheck, VarAxis
+from warpsmith.kernels_db.spec.dist import amounts, default_dist
+from warpsmith.kernels_db.spec.op import Input, Op, SpecError, SpecErrors, Target, Workload, parse_op
+from warpsmith.kernels_db.spec.resolve import arguments, reference_source
+from warpsmith.kernels_db.spec.tensors import CodeCheck, ConstAxis, ExactCheck, VarAxis
 
 NAME = "gpu-mode"
 TAKEN = ("seed", "torch", "DEVICE", "run")

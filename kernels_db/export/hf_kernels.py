@@ -22,7 +22,7 @@ from warpsmith.kernels_db.export.kernel import (
 )
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import scalar_type
-from warpsmith.kernels_db.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
 
 VERSION = 1
 """Of the repository: another kernel is another repository, so it never counts up."""

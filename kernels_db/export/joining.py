@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
-from warpsmith.kernels_db.op import SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.spec.op import SpecError, SpecErrors, parse_op
 
 
 def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.resolve import resolve_workload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
 """What a candidate's language needs beside torch."""

@@ -8,9 +8,9 @@ from statistics import geometric_mean
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name, verified_workloads
-from warpsmith.kernels_db.op import Op, Target, parse_op
-from warpsmith.kernels_db.resolve import arguments
-from warpsmith.kernels_db.spec_tensors import VarAxis
+from warpsmith.kernels_db.spec.op import Op, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import arguments
+from warpsmith.kernels_db.spec.tensors import VarAxis
 
 Timed = tuple[dict[str, int], float, float]
 """The var axes of a shape, microseconds, and the figure that kernels are compared by: the smaller, the faster."""

@@ -24,8 +24,8 @@ from warpsmith.kernels_db.export.kernel import (
     write_project,
 )
 from warpsmith.kernels_db.export.package import importable_files
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedWorkload
-from warpsmith.kernels_db.op import Op, SpecError, SpecErrors, parse_op
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, parse_op
 
 NAME = "kernelbench"
 PROBLEM_NAMES = {"Model", "get_inputs", "get_init_inputs"}

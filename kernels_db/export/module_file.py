@@ -14,7 +14,7 @@ from warpsmith.kernels_db.export.fold import fold, public_names
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
 from warpsmith.kernels_db.export.package import importable_files
-from warpsmith.kernels_db.op import parse_op
+from warpsmith.kernels_db.spec.op import parse_op
 
 
 def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:

@@ -29,8 +29,8 @@ from warpsmith.kernels_db.export.kernel import (
 )
 from warpsmith.kernels_db.export.kernel_facts import file_of, verified_numbers
 from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
-from warpsmith.kernels_db.op import Input, Op, Target, parse_op
-from warpsmith.kernels_db.resolve import arguments, reference_source
+from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import arguments, reference_source
 
 STATIC_FILES = (
     "_calls.py",
@@ -107,8 +107,8 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
         files |= {file_of(name, kernels, stem): text for stem, text in documents.items()}
         files[file_of(name, kernels, "_kernel", ".py")] = _relocate_runtime(kernel.source)
     for carried in ("draws", "float64"):
-        files[f"_{carried}.py"] = (resources.files("kernels_db") / f"{carried}.py").read_text("utf-8")
-    for entry in (resources.files("kernels_db") / "runtime").iterdir():
+        files[f"_{carried}.py"] = (resources.files("warpsmith.kernels_db.job") / f"{carried}.py").read_text("utf-8")
+    for entry in resources.files("warpsmith.kernels_db.runtime").iterdir():
         if entry.name.endswith(".py"):
             files[f"_runtime/{entry.name}"] = entry.read_text("utf-8")
     return files

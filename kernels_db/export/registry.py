@@ -16,7 +16,7 @@ from warpsmith.kernels_db.export import (
     package,
 )
 from warpsmith.kernels_db.export.kernel import ExportedKernel
-from warpsmith.kernels_db.op import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 
 
 @dataclass(frozen=True)

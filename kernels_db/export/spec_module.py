@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from warpsmith.kernels_db import expr
-from warpsmith.kernels_db.dist import default_dist
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.kernel_facts import numbers, render_kernels
-from warpsmith.kernels_db.op import Input, Op, Output, Target, parse_op
-from warpsmith.kernels_db.resolve import arguments
-from warpsmith.kernels_db.spec_tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.dist import default_dist
+from warpsmith.kernels_db.spec.op import Input, Op, Output, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import arguments
+from warpsmith.kernels_db.spec.tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
 
 ALIGNMENT = 64
 """Bytes: to what torch's allocators align at least, and so what a candidate was verified with where its spec does not

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from warpsmith.kernels_db.op import Op, SpecError, SpecErrors
-from warpsmith.kernels_db.resolve import arguments
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors
+from warpsmith.kernels_db.spec.resolve import arguments
 
 Path = tuple[int | str, ...]
 EXPECTED = "run as an import of a GPU MODE task writes it: found = ref_kernel(data), and a return of parts of found"

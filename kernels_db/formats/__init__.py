@@ -1,1 +1,1 @@
-"""Importers and other file formats, one module each."""
+"""Import ops and kernels from the file formats of other projects."""

@@ -1,6 +1,6 @@
 """The kernels that ship with Warpsmith: each a directory in the `library` export format, read and held to its digests.
 
-`warpsmith.kernels_db.stocking` puts them into a database; `python -m benchmarks.library` judges them again.
+`warpsmith.kernels_db.library.seed_library` puts them into a database; `python -m benchmarks.library` judges them again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsmith.kernels_db.export.library import CANDIDATE, FILES, FORMAT, KERNEL, OP, VERDICT, VERSION
-from warpsmith.kernels_db.op import Op, parse_op
+from warpsmith.kernels_db.spec.op import Op, parse_op
 
 SHIPPED = Path(__file__).parent
 FIELDS: dict[str, type] = {

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store import BadCursor, Page
-from warpsmith.service.problems import InvalidInput
+from warpsmith.kernels_db.store.listing import BadCursor, Page
+from warpsmith.service.documents.problems import InvalidInput
 
 Row = TypeVar("Row")
 

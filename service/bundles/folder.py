@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from warpsmith.kernels_db.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
-from warpsmith.service.schemas import BundleDocument
+from warpsmith.kernels_db.job.bundle import HEADER, JOBS, UNJUDGED, VERDICTS, BundleHeader
+from warpsmith.service.documents.bundles import BundleDocument
 
 README = "README.txt"
 JUDGE = "judge"

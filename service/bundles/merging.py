@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from warpsmith.kernels_db.bundle import SignedUnjudged, ticket_of
-from warpsmith.kernels_db.db import Database
+from warpsmith.kernels_db.job.bundle import SignedUnjudged, ticket_of
+from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.bundles.signing import is_genuine
 from warpsmith.service.bundles.verdicts import read_line
-from warpsmith.service.field_error import FieldError
-from warpsmith.service.problems import brief
-from warpsmith.service.schemas import MergedLine
+from warpsmith.service.documents.bundles import MergedLine
+from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.problems import brief
 from warpsmith.workers import steps
-from warpsmith.workers.judge.contract import BrokenDocument
+from warpsmith.workers.judge.protocol.contract import BrokenDocument
 
 
 def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[MergedLine]:

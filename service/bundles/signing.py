@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-from warpsmith.kernels_db.bundle import Ticket, signed_bytes
+from warpsmith.kernels_db.job.bundle import Ticket, signed_bytes
 
 
 def signature_of(key: bytes, ticket: Ticket) -> str:

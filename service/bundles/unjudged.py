@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import AttemptRow, BundleJobRow, NodeRow
-from warpsmith.service.schemas import UnjudgedJob
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow
+from warpsmith.service.documents.bundles import UnjudgedJob
 from warpsmith.workers.steps.bundling import unjudged
 
 

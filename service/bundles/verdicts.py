@@ -1,7 +1,7 @@
 """Reading a line of verdicts.jsonl or unjudged.jsonl as what it is: something that anybody may have written.
 
 Everything that Warpsmith later reads of a verdict is checked here, so that a forged one can be wrong, but can break
-nothing: types by the TypedDicts of `warpsmith.kernels_db.job`, sizes, ranges, and numbers that are numbers.
+nothing: types by the TypedDicts of `warpsmith.kernels_db.job.documents`, sizes, ranges, and numbers that are numbers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
-from warpsmith.kernels_db.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged, read_strictly
-from warpsmith.kernels_db.job import Level, Verdict, WorkloadVerdict
-from warpsmith.workers.judge.contract import BrokenDocument, check, short
+from warpsmith.kernels_db.job.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged, read_strictly
+from warpsmith.kernels_db.job.documents import Level, Verdict, WorkloadVerdict
+from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
 LONGEST_LINE = 4 << 20
 LONGEST_TEXT = 1 << 18

@@ -10,9 +10,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 
-from warpsmith.kernels_db.spec_errors import SpecError, SpecErrors
-from warpsmith.service.cli.output import FAILED, MISUSE, CommandError, print_json, say
-from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.service.cli.output import print_json, say
+from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, ServiceUnreachableError
 
 COMMANDS = {
     "up": "up.up",
@@ -83,7 +83,7 @@ def application(arguments: list[str] | None = None) -> typer.Typer:
     for name, place in COMMANDS.items():
         if named in (None, name):
             module, _, attribute = place.partition(".")
-            found = getattr(import_module(f"warpsmith.service.cli.{module}"), attribute)
+            found = getattr(import_module(f"warpsmith.service.cli.commands.{module}"), attribute)
             if isinstance(found, typer.Typer):
                 app.add_typer(found, name=name)
             else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from warpsmith.service.cli.documents import parse_object, read_object
-from warpsmith.service.cli.output import misuse
+from warpsmith.service.cli.files import parse_object, read_object
+from warpsmith.service.client.errors import misuse
 
 BUDGET_NAMES = {
     "candidates": "candidates",

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from warpsmith.service.cli.output import CommandError, say
-from warpsmith.service.client import Client
-from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
-from warpsmith.service.home import running_service
+from warpsmith.service.cli.output import say
+from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.client.http import Client
+from warpsmith.service.local.home import running_service
+from warpsmith.service.local.supervisor import dies_with
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.service.supervisor import dies_with
 
 START_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 30.0

@@ -11,35 +11,19 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from warpsmith.service.foreign import escaped, visible
+from warpsmith.service.documents.escaping import escaped, visible
 
-DONE, FAILED, MISUSE = 0, 1, 2
 WIDEST = 400
 
 stdout = Console(soft_wrap=True, highlight=False, emoji=False)
 stderr = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
-
-
-class CommandError(Exception):
-    """Ends a command with a message and an exit code; `document` stands beside the message under `--json`."""
-
-    def __init__(self, message: str, code: int = FAILED, document: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.document = document or {}
-
-
-def misuse(field: str, found: object, expected: str) -> NoReturn:
-    """End with exit code 2, naming the bad argument."""
-    error = {"field": field, "found": found, "expected": expected}
-    raise CommandError(f"{field}: found {found!r}, expected {expected}", MISUSE, {"errors": [error]})
 
 
 def print_json(value: object) -> None:

@@ -10,12 +10,12 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.resources import Resource, TextResource
 
-from warpsmith.service.auth import bearer_key
-from warpsmith.service.mcp.answering import Answering
-from warpsmith.service.mcp.desk import Desk, caller_key
-from warpsmith.service.mcp.judging import Judging
-from warpsmith.service.mcp.packing import Packing, prompt_files, title
-from warpsmith.service.mcp.reading import Reading
+from warpsmith.service.documents.authorization import bearer_key
+from warpsmith.service.mcp.context import Desk, caller_key
+from warpsmith.service.mcp.file_tools import Packing, prompt_files, title
+from warpsmith.service.mcp.judge_tools import Judging
+from warpsmith.service.mcp.read_tools import Reading
+from warpsmith.service.mcp.search_tools import Answering
 from warpsmith.service.mcp.tool import ServiceTool, tool
 
 INSTRUCTIONS = """\

@@ -6,9 +6,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from warpsmith.kernels_db.op import load_op, parse_op
-from warpsmith.service.cli.output import misuse
-from warpsmith.service.client import Client
+from warpsmith.kernels_db.spec.op import load_op, parse_op
+from warpsmith.service.client.errors import misuse
+from warpsmith.service.client.http import Client
 
 OpArgument: TypeAlias = Annotated[
     str | dict[str, Any],

@@ -11,11 +11,10 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import ConfigDict, ValidationError
 
-from warpsmith.kernels_db.op import SpecError, SpecErrors
-from warpsmith.service.archive import ArchiveError
-from warpsmith.service.cli.output import CommandError
-from warpsmith.service.client_errors import ProblemError, ServiceUnreachableError
-from warpsmith.service.problems import field_errors, sentence
+from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
+from warpsmith.service.client.archive import ArchiveError
+from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.documents.problems import field_errors, sentence
 
 TOLD = (ArchiveError, CommandError, OSError, ProblemError, ServiceUnreachableError, SpecError, SpecErrors)
 """Errors whose text is for the caller; any other is a fault of ours and stays in the log."""

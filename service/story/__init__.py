@@ -2,7 +2,7 @@
 
 Pure functions from plain records (`facts`) to sections, and from sections to text; `gather` reads the records. Ratios
 are speed-ups over PyTorch's fastest baseline with their 95 % interval. What a model, an op's author or a person wrote
-is data: `warpsmith.service.foreign` keeps it on one line and never lets it be markup.
+is data: `warpsmith.service.documents.escaping` keeps it on one line and never lets it be markup.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from warpsmith.service.foreign import as_markdown, as_text, said
-from warpsmith.service.progress import ratio
+from warpsmith.service.documents.escaping import as_markdown, as_text, said
+from warpsmith.service.documents.figures import ratio
 from warpsmith.service.story import failures, parts
 from warpsmith.service.story.facts import Answers, Section, Steer, StoryFacts, StoryNode
 

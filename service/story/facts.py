@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from warpsmith.service.schemas import TERMINAL_STATES, SearchDocument
+from warpsmith.service.documents.searches import TERMINAL_STATES, SearchDocument
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from warpsmith.service.foreign import quoted, said
+from warpsmith.service.documents.escaping import quoted, said
 from warpsmith.service.story.facts import Section, StoryFacts, StoryNode
 from warpsmith.service.story.words import count, listed, named
 

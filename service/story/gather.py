@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.service import views
-from warpsmith.service.progress import limits
+from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.service.documents.figures import limits
 from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode
+from warpsmith.service.views import searches
 
 STEERS = (
     "idea.added",
@@ -30,7 +30,7 @@ def gather(session: Session, search: SearchRow, alive_after_s: float) -> StoryFa
     """The facts of a search's story."""
     judge_s, failures = _verdicts(session, search.id)
     return StoryFacts(
-        search=views.search_document(session, search, alive_after_s),
+        search=searches.search_document(session, search, alive_after_s),
         nodes=_nodes(session, search.id, failures),
         answers=_answers(session, search.id),
         judge_s=judge_s,

@@ -9,9 +9,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from warpsmith.service.foreign import quoted, said
-from warpsmith.service.progress import BASELINE_NAMES, duration, limits, microseconds, ratio, share
-from warpsmith.service.schemas import WorkloadTimes
+from warpsmith.service.documents.escaping import quoted, said
+from warpsmith.service.documents.figures import BASELINE_NAMES, duration, limits, microseconds, ratio, share
+from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.story.facts import Section, Steer, StoryFacts, StoryNode
 from warpsmith.service.story.words import (
     LANGUAGES,

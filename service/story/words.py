@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from warpsmith.service.foreign import quoted, said
-from warpsmith.service.progress import ratio, repaired
+from warpsmith.service.documents.escaping import quoted, said
+from warpsmith.service.documents.figures import ratio, repaired
 from warpsmith.service.story.facts import StoryNode
 
 LONGEST_TITLE = 80

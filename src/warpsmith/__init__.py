@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from warpsmith.kernels_db.op import Op, load_op
-    from warpsmith.kernels_db.target import Target
+    from warpsmith.kernels_db.spec.op import Op, load_op
+    from warpsmith.kernels_db.spec.target import Target
 
 __all__ = ["IMPORT_ROOT", "Op", "Target", "__version__", "load_op"]
 
@@ -22,9 +22,9 @@ IMPORT_ROOT = Path(__file__).resolve().parents[1]
 """The directory from which `warpsmith` is imported: children that are started with `-P` get it as PYTHONPATH."""
 
 _HOMES = {
-    "Op": "warpsmith.kernels_db.op",
-    "load_op": "warpsmith.kernels_db.op",
-    "Target": "warpsmith.kernels_db.target",
+    "Op": "warpsmith.kernels_db.spec.op",
+    "load_op": "warpsmith.kernels_db.spec.op",
+    "Target": "warpsmith.kernels_db.spec.target",
 }
 
 

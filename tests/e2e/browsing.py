@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,9 +14,10 @@ import httpx
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
+from tests import REPOSITORY
 from tests.services import absent
 
-DIST = Path(__file__).parents[2] / "service" / "dashboard" / "dist"
+DIST = REPOSITORY / "service" / "dashboard" / "dist"
 WIDE, NARROW = (1280, 800), (390, 844)
 PATIENCE_MS = 20_000
 SERIOUS = ("serious", "critical")

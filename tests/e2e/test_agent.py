@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.agents import Agent, over_stdio
 from tests.e2e.test_main_job import USE
-from tests.integration import scenario
-from tests.launching import PATIENCE_S, up
+from tests.support import scenario
+from tests.support.agents import Agent, over_stdio
+from tests.support.launching import PATIENCE_S, up
 
 POLICY = {"name": "idea_beam", "beam": 1, "diverse": 0, "ideas": 1, "codes": 1, "rounds": 1, "max_rounds": 1}
 IDEA = {"technique": "fusion", "title": "one pass", "mechanism": "Read once, write once.", "sketch": "A loop."}

@@ -11,9 +11,9 @@ from playwright.sync_api import Browser
 from sqlalchemy import update
 
 from tests.e2e.browsing import VIEWS, visiting
-from tests.integration.api_support import application, seed, served, settings_for
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import (
+from tests.support.api_support import application, seed, served, settings_for
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import (
     AskRow,
     AttemptRow,
     KernelRow,

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.e2e.browsing import NARROW, WIDE, pages_of, visiting
-from tests.launching import REPOSITORY, up, warpsmith
+from tests.support.launching import REPOSITORY, up, warpsmith
 
 PLACE = os.environ.get("WARPSMITH_TEST_PICTURES")
 SPEC = REPOSITORY / "examples" / "fused_add_mul_relu.yaml"

@@ -10,9 +10,9 @@ from sqlalchemy import bindparam, select, update
 
 from benchmarks.trees import plant
 from tests.e2e.browsing import visiting
-from tests.integration.api_support import application, served, settings_for
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import NodeRow
+from tests.support.api_support import application, served, settings_for
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import NodeRow
 
 SIZE, CHILDREN = 5000, 4
 

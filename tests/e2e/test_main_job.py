@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 import psutil
 
-from tests.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
+from tests.support.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
 from warpsmith.kernels_db.library import entries
 
 USE = """
 import sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"service", "workers", "prompts", "kernels_db"}:
+        if name.partition(".")[0] in {"warpsmith", "kernels_db"}:
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
 sys.path.insert(0, sys.argv[1])

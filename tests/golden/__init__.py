@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workers.model.base import ModelRequest
+from warpsmith.workers.llm.base import ModelRequest
 
 DIRECTORY = Path(__file__).parent
 

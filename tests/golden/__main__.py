@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from service.story import tell
 from tests.golden import DIRECTORY, shown
-from tests.unit import prompt_scenarios, prompt_scenarios_gpu, story_scenarios
-from workers.model.requests import build
+from tests.support import prompt_scenarios, prompt_scenarios_gpu, story_scenarios
+from warpsmith.service.story import tell
+from warpsmith.workers.llm.prompt.requests import build
 
 for stale in DIRECTORY.glob("*.md"):
     stale.unlink()

@@ -8,13 +8,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import torch
 
+from tests import REPOSITORY
 from warpsmith.kernels_db.runtime import cuda
 
-ROOT = Path(__file__).parents[2]
 _BUILD = """
 import json, sys
 from kernels_db.runtime import cuda
@@ -29,7 +28,7 @@ def compiled(source: str) -> cuda.Kernels:
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", _BUILD],
         input=json.dumps([source, f"sm_{major}{minor}"]),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         timeout=120,

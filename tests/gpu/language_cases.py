@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 
 Shaped = tuple[str, list[int], str]
 """Name, shape and dtype of a tensor."""

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from tests.judging import LAYER_NORM, layer_norm_workload, output, tensor, workload
-from tests.unit.in_process import InProcess, no_code
-from warpsmith.workers.judge.admission import examine
-from warpsmith.workers.judge.compare import (
+from tests.support.in_process import InProcess, no_code
+from warpsmith.workers.judge.reference.admission import examine
+from warpsmith.workers.judge.reference.input_checks import Unsuited, ask, declared
+from warpsmith.workers.judge.values.compare import (
     Comparison,
     Tolerance,
     ToleranceBuilder,
@@ -19,9 +20,8 @@ from warpsmith.workers.judge.compare import (
     compare_floats,
     first_difference,
 )
-from warpsmith.workers.judge.families import Family, families
-from warpsmith.workers.judge.inputs import InputSource
-from warpsmith.workers.judge.questions import Unsuited, ask, declared
+from warpsmith.workers.judge.values.families import Family, families
+from warpsmith.workers.judge.values.inputs import InputSource
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 

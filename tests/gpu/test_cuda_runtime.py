@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import REPOSITORY
 from tests.gpu.building import compiled
 from warpsmith.kernels_db.runtime import cuda
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.runtime.errors import LaunchError
-from warpsmith.workers.candidate import kernel_sources
+from warpsmith.workers.gate import kernel_sources
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
@@ -145,9 +146,9 @@ def test_a_launch_that_does_not_fit_says_why(kernels: cuda.Kernels) -> None:
 @pytest.mark.parametrize("path", ["prompts/examples/cuda.py", "prompts/examples/triton.py"])
 def test_the_examples_compute_what_torch_does(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    for entry in kernel_sources((Path(__file__).parents[2] / path).read_text()):
+    for entry in kernel_sources((REPOSITORY / path).read_text()):
         compiled(entry.source)
-    specification = importlib.util.spec_from_file_location("candidate", Path(__file__).parents[2] / path)
+    specification = importlib.util.spec_from_file_location("candidate", REPOSITORY / path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)

@@ -15,11 +15,11 @@ if not torch.cuda.is_available():
 
 from benchmarks import dispatch
 from benchmarks.op import CANDIDATE
-from warpsmith.kernels_db.envelope import build_envelope
 from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.service import machine
+from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.service.local import machine
 from warpsmith.workers.exports import verify_export
 
 SOURCES = {"triton": dispatch.TRITON, "cuda": dispatch.CUDA}

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks.jobs import job, output, tensor, workload
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)

@@ -12,8 +12,8 @@ import torch
 
 from benchmarks import jobs
 from benchmarks.jobs import Language, job, output, scalar, tensor, workload
-from warpsmith.kernels_db.job import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)

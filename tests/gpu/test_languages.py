@@ -17,29 +17,29 @@ from typing import Any
 import pytest
 import torch
 
+from tests import REPOSITORY
 from tests.gpu.building import compiled
 from tests.gpu.language_cases import CASES, Case
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.kernels_db.runtime.errors import LaunchError
-from warpsmith.workers.candidate import own_kernels
-from warpsmith.workers.judge.kernel_names import base_name, foreign, record
+from warpsmith.workers.gate import own_kernels
 from warpsmith.workers.judge.languages import CompileLimits, prepare
 from warpsmith.workers.judge.languages.triton import triton_cache
+from warpsmith.workers.judge.runner.kernel_names import base_name, foreign, record
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
-ROOT = Path(__file__).parents[2]
 RUN = """
 import importlib.util, json, os, sys, time
 import torch
 from tests.gpu.language_cases import CASES
-from warpsmith.workers.judge import kernel_names
+from warpsmith.workers.judge.runner import kernel_names
 
 case = next(case for case in CASES if case.name == sys.argv[1])
 spoken = {}
 if case.language == "triton":
     from pathlib import Path
-    from warpsmith.workers.judge.languages import triton_runtime
+    from warpsmith.workers.judge.runner import triton_runtime
     major, minor = json.loads(sys.argv[2])
     start = time.perf_counter()
     triton_runtime.preload(Path(os.environ["TOOLS"]), 10 * major + minor)
@@ -105,7 +105,7 @@ def run_prepared(case: Case, directory: Path, tools: Path) -> dict[str, Any]:
         cwd=place,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]),
             CACHE_VARIABLE: str(cache),
             "TRITON_CACHE_DIR": str(triton_cache(cache)),
             "TRITON_INTERPRET": "0",

@@ -9,12 +9,12 @@ import torch
 
 from benchmarks.jobs import Language, job
 from tests.gpu.test_profile import PLACES, REFERENCE, TIMEOUT_S, source, target
-from warpsmith.workers.judge import nsight_access
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.nsight import access
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
-if nsight_access.find(None) is None or nsight_access.permission() == "refused":
+if access.find(None) is None or access.permission() == "refused":
     pytest.skip("no ncu that may read the counters on this machine", allow_module_level=True)
 
 READ = "dram__bytes_read.sum"

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from benchmarks.jobs import Language, job, output, tensor, workload
-from warpsmith.workers.judge.client import JudgeClient
-from warpsmith.workers.judge.profiling import CALLS
+from tests import REPOSITORY
+from warpsmith.workers.judge.gates.profiling import CALLS
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
@@ -18,7 +19,7 @@ if not torch.cuda.is_available():
 TIMEOUT_S = 180.0
 REFERENCE = "import torch\n\ndef run(x, bias):\n    return torch.relu(x + bias)\n"
 PLACES = [workload("bench", "bench", [tensor("x", (4096, 1024)), tensor("bias", (1024,))], [output("y", (4096, 1024))])]
-CANDIDATES = Path(__file__).parents[1] / "candidates"
+CANDIDATES = REPOSITORY / "tests" / "candidates"
 
 
 @pytest.fixture(scope="module")

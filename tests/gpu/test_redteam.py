@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.trial import judge_entry
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 CHEATS, CONTROLS = cheats("cuda"), controls("cuda")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")

@@ -12,21 +12,24 @@ from typing import Literal
 import pytest
 import torch
 
+from tests import REPOSITORY
+
 if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
 
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
-from warpsmith.kernels_db.job import Job, Verdict
-from warpsmith.workers.judge import gpu, sandbox
-from warpsmith.workers.judge.buffers import TensorSpec
-from warpsmith.workers.judge.client import judge_environment
-from warpsmith.workers.judge.contender import Contender
+from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.workers.judge.machine import gpu
+from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.protocol.client import judge_environment
+from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.sandbox import sandbox
 
 TIMEOUT_S = 300.0
 MAJOR, MINOR = torch.cuda.get_device_capability(0)
 ADD_RELU = "import torch\n\ndef run(x, bias):\n    return torch.relu(x + bias)\n"
-CANDIDATES = Path(__file__).resolve().parents[1] / "candidates"
+CANDIDATES = REPOSITORY / "tests" / "candidates"
 RIGHT = ("time", "physics")
 """Gates that only a right candidate gets to."""
 

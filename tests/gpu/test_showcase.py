@@ -14,7 +14,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA GPU on this machine", allow_module_level=True)
 
 from benchmarks.showcase import LANGUAGES, OPS, candidate_job, gpu_target
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 TIMEOUT_S = 300.0
 

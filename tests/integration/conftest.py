@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from tests.services import postgres_database
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import Base
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import Base
 
 
 @pytest.fixture(scope="session")

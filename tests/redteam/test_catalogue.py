@@ -9,8 +9,8 @@ import pytest
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.entry import Device
 from benchmarks.redteam_catalogue.trial import judge_entry
-from warpsmith.workers.candidate import check
-from warpsmith.workers.judge.client import JudgeClient
+from warpsmith.workers.gate import check
+from warpsmith.workers.judge.protocol.client import JudgeClient
 
 CHEATS, CONTROLS = cheats("cpu"), controls("cpu")
 

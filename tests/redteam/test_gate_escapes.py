@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from warpsmith.workers.candidate.gate import check
+from warpsmith.workers.gate.gate import check
 
 PARAMETERS = ["x", "y", "out"]
 

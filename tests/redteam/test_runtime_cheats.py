@@ -15,11 +15,11 @@ from benchmarks.redteam_catalogue import cheats_native
 from benchmarks.redteam_catalogue.cheats_native import CONTROL, PARENTS, SPIES
 from benchmarks.redteam_catalogue.text import ALL, HONEST_ADD, LIBC, add_cpp
 from benchmarks.redteam_catalogue.trial import judge_entry
-from tests import judging
+from tests import REPOSITORY, judging
 from tests.judging import tensor
-from warpsmith.kernels_db.job import Verdict
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.runtime import cpp
-from warpsmith.workers.judge.client import JudgeClient, JudgeDied
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied
 
 TIMEOUT_S = 120.0
 ADD = "def run(x, y):\n    return x + y\n"
@@ -95,7 +95,7 @@ def test_the_spies_can_tell(tmp_path: Path, name: str) -> None:
     test = next(test for spy, _, test, _ in SPIES if spy == name).replace("FIND", cheats_native.SOURCE_PATH)
     code = f'{LIBC}{PARENTS}\nextern "C" {{ int found = 0; }}\nextern "C" void spy() {{ found = {test}; }}\n'
     built = cpp.build(code, cache_dir=tmp_path)
-    environment = {PLANTED: "planted", "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": os.environ["PATH"]}
+    environment = {PLANTED: "planted", "PYTHONPATH": str(REPOSITORY / "src"), "PATH": os.environ["PATH"]}
     ended = subprocess.run([sys.executable, "-c", PROBE, str(built.path)], env=environment, check=False)
     assert ended.returncode == 42
 

@@ -21,10 +21,11 @@ from pathlib import Path
 from types import ModuleType
 
 from warpsmith.workers.exports import location
-from warpsmith.workers.judge import process_control, sandbox, sandbox_network
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.sandbox import network, sandbox
 
 GPU = Path("/dev/nvidiactl")
-OURS = frozenset({"service", "workers", "prompts", "kernels_db", "warpsmith"})
+OURS = frozenset({"warpsmith", "kernels_db"})
 
 
 class Blocked:
@@ -55,7 +56,7 @@ def main() -> None:
 def confine(site: str) -> dict[str, bool]:
     """Hold this process for good, as far as the machine allows; says which layers stand."""
     ability = sandbox.detect()
-    sandbox_network.leave(ability.network)
+    network.leave(ability.network)
     layers = {"network": ability.network != "none", "files": False, "system calls": False}
     if GPU.exists():
         return layers

@@ -12,8 +12,8 @@ from typing import Any
 
 from warpsmith.kernels_db.export.kernel_facts import file_of
 from warpsmith.kernels_db.export.package import PROVENANCE, restore_runtime
-from warpsmith.kernels_db.op import Target
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.workers.gate.normalise import normalised_digest
 
 TEXTS = ("name", "kernel", "target", "language", "source_digest")
 """The fields of a kernel's provenance that are text."""

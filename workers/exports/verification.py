@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from warpsmith.kernels_db.op import Target
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.kernels_db.target import CPU_ARCHITECTURES
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.kernels_db.spec.target import CPU_ARCHITECTURES
 from warpsmith.workers.exports import location
 from warpsmith.workers.exports.project import FILE_CHECKS, Kernel, Project, Refused, open_project
 from warpsmith.workers.exports.report import Outcome, Report, Row

@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from warpsmith.workers.judge import process_control
+from warpsmith.workers.judge.machine import process_control
 
 if TYPE_CHECKING:
-    from warpsmith.workers.judge.processes import ForkServer
+    from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 2, 8
 """Candidates that are prepared at once: half of the cores', so that the referee and the timed contender have theirs."""
@@ -73,7 +73,7 @@ def _seconds(text: str) -> float:
 
 
 def _judge_bundles(directories: list[Path], timeout_s: float | None) -> int:
-    from warpsmith.workers.judge.directory import JOB_TIMEOUT_S, judge_directories  # noqa: PLC0415 - the door needs none of it
+    from warpsmith.workers.judge.protocol.directory import JOB_TIMEOUT_S, judge_directories  # noqa: PLC0415 - the door needs none of it
 
     signal.signal(signal.SIGTERM, _terminate)
     try:
@@ -113,8 +113,8 @@ def main() -> int:
 def _serve(door: int, scratch: Path) -> int:
     # Imported late: what `main` has done must stand before anything slow does. The fork server imports torch while this
     # process does.
-    from warpsmith.workers.judge.host import cores_available  # noqa: PLC0415
-    from warpsmith.workers.judge.processes import ForkServer  # noqa: PLC0415
+    from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
@@ -128,10 +128,10 @@ def _serve(door: int, scratch: Path) -> int:
 
 
 def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int:
+    from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
-    from warpsmith.workers.judge.pipeline import Pipeline  # noqa: PLC0415
-    from warpsmith.workers.judge.quiet import QUIET  # noqa: PLC0415
-    from warpsmith.workers.judge.referee import Referee  # noqa: PLC0415
+    from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
+    from warpsmith.workers.judge.protocol.pipeline import Pipeline  # noqa: PLC0415
 
     def answer(document: Any) -> None:
         raw = json.dumps(document, allow_nan=False).encode() + b"\n"

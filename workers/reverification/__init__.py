@@ -5,7 +5,6 @@ says which kernels are to be judged.
 """
 
 from warpsmith.workers.reverification.finding import Finding, Outcome, finding
-from warpsmith.workers.reverification.performing import perform_reverification
 from warpsmith.workers.reverification.reconciling import reconcile
 from warpsmith.workers.reverification.rows import OPEN, ask, claim, finish, message, renew
 from warpsmith.workers.reverification.schedule import sweep
@@ -19,7 +18,6 @@ __all__ = [
     "finding",
     "finish",
     "message",
-    "perform_reverification",
     "reconcile",
     "renew",
     "sweep",

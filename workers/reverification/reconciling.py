@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import or_, select
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.due import DAY_S
-from warpsmith.kernels_db.models import KernelRow, ReverificationRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.reverification_due import DAY_S
+from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
 from warpsmith.workers.reverification.finding import Finding
 from warpsmith.workers.reverification.rows import end, message
 from warpsmith.workers.reverification.schedule import judges

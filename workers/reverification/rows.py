@@ -15,14 +15,14 @@ from typing import Any, Literal, cast
 from sqlalchemy import CursorResult, func, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.models import KernelRow, OpRow, ReverificationRow
-from warpsmith.workers.model.text import storable
-from warpsmith.workers.queues import judge_queue
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
+from warpsmith.workers.queue_names import judge_queue
 from warpsmith.workers.reverification.finding import Finding
 from warpsmith.workers.steps.rows import plain
 from warpsmith.workers.steps.values import Message
+from warpsmith.workers.text import storable
 
 OPEN = ("pending", "running")
 """States of a re-verification that is still to bring a result."""

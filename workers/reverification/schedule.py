@@ -9,12 +9,11 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.due import DAY_S, due, last_judged, presents
-from warpsmith.kernels_db.models import KernelRow, ReverificationRow, WorkerRow
-from warpsmith.workers import heartbeat
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.reverification_due import DAY_S, due, last_judged, presents
+from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow, WorkerRow
 from warpsmith.workers.reverification.rows import OPEN, ask, message
-from warpsmith.workers.settings import Settings
+from warpsmith.workers.settings import ALIVE_AFTER_S, Settings
 from warpsmith.workers.steps.values import Message
 
 AT_ONCE = 4
@@ -44,7 +43,7 @@ def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
 
 def judges(session: Session, now: float) -> list[tuple[str, float]]:
     """Every target with a judge that lives, and when the latest of them started."""
-    alive = WorkerRow.role == "judge", WorkerRow.seen_at >= now - heartbeat.ALIVE_AFTER_S
+    alive = WorkerRow.role == "judge", WorkerRow.seen_at >= now - ALIVE_AFTER_S
     query = select(WorkerRow.target, func.max(WorkerRow.started_at)).where(*alive, WorkerRow.target.is_not(None))
     return [(target, at) for target, at in session.execute(query.group_by(WorkerRow.target)).tuples() if target]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import whole
+from warpsmith.workers.search.policy_base import TreePolicy, Turn
 from warpsmith.workers.search.tree import Step
-from warpsmith.workers.search.turn import TreePolicy, Turn
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
 
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 
 T = TypeVar("T")
 

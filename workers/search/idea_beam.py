@@ -15,11 +15,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.fields import number, switch, whole
-from warpsmith.workers.search.standing import barren, ranked, score, ties
+from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.ranking import barren, ranked, score, ties
 from warpsmith.workers.search.tree import NodeView, Step
-from warpsmith.workers.search.turn import RoundsPolicy, Turn
 
 MOST_IDEAS = 32
 """Ideas that one request may ask for."""

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from warpsmith.kernels_db.spec_errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search import fields
 from warpsmith.workers.search.best_of_n import BestOfN
 from warpsmith.workers.search.greedy import Greedy
 from warpsmith.workers.search.idea_beam import IdeaBeam
+from warpsmith.workers.search.policy_base import TreePolicy
 from warpsmith.workers.search.prose_first import ProseFirst
 from warpsmith.workers.search.puct import Puct
 from warpsmith.workers.search.random_parent import RandomParent
 from warpsmith.workers.search.survey import Survey
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
-from warpsmith.workers.search.turn import TreePolicy
 
 Policy: TypeAlias = TreePolicy
 

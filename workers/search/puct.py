@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import number, whole
-from warpsmith.workers.search.standing import is_contender, is_open, pinned
+from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.ranking import is_contender, is_open, pinned
 from warpsmith.workers.search.tree import NodeView, Step
-from warpsmith.workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)

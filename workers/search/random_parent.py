@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import number, whole
+from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
 from warpsmith.workers.search.tree import NodeView, Step
-from warpsmith.workers.search.turn import RoundsPolicy, Turn
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import whole
-from warpsmith.workers.search.standing import ranked
+from warpsmith.workers.search.policy_base import TreePolicy, Turn
+from warpsmith.workers.search.ranking import ranked
 from warpsmith.workers.search.tree import NodeView, Step, Tree
-from warpsmith.workers.search.turn import TreePolicy, Turn
 
 
 @dataclass(frozen=True)

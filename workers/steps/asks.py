@@ -15,13 +15,13 @@ import time
 from sqlalchemy import ColumnElement, and_, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.model.base import ModelRequest
-from warpsmith.workers.model.text import storable
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.workers.llm.base import ModelRequest
 from warpsmith.workers.steps.endings import close_node
 from warpsmith.workers.steps.rows import add_event, close_attempt, held, lock_search, message, plain, put_back
 from warpsmith.workers.steps.values import Message, WrongState
+from warpsmith.workers.text import storable
 
 LONGEST_LIFE_S = 24 * 3600.0
 """Each issue lives twice as long as the one before, up to this: a search that everybody forgot fills no database."""

@@ -19,11 +19,11 @@ from typing import Literal
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.bundle import Ticket, canonical, digest
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.job import Job
-from warpsmith.kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
-from warpsmith.kernels_db.op import SpecErrors
+from warpsmith.kernels_db.job.bundle import Ticket, canonical, digest
+from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.spec.op import SpecErrors
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import ENDED, Held, add_event, lock_search, message, put_back, signed

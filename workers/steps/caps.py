@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import SearchRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.workers.search.budget import exhausted, parse_budget
 from warpsmith.workers.steps.rows import spend
 from warpsmith.workers.steps.values import ModelCall, Work

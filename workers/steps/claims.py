@@ -6,8 +6,8 @@ from typing import cast
 
 from sqlalchemy import CursorResult, select, update
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import held, lock_search
 from warpsmith.workers.steps.values import Work

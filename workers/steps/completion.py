@@ -12,16 +12,16 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.job import Verdict, limit_fraction
-from warpsmith.kernels_db.models import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.candidate.normalise import normalised_digest
-from warpsmith.workers.model.text import storable
+from warpsmith.kernels_db.job.documents import Verdict, limit_fraction
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from warpsmith.workers.steps.planting import digest_of, ideas_so_far, plan
 from warpsmith.workers.steps.rows import Held, add_event, close_attempt, held, plain, put_back, record_calls
 from warpsmith.workers.steps.values import EventType, ModelCall
 from warpsmith.workers.steps.work import level_of
+from warpsmith.workers.text import storable
 
 UNREADABLE_IN_A_ROW = 3
 """So many unreadable replies in a row, to more than one step, are the model's fault and not the request's: the search

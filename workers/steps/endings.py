@@ -8,11 +8,11 @@ from typing import Any, Literal
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.model.text import storable
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
 from warpsmith.workers.steps.values import EventType
 from warpsmith.workers.steps.winners import keep_winner
+from warpsmith.workers.text import storable
 
 Ending = Literal["finished", "failed", "cancelled"]
 ENDINGS: Mapping[Ending, EventType] = {

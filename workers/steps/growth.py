@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import new_id
-from warpsmith.kernels_db.models import AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import Policy, parse_policy

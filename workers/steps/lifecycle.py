@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database, new_id
-from warpsmith.kernels_db.models import AttemptRow, NodeRow, SearchRow
-from warpsmith.kernels_db.op import Op, Target
-from warpsmith.kernels_db.store import add_op
+from warpsmith.kernels_db.spec.op import Op, Target
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.records import add_op
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.steps.endings import end, pause_search

@@ -14,16 +14,16 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.bundle import SignedUnjudged, SignedVerdict, digest
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.job import Verdict
-from warpsmith.kernels_db.models import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.workers.model.text import storable
+from warpsmith.kernels_db.job.bundle import SignedUnjudged, SignedVerdict, digest
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.bundling import is_held
 from warpsmith.workers.steps.completion import commit_verdict
 from warpsmith.workers.steps.rows import ENDED, Held, add_event, lock_search, plain
 from warpsmith.workers.steps.work import level_of
+from warpsmith.workers.text import storable
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AttemptRow, EventRow, SearchRow
-from warpsmith.workers.model.text import storable
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, SearchRow
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.endings import pause_search
 from warpsmith.workers.steps.rows import Held, add_event, held, put_back, record_calls, spend
 from warpsmith.workers.steps.values import ModelCall
+from warpsmith.workers.text import storable
 
 
 def defer(

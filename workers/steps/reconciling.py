@@ -9,8 +9,8 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
 from warpsmith.workers.search.policy import next_steps
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.asks import issue_again, overdue

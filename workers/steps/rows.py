@@ -10,12 +10,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import new_id
-from warpsmith.kernels_db.models import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
-from warpsmith.workers.model.text import storable
-from warpsmith.workers.queues import MODEL_QUEUE, judge_queue
+from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
+from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
 from warpsmith.workers.steps.values import EventType, Message, ModelCall
+from warpsmith.workers.text import storable
 
 OPEN = ("pending", "running", "waiting")
 """States of an attempt that is still to bring a result."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import KernelRow, NodeRow, SearchRow
-from warpsmith.kernels_db.op import Op, Target
-from warpsmith.kernels_db.store import Offer, similar_kernels
+from warpsmith.kernels_db.spec.op import Op, Target
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.records import Offer, similar_kernels
+from warpsmith.kernels_db.store.tables import KernelRow, NodeRow, SearchRow
 from warpsmith.workers.search.tree import Budget
 from warpsmith.workers.steps.planting import adopt
 from warpsmith.workers.steps.rows import add_event

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import Database
-from warpsmith.kernels_db.models import NodeRow, OpRow, SearchRow
-from warpsmith.kernels_db.op import SpecError, Target, parse_op
+from warpsmith.kernels_db.spec.op import SpecError, Target, parse_op
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow
 from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.steps.asks import take_back
 from warpsmith.workers.steps.endings import renew_best

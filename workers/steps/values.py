@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from warpsmith.kernels_db.job import Level, NsightKernel, Verdict
-from warpsmith.workers.model.base import ModelReply, ModelRequest
+from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
+from warpsmith.workers.llm.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
 

@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.db import new_id
-from warpsmith.kernels_db.envelope import build_envelope
-from warpsmith.kernels_db.job import FREE_PYTHON, WorkloadVerdict, mean_ends
-from warpsmith.kernels_db.models import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
-from warpsmith.kernels_db.op import Target, parse_op
-from warpsmith.kernels_db.resolve import resolve_workload
-from warpsmith.workers.candidate.normalise import normalised_digest
+from warpsmith.kernels_db.job.documents import FREE_PYTHON, WorkloadVerdict, mean_ends
+from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.tables import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.steps.rows import add_event
 
 

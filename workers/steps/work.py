@@ -8,9 +8,9 @@ from typing import Any, cast
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job import Level, Verdict
-from warpsmith.kernels_db.models import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
-from warpsmith.kernels_db.profiles import latest_metrics
+from warpsmith.kernels_db.job.documents import Level, Verdict
+from warpsmith.kernels_db.store.profiles import latest_metrics
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.planting import bare_variants
 from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 

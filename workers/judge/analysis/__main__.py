@@ -18,10 +18,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from warpsmith.workers.judge import process_control
+from warpsmith.workers.judge.machine import process_control
 
 if TYPE_CHECKING:
-    from warpsmith.workers.judge.processes import ForkServer
+    from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 
 MEMORY_BYTES = 4 << 30
 SOURCE = """from warpsmith.workers.judge.analysis.inside import answer
@@ -37,8 +37,8 @@ def make(shape, dtype, generator):
 def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """The answer to one request."""
     # Imported late: the process hides its memory before it has any of this; the fork server imports torch meanwhile.
-    from warpsmith.workers.judge.host import cores_available  # noqa: PLC0415
-    from warpsmith.workers.judge.processes import ForkServer  # noqa: PLC0415
+    from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415
 
     cores = cores_available()
     server = ForkServer(cores, scratch)
@@ -53,11 +53,11 @@ def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer
     import torch  # noqa: PLC0415
 
     from warpsmith.workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
-    from warpsmith.workers.judge.buffers import TensorSpec  # noqa: PLC0415
-    from warpsmith.workers.judge.contender import Contender  # noqa: PLC0415
-    from warpsmith.workers.judge.faults import ContenderFault  # noqa: PLC0415
-    from warpsmith.workers.judge.processes import ForkServerDied  # noqa: PLC0415
-    from warpsmith.workers.judge.sandbox import NotConfined  # noqa: PLC0415
+    from warpsmith.workers.judge.machine.buffers import TensorSpec  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.faults import ContenderFault  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.fork_server_client import ForkServerDied  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.runner_handle import Contender  # noqa: PLC0415
+    from warpsmith.workers.judge.sandbox.sandbox import NotConfined  # noqa: PLC0415
 
     try:
         contender = Contender(

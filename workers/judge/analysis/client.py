@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warpsmith.kernels_db.formats.analysis import Analysis, AnalysisFailed
-from warpsmith.kernels_db.job import SandboxLevel
-from warpsmith.workers.judge.client import judge_environment
+from warpsmith.kernels_db.job.documents import SandboxLevel
+from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
+from warpsmith.workers.judge.protocol.client import judge_environment
 
 START_S = 90.0
 """Longest wait for the process besides the file's own time: torch's start."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.formats.recording import Recorder
 from warpsmith.workers.judge.analysis.leaves import (
     NotUnderstoodError,
     computed,
@@ -20,6 +19,7 @@ from warpsmith.workers.judge.analysis.leaves import (
     once_each,
     written,
 )
+from warpsmith.workers.judge.analysis.recording import Recorder
 
 
 def analyse(request: dict[str, Any]) -> dict[str, Any]:

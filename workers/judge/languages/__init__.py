@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import CompileError, HostError
 from warpsmith.workers.judge.languages import cpp, cuda, python, triton
 from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared, TrialError

@@ -21,7 +21,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from warpsmith.kernels_db.candidate_import import provide_runtime
-from warpsmith.kernels_db.job import ResolvedInput, ResolvedOutput, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from warpsmith.kernels_db.runtime.limits import of_architecture
 
 RUN_S = 10.0

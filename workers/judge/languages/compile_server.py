@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from warpsmith.workers.judge import channel, process_control, sandbox, sandbox_network
+from warpsmith.workers.judge.machine import channel, process_control
+from warpsmith.workers.judge.sandbox import network, sandbox
 
 MODULES = ("warpsmith.workers.judge.languages.triton_child", "warpsmith.workers.judge.languages.cuda_child")
 _NICENESS = 10
@@ -200,7 +201,7 @@ def main() -> None:
     process_control.close_other_fds({0, 1, 2, control.fileno()})
     process_control.adopt_orphans()
     ability = sandbox.detect()
-    sandbox_network.leave(ability.network)
+    network.leave(ability.network)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
     _preload(sys.argv[2:])
     sandbox.toolchain()  # found once, for all children

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from warpsmith import IMPORT_ROOT
-from warpsmith.workers.judge import channel, process_control
 from warpsmith.workers.judge.languages.prepared import CompileLimits
-from warpsmith.workers.judge.quiet import QUIET
+from warpsmith.workers.judge.machine import channel, process_control
+from warpsmith.workers.judge.machine.timing_guard import QUIET
 
 _START_S = 180.0
 _KILL_S = 30.0

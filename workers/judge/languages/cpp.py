@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import Build, CompileError, HostError, cpp
-from warpsmith.workers.candidate.sources import KernelSource, kernel_sources
+from warpsmith.workers.gate.sources import KernelSource, kernel_sources
 from warpsmith.workers.judge.languages.elf import digests
 from warpsmith.workers.judge.languages.imports import foreign
 from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared

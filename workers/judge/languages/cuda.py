@@ -8,10 +8,10 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from warpsmith.kernels_db.job import ResolvedWorkload
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import CompileError, HostError, cuda
 from warpsmith.kernels_db.runtime.errors import trim_log
-from warpsmith.workers.candidate.sources import KernelSource, kernel_sources
+from warpsmith.workers.gate.sources import KernelSource, kernel_sources
 from warpsmith.workers.judge.languages.child import ask
 from warpsmith.workers.judge.languages.prepared import (
     LIBRARIES_BYTES,

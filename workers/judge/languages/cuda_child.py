@@ -19,7 +19,7 @@ from typing import Any
 from warpsmith.kernels_db.runtime import Build, CompileError, HostError, cuda
 from warpsmith.kernels_db.runtime.limits import Launch, Usage, of_architecture, problem
 from warpsmith.kernels_db.runtime.tensor_maps import check_tensor_map
-from warpsmith.workers.candidate.sources import KernelSource
+from warpsmith.workers.gate.sources import KernelSource
 from warpsmith.workers.judge.languages import abstract, cubin
 from warpsmith.workers.judge.languages.elf import digests
 from warpsmith.workers.judge.languages.prepared import KernelReport, ptxas_reports

@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from warpsmith.kernels_db.job import ResolvedWorkload
-from warpsmith.kernels_db.module_imports import loaded_imports
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.module_imports import loaded_imports
 from warpsmith.kernels_db.runtime import CompileError
-from warpsmith.workers.candidate.gate import parse
+from warpsmith.workers.gate.gate import parse
 from warpsmith.workers.judge.languages.prepared import CompileLimits, Prepared
 
 MAX_BYTES = 2 << 20

@@ -29,8 +29,8 @@ from triton.runtime.jit import JITFunction
 from warpsmith.kernels_db.runtime.limits import of_architecture
 from warpsmith.workers.judge.languages import abstract
 from warpsmith.workers.judge.languages.elf import digests
-from warpsmith.workers.judge.languages.launches import described
 from warpsmith.workers.judge.languages.prepared import KernelReport, ptxas_reports
+from warpsmith.workers.judge.runner.launches import described
 
 MOST_CONFIGURATIONS = 64
 """Of one autotuned kernel: each is compiled here, so that none is while a device waits."""

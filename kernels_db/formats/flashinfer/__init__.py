@@ -1,0 +1,1 @@
+"""FlashInfer-Bench: Definitions with their workloads as ops, Solutions as kernels."""

@@ -1,0 +1,122 @@
+"""FlashInfer-Bench: a Definition (JSON) with its Workloads or Traces (JSON lines).
+
+    axes, inputs, outputs, reference, description   the same of the spec
+    op_type                                         family
+    constraints                                     constraints, as far as they speak of axes alone
+    Workload                                        a workload of role bench; its uuid is the id
+    input random                                    as the format draws it: normal, or randint by dtype
+    input scalar                                    the workload's value
+    input safetensors                               the values themselves, where the file is at hand and small
+
+Whatever else stands in the files stays in `origin`. Nothing is run: the format declares every shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpsmith.kernels_db.formats.flashinfer import reference
+from warpsmith.kernels_db.formats.flashinfer.objects import Found, objects, references, tensor
+from warpsmith.kernels_db.formats.flashinfer.workloads import workloads
+from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused
+from warpsmith.kernels_db.formats.shared.imported_op import Imported
+from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.errors import SpecErrors
+from warpsmith.kernels_db.spec.names import identifier
+
+__all__ = ["EXPECTED", "FORMAT", "claim", "read", "references"]
+
+FORMAT = "flashinfer-bench"
+EXPECTED = "a Definition: a JSON object with name, op_type, axes, inputs, outputs and reference"
+
+_RANDOM = {
+    "int8": (-128, 128),
+    "uint8": (0, 256),
+    "int16": (-1024, 1024),
+    "int32": (-1024, 1024),
+    "int64": (-1024, 1024),
+}
+"""The ranges from which the format's own harness draws integers: [low, high)."""
+
+
+def claim(file: RawFile) -> str | None:
+    """What of a file says that it belongs to this format, in words; None where nothing does."""
+    try:
+        found = list(objects(file))
+    except SpecErrors:
+        return None
+    return f"a {found[0].kind}" if found else None
+
+
+def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
+    """The spec of a Definition with its workloads; nothing is run. Raises SpecErrors."""
+    found = [item for file in files for item in objects(file)]
+    definitions = [item for item in found if item.kind == "Definition"]
+    if len(definitions) != 1:
+        raise refused("files", f"{len(definitions)} Definitions", f"one: {EXPECTED}")
+    definition = definitions[0]
+    content = definition.content
+    name = definition.text("name")
+    inputs = definition.members("inputs")
+    outputs = definition.members("outputs")
+    kept, left_out = _constraints(definition)
+    document: dict[str, Any] = {
+        "schema_version": 1,
+        "name": identifier(name, "op"),
+        "description": str(content.get("description") or "")[:4000],
+        "family": (identifier(str(content.get("op_type") or ""), "") or None),
+        "axes": {axis: _axis(definition, axis, item) for axis, item in definition.members("axes").items()},
+        "constraints": kept,
+        "inputs": [_input(definition, key, item) for key, item in inputs.items()],
+        "outputs": [tensor(definition, "outputs", key, item) for key, item in outputs.items()],
+        "reference": reference.reference(
+            definition.text("reference"), f"{definition.field}: reference", list(inputs), list(outputs)
+        ),
+        "workloads": workloads(definition, found, files),
+        "origin": origin_of(FORMAT, files),
+    }
+    if document["family"] is not None:
+        document["family"] = document["family"].lower()[:64]
+    notes = [f"constraint kept in origin alone, for it speaks of more than axes: {text}" for text in left_out]
+    others = sorted({item.kind for item in found} - {"Definition", "Workload", "Trace"})
+    notes += [f"kept in origin, and not part of the op: {kind}" for kind in others]
+    return Imported(document, notes)
+
+
+def _axis(definition: Found, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    kind = item.get("type")
+    described = {"description": str(item["description"])[:4000]} if item.get("description") else {}
+    if kind == "const":
+        return {"kind": "const", "value": item.get("value"), **described}
+    if kind == "var":
+        return {"kind": "var", **described}
+    if kind == "expr":
+        return {"kind": "expr", "expr": item.get("expression", item.get("expr")), **described}
+    raise refused(f"{definition.field}: axes.{name}.type", kind, "const, var or expr")
+
+
+def _constraints(definition: Found) -> tuple[list[str], list[str]]:
+    """The constraints that the spec can say, and the others."""
+    texts = definition.content.get("constraints") or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise refused(f"{definition.field}: constraints", texts, "a list of texts")
+    axes = definition.members("axes").keys()
+    kept: list[str] = []
+    left_out: list[str] = []
+    for text in texts:
+        try:
+            sayable = expr.parse(text, "boolean").names <= axes
+        except expr.ExprError:
+            sayable = False
+        (kept if sayable else left_out).append(text)
+    return kept, left_out
+
+
+def _input(definition: Found, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    found = tensor(definition, "inputs", name, item)
+    if found["shape"] is not None and found["dtype"] in _RANDOM:
+        low, high = _RANDOM[found["dtype"]]
+        found["dist"] = {"kind": "randint", "low": low, "high": high}
+    return found

@@ -1,0 +1,133 @@
+"""The objects in FlashInfer-Bench's files: Definitions, Workloads, Traces and Solutions, told apart by their fields."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from warpsmith.kernels_db.formats.shared.files import RawFile, beside, refused
+from warpsmith.kernels_db.spec.document import read_document
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+
+_DEFINITION = {"axes", "inputs", "outputs"}
+_OLD_DTYPES = {"float8_e4m3": "float8_e4m3fn"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """One object of a set: its kind, the field that names it in errors, and the object."""
+
+    kind: str
+    field: str
+    content: dict[str, Any]
+
+    def text(self, key: str) -> str:
+        """A field that must be a text. Raises SpecErrors."""
+        value = self.content.get(key)
+        if not isinstance(value, str) or not value.strip():
+            expected = "the source of a Python module with run(...)" if key == "reference" else "a text"
+            raise refused(f"{self.field}: {key}", value, expected)
+        return value
+
+    def members(self, key: str) -> dict[str, dict[str, Any]]:
+        """A field that must be an object of objects. Raises SpecErrors."""
+        value = self.content.get(key)
+        if not isinstance(value, dict):
+            raise refused(f"{self.field}: {key}", value, "an object")
+        for name, item in value.items():
+            if not isinstance(item, dict):
+                raise refused(f"{self.field}: {key}.{name}", item, "an object")
+        return value
+
+
+def kind_of(content: Any) -> str | None:
+    """Definition, Solution, Trace or Workload, by the fields that no other has; None for anything else."""
+    if not isinstance(content, dict):
+        return None
+    if content.keys() >= _DEFINITION:
+        return "Definition"
+    if "sources" in content and "spec" in content:
+        return "Solution"
+    if "workload" in content and "definition" in content:
+        return "Trace"
+    return "Workload" if {"axes", "inputs", "uuid"} <= content.keys() else None
+
+
+def references(files: Sequence[RawFile]) -> list[str]:
+    """Paths of further files, as a set of definitions, workloads and blobs lays them out: where they are there, they
+    belong to the import."""
+    paths = []
+    for file in files:
+        for found in objects(file):
+            if found.kind == "Definition":
+                paths += list(_workload_files(file.path, found.content))
+            paths += [beside(_root(file.path), path) for path, _ in _stored(found)]
+    return paths
+
+
+def _workload_files(path: str, definition: Mapping[str, Any]) -> Iterator[str]:
+    name, kind = definition.get("name"), definition.get("op_type")
+    for directory in ([str(kind)] if isinstance(kind, str) else []) + [""]:
+        yield posixpath.normpath(
+            posixpath.join(posixpath.dirname(_root(path)), "workloads", directory, f"{name}.jsonl")
+        )
+
+
+def _root(path: str) -> str:
+    """A path beside which the set's directories lie: that of `definitions` or `workloads`, or the file's own."""
+    parts = path.split("/")
+    for name in ("definitions", "workloads", "solutions", "traces"):
+        if name in parts[:-1]:
+            return "/".join([*parts[: parts.index(name)], name])
+    return path
+
+
+def _stored(found: Found) -> Iterator[tuple[str, str]]:
+    workload = found.content.get("workload") if found.kind == "Trace" else found.content
+    inputs = workload.get("inputs") if found.kind in ("Trace", "Workload") and isinstance(workload, dict) else None
+    for item in inputs.values() if isinstance(inputs, dict) else ():
+        if isinstance(item, dict) and item.get("type") == "safetensors" and isinstance(item.get("path"), str):
+            yield item["path"], str(item.get("tensor_key"))
+
+
+def objects(file: RawFile) -> Iterator[Found]:
+    """The objects of a JSON file, or of one with JSON lines. Raises SpecErrors where it is no JSON; a file of another
+    ending has none."""
+    if file.path.endswith(".json"):
+        content = _json(file.data, file.path)
+        if (kind := kind_of(content)) is not None:
+            yield Found(kind, file.path, content)
+    elif file.path.endswith(".jsonl"):
+        for number, line in enumerate(file.data.split(b"\n"), 1):
+            if line.strip():
+                field = f"{file.path}: line {number}"
+                content = _json(line, field)
+                if (kind := kind_of(content)) is not None:
+                    yield Found(kind, field, content)
+
+
+def _json(data: bytes, field: str) -> Any:
+    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        raise refused(field, data[:60].decode("utf-8", "replace"), "a JSON object")
+    try:
+        return read_document(data)
+    except SpecErrors as error:
+        raise SpecErrors(
+            [SpecError(f"{field}: {item.field}", item.found, item.expected) for item in error.errors]
+        ) from None
+
+
+def tensor(definition: Found, kind: str, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
+    """Name, shape, dtype and description of an input or output. Raises SpecErrors."""
+    where, dtype = f"{definition.field}: {kind}.{name}", item.get("dtype")
+    described = {"description": str(item["description"])[:4000]} if item.get("description") else {}
+    shape = item.get("shape", False)
+    if shape is not None and not (isinstance(shape, list) and all(isinstance(axis, str) for axis in shape)):
+        raise refused(f"{where}.shape", item.get("shape"), "a list of axes, or null for a scalar")
+    if not isinstance(dtype, str):
+        raise refused(f"{where}.dtype", dtype, "the name of a dtype")
+    if shape is None and kind == "outputs":
+        shape = []  # the format's harness makes a tensor of a returned number
+    return {"name": name, "shape": shape, "dtype": _OLD_DTYPES.get(dtype, dtype), **described}

@@ -1,0 +1,109 @@
+"""Workloads of FlashInfer-Bench as those of a spec."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpsmith.kernels_db.formats.flashinfer import safetensors
+from warpsmith.kernels_db.formats.flashinfer.objects import Found, kind_of, tensor
+from warpsmith.kernels_db.formats.shared.files import RawFile, refused
+from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
+from warpsmith.kernels_db.spec.basic_types import MAX_ITEMS
+from warpsmith.kernels_db.spec.names import unique
+
+
+def workloads(definition: Found, found: Sequence[Found], files: Sequence[RawFile]) -> list[dict[str, Any]]:
+    """The spec's workloads. Raises SpecErrors: another Definition's, none where some are needed, or a bad input."""
+    by_content: dict[str, Found] = {}
+    for item in (_workload_of(definition, each) for each in found):
+        if item is not None:  # a Trace repeats its Workload
+            by_content.setdefault(json.dumps(item.content, sort_keys=True), item)
+    given = list(by_content.values())
+    if len(given) > MAX_ITEMS:
+        raise refused("workloads", f"{len(given)} Workloads", f"at most {MAX_ITEMS}")
+    axes = definition.members("axes")
+    free = [name for name, axis in axes.items() if axis.get("type") == "var"]
+    scalars = [name for name, entry in definition.members("inputs").items() if entry.get("shape") is None]
+    if not given:
+        if free or scalars:
+            missing = f"sizes for {', '.join(free) or 'none'} and values for {', '.join(scalars) or 'none'}"
+            raise refused("workloads", "no Workload", f"a file with Workloads as JSON lines, which give {missing}")
+        return [{"id": "workload", "role": "bench"}]
+    ids = unique(_label(item.content["uuid"], number) for number, item in enumerate(given))
+    room = SourceRoom()
+    return [
+        {"id": name, "role": "bench", "axes": item.content["axes"], "inputs": _values(definition, item, files, room)}
+        for name, item in zip(ids, given, strict=True)
+    ]
+
+
+def _workload_of(definition: Found, item: Found) -> Found | None:
+    """The Workload that an object is or has. Raises SpecErrors where it is another Definition's."""
+    if item.kind == "Trace":
+        named, workload = item.content["definition"], item.content["workload"]
+        if named != definition.content["name"]:
+            raise refused(f"{item.field}: definition", named, f"{definition.content['name']}, whose workload it is")
+        if kind_of(workload) != "Workload":
+            raise refused(f"{item.field}: workload", workload, "an object with axes, inputs and uuid")
+        return Found("Workload", f"{item.field}: workload", workload)
+    return item if item.kind == "Workload" else None
+
+
+def _label(text: Any, number: int) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in str(text))[:100].lstrip("_.-")
+    return kept or f"workload-{number}"
+
+
+def _values(definition: Found, workload: Found, files: Sequence[RawFile], room: SourceRoom) -> dict[str, Any]:
+    """What a workload says of each input, where it is more than that it is random."""
+    field, given = workload.field, workload.content["inputs"]
+    if not isinstance(given, dict):
+        raise refused(f"{field}: inputs", given, "an object")
+    declared = definition.members("inputs")
+    found: dict[str, Any] = {}
+    for name, item in given.items():
+        where = f"{field}: inputs.{name}"
+        kind = item.get("type") if isinstance(item, dict) else None
+        if name not in declared:
+            raise refused(where, name, f"an input of the Definition: one of {', '.join(declared)}")
+        if kind == "scalar":
+            found[name] = {"value": item.get("value")}
+        elif kind == "safetensors":
+            source = _stored_values(definition, where, name, item, workload.content["axes"], files)
+            found[name] = {"dist": room.code(source)}
+        elif kind != "random":
+            raise refused(f"{where}.type", json.dumps(kind), "random, scalar or safetensors")
+    return found
+
+
+def _stored_values(
+    definition: Found,
+    where: str,
+    name: str,
+    item: Mapping[str, Any],
+    sizes: Any,
+    files: Sequence[RawFile],
+) -> str:
+    """The source of a distribution with the values of a safetensors file. Raises SpecErrors."""
+    path, key = item.get("path"), item.get("tensor_key")
+    if not isinstance(path, str) or not isinstance(key, str):
+        raise refused(where, json.dumps(item), "a path and a tensor_key")
+    wanted = posixpath.normpath(path)
+    at_hand = [file for file in files if file.path == wanted or file.path.endswith("/" + wanted)]
+    if len(at_hand) != 1:
+        found = "several files" if at_hand else "no such file"
+        raise refused(
+            where, f"{found} {path}", f"the safetensors file {path} (tensor {key}) among the files of the import"
+        )
+    stored = safetensors.read(at_hand[0], key, where)
+    declared = definition.members("inputs")[name]
+    axes = definition.members("axes")
+    bound = {axis: entry.get("value") for axis, entry in axes.items()} | (sizes if isinstance(sizes, dict) else {})
+    shape = [bound.get(axis, axis) for axis in declared.get("shape") or []]
+    expected = tensor(definition, "inputs", name, declared)["dtype"]
+    if (stored.shape, stored.dtype) != (shape, expected):
+        raise refused(where, f"{key}: {stored.shape} of {stored.dtype}", f"{shape} of {expected}")
+    return stored.source(path, key)

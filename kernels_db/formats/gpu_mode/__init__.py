@@ -1,0 +1,1 @@
+"""GPU MODE: tasks as ops, submissions as kernels."""

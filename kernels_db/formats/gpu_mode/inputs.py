@@ -1,0 +1,186 @@
+"""The data of a task as inputs of a spec: their names, how their values are made, and `run`, which puts them together
+again for `ref_kernel`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
+from warpsmith.kernels_db.formats.shared import python_source
+from warpsmith.kernels_db.formats.shared.facts import Leaf, TaskFacts
+from warpsmith.kernels_db.formats.shared.files import refused
+from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
+from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous, permutation_of
+from warpsmith.kernels_db.spec.names import identifier, unique
+
+MODULE = "task_reference"
+"""The name of reference.py in a spec. A spec's own source is a module `reference` in the judge."""
+
+_RUN = """
+
+_ref_kernel = _embedded("task_reference").ref_kernel
+
+
+def run({parameters}):
+    found = _ref_kernel({data})
+    return {outputs}
+"""
+_MAKE = '''
+
+def make(shape, dtype, generator):
+    """One of the tensors of generate_input."""
+    import torch
+    from warpsmith.workers.judge.analysis.stand_in import on
+
+    generate_input = _embedded("task_reference").generate_input
+    seed = generator.initial_seed() % (1 << 31)
+    torch.manual_seed(seed)
+    with on(torch.device("cpu")):
+        return generate_input({arguments}){path}.contiguous()
+'''
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The spec's inputs, what each workload changes of them, and the kinds of distribution among them."""
+
+    declared: list[dict[str, Any]]
+    overrides: list[dict[str, Any]]
+    kinds: set[str]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A distribution by code, before the text of the files stands in front of its function."""
+
+    make: str
+
+
+def names(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> list[str]:
+    """A name for each leaf of the data: as `ref_kernel` unpacks it, or x, x_2 ..."""
+    unpacked = _unpacked(ref_kernel)
+    found: list[str] = []
+    for path in _paths(facts.structure):
+        first = unpacked[path[0]] if path and isinstance(path[0], int) and path[0] < len(unpacked) else "x"
+        found.append(identifier("_".join([first, *(str(step) for step in path[1:])]), "x"))
+    return unique(found)
+
+
+def _unpacked(ref_kernel: ast.FunctionDef) -> list[str]:
+    """The names in `a, b = data`, where `data` is the parameter."""
+    parameter = python_source.parameters(ref_kernel)[:1]
+    for node in ast.walk(ref_kernel):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and [node.value.id] == parameter:
+            for target in node.targets:
+                if isinstance(target, ast.Tuple | ast.List) and all(isinstance(item, ast.Name) for item in target.elts):
+                    return [item.id for item in target.elts if isinstance(item, ast.Name)]
+    return parameter
+
+
+def _paths(structure: Mapping[str, Any]) -> Iterator[tuple[int | str, ...]]:
+    """Where each leaf stands, in order."""
+    kind, content = next(iter(structure.items()))
+    if kind == "leaf":
+        yield ()
+    elif kind in ("tuple", "list"):
+        for number, item in enumerate(content):
+            yield from ((number, *path) for path in _paths(item))
+    elif kind == "dict":
+        for key, item in content.items():
+            yield from ((key, *path) for path in _paths(item))
+
+
+def inputs(
+    facts: TaskFacts,
+    wanted: Sequence[str],
+    axes: Axes,
+    text: str,
+    generate_input: ast.FunctionDef,
+    calls: Sequence[Mapping[str, Any]],
+) -> Inputs:
+    """The inputs of a task. `text` embeds its files; `calls` are the arguments of each workload. Raises SpecErrors."""
+    declared: list[dict[str, Any]] = []
+    overrides: list[dict[str, Any]] = [{} for _ in calls]
+    kinds: set[str] = set()
+    room = SourceRoom()
+
+    def stated(value: Any) -> Any:
+        """A value of the spec; of a distribution by code there is only its own function yet."""
+        return room.code(text, value.make) if isinstance(value, _Made) else value
+
+    written = facts.workloads[0].written
+    paths = list(_paths(facts.structure))
+    for number, (name, path) in enumerate(zip(wanted, paths, strict=True)):
+        leaves = [workload.inputs[number] for workload in facts.workloads]
+        item: dict[str, Any] = {"name": name, "dtype": leaves[0].dtype}
+        values: list[Any]
+        if leaves[0].shape is None:
+            key, values = "value", [leaf.value for leaf in leaves]
+        else:
+            item["shape"] = axes.shape(name, [leaf.shape or [] for leaf in leaves])
+            item |= _strides(name, leaves, item["shape"])
+            if number in written:
+                item["mutated"] = True
+            key = "dist"
+            values = [
+                dist_of(leaf.dist, leaf.dtype) or _Made(_make(generate_input, call, path))
+                for leaf, call in zip(leaves, calls, strict=True)
+            ]
+            kinds |= {"code" if isinstance(value, _Made) else value["kind"] for value in values}
+        declared.append(item | {key: stated(values[-1])})
+        for workload, value in zip(overrides, values, strict=True):
+            if value != values[-1]:
+                workload[name] = {key: stated(value)}
+    return Inputs(declared, overrides, kinds)
+
+
+def _make(generate_input: ast.FunctionDef, call: Mapping[str, Any], path: Sequence[int | str]) -> str:
+    taken = [*python_source.parameters(generate_input), *(item.arg for item in generate_input.args.kwonlyargs)]
+    given = {name: repr(value) for name, value in call.items() if name != "seed"}
+    if "seed" in taken:
+        given["seed"] = "seed"
+    arguments = "**{" + ", ".join(f"{name!r}: {value}" for name, value in given.items()) + "}"
+    return _MAKE.format(arguments=arguments, path="".join(f"[{step!r}]" for step in path))
+
+
+def _strides(name: str, leaves: Sequence[Leaf], shape: Sequence[int | str]) -> dict[str, Any]:
+    """The `strides` of an input that is not laid out in order, as products of its axes."""
+    if all(is_contiguous(leaf.shape or [], leaf.strides) for leaf in leaves):
+        return {}
+    orders = [permutation_of(leaf.shape or [], leaf.strides or []) for leaf in leaves]
+    if orders[0] is None or any(order != orders[0] for order in orders):
+        raise refused(
+            f"input {name}: strides", leaves[0].strides, "a dense tensor, its axes in one order in all workloads"
+        )
+    strides: list[int | str] = [1] * len(shape)
+    inner: list[str] = []
+    for axis in reversed(orders[0]):
+        strides[axis] = " * ".join(inner) if inner else 1
+        inner.insert(0, str(shape[axis]))
+    return {"strides": strides}
+
+
+def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
+    """Python source of `run`, after an embedding of the files; `taken` are the outputs that are no written input."""
+    paths = list(_paths(facts.result))
+    found = [f"found{''.join(f'[{step!r}]' for step in paths[number])}" for number in taken]
+    outputs = "None" if not found else found[0] if len(found) == 1 else f"({', '.join(found)})"
+    return _RUN.format(parameters=", ".join(wanted), data=_expression(facts.structure, wanted), outputs=outputs)
+
+
+def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:
+    """Python source of the data, of names."""
+    kind, content = next(iter(structure.items()))
+    if kind == "leaf":
+        return str(wanted[content])
+    if kind == "constant":
+        return repr(content)
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {_expression(item, wanted)}" for key, item in content.items()) + "}"
+    items = [_expression(item, wanted) for item in content]
+    if kind == "list":
+        return f"[{', '.join(items)}]"
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

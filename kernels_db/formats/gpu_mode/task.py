@@ -1,0 +1,281 @@
+"""GPU MODE tasks: a `task.yml` with the files that it names, `reference.py` among them.
+
+    data of generate_input        inputs, in order; a number becomes a scalar input, a text or None stays a constant
+    arguments of generate_input   axes, where a dimension has an argument's sizes (`task_axes`)
+    tests, benchmarks             workloads of role test and bench
+    ref_kernel                    reference: `run` puts the data together and calls it
+    data that ref_kernel writes   mutated inputs
+    rtol, atol of the checker     tolerance of every output
+
+Whatever else stands in the files stays in `origin`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from warpsmith.kernels_db.formats.gpu_mode import inputs as task_inputs
+from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
+from warpsmith.kernels_db.formats.shared import python_source
+from warpsmith.kernels_db.formats.shared.embedded import embedding
+from warpsmith.kernels_db.formats.shared.facts import MOST_WORKLOADS, TaskFacts, TaskWorkload, asked
+from warpsmith.kernels_db.formats.shared.files import RawFile, beside, origin_of, refused
+from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
+from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.spec.basic_types import is_float
+from warpsmith.kernels_db.spec.document import read_document
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.names import identifier, unique
+
+FORMAT = "gpu-mode"
+CANDIDATE = "custom_kernel"
+CHECKER = "check_implementation"
+EXPECTED = "a task.yml with files, tests or benchmarks, and the files that it names"
+REFERENCE = "reference.py"
+
+_SUBMISSION = "@SUBMISSION@"
+NOT_NEEDED = ("eval.py", "submission.py", "template.py")
+"""Files of a task that neither its reference nor a submission imports."""
+
+
+def claim(file: RawFile) -> str | None:
+    """What of a file says that it belongs to a task, in words; None where nothing does."""
+    if file.path.endswith((".yml", ".yaml")):
+        task = _task_or_none(file)
+        return None if task is None else "a task with files"
+    if file.path.endswith(".py"):
+        try:
+            names = python_source.defined(python_source.parse(file))
+        except SpecErrors:
+            return None
+        found = [name for name in ("generate_input", "ref_kernel", CANDIDATE) if name in names]
+        return " and ".join(found) or None
+    return None
+
+
+def read_task(file: RawFile) -> dict[str, Any]:
+    """The mapping in a task's file. Raises SpecErrors."""
+    try:
+        task = read_document(file.data)
+    except SpecErrors as error:
+        raise SpecErrors(
+            [SpecError(f"{file.path}: {item.field}", item.found, item.expected) for item in error.errors]
+        ) from None
+    if not isinstance(task, dict):
+        raise refused(file.path, None if task is None else f"a {type(task).__name__}", EXPECTED)
+    return task
+
+
+def _task_or_none(file: RawFile) -> dict[str, Any] | None:
+    try:
+        task = read_task(file)
+    except SpecErrors:
+        return None
+    return task if "files" in task and ("tests" in task or "benchmarks" in task) else None
+
+
+def references(files: Sequence[RawFile]) -> list[str]:
+    """Paths of the Python files that a task names: it needs no others."""
+    return [
+        beside(file.path, source)
+        for file in files
+        if file.path.endswith((".yml", ".yaml")) and (task := _task_or_none(file)) is not None
+        for source in sources(task, file.path).values()
+        if source.endswith(".py")
+    ]
+
+
+def sources(task: Mapping[str, Any], path: str) -> dict[str, str]:
+    """The files of a task by the name under which they are imported. Raises SpecErrors."""
+    listed = task.get("files")
+    if not isinstance(listed, list):
+        raise refused(f"{path}: files", listed, "a list of {name, source}")
+    found = {}
+    for position, item in enumerate(listed):
+        name, source = (item.get("name"), item.get("source")) if isinstance(item, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(source, str):
+            raise refused(f"{path}: files[{position}]", item, "a name and a source")
+        if source != _SUBMISSION:
+            found[name] = source
+    return found
+
+
+def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
+    """The spec of a task. Raises SpecErrors."""
+    tasks = [file for file in files if file.path.endswith((".yml", ".yaml"))]
+    if len(tasks) != 1:
+        raise refused("files", f"{len(tasks)} YAML files", f"one: {EXPECTED}")
+    file = tasks[0]
+    task = read_task(file)
+    texts = _texts(task, file, files)
+    where = f"{file.path}: {REFERENCE}"
+    tree = python_source.parse(RawFile(where, texts[task_inputs.MODULE].encode("utf-8")))
+    functions = python_source.top_level(tree, ast.FunctionDef)
+    missing = [name for name in ("generate_input", "ref_kernel") if name not in functions]
+    if missing:
+        raise refused(where, f"no {' and no '.join(missing)}", "functions generate_input and ref_kernel")
+    calls = _calls(task, file.path)
+    text = embedding(texts)
+    request = {
+        "task": "task",
+        "text": text,
+        "reference": task_inputs.MODULE,
+        "workloads": [call for _, _, call in calls],
+    }
+    facts, sandbox = asked(analyse, request, TaskFacts, where)
+    _check_alike(facts, where, len(calls))
+    names = task_inputs.names(facts, functions["ref_kernel"])
+    taken = [
+        number for number, alias in enumerate(facts.workloads[0].aliases) if alias not in facts.workloads[0].written
+    ]
+    axes = Axes([call for _, _, call in calls], where)
+    inputs = task_inputs.inputs(facts, names, axes, text, functions["generate_input"], [call for _, _, call in calls])
+    tolerance, doubt = _tolerance(tree, where)
+    document: dict[str, Any] = {
+        "schema_version": 1,
+        "name": identifier(posixpath.basename(posixpath.dirname(file.path)) or "task", "task").lower(),
+        "description": str(task.get("description") or "").strip()[:4000],
+        "inputs": inputs.declared,
+        "outputs": [
+            {
+                "name": name,
+                "shape": axes.shape(name, _shapes(facts, number), derived=True),
+                "dtype": facts.workloads[0].outputs[number].dtype,
+            }
+            | ({"tolerance": tolerance} if tolerance and is_float(facts.workloads[0].outputs[number].dtype) else {})
+            for number, name in zip(taken, _output_names(names, len(taken)), strict=True)
+        ],
+        "reference": text + task_inputs.run(facts, names, taken),
+        "workloads": [
+            {"id": name, "role": role, "axes": axes.sizes(number), "inputs": inputs.overrides[number]}
+            for number, (name, role, _) in enumerate(calls)
+        ],
+        "axes": axes.declared(),
+        "origin": origin_of(FORMAT, files),
+    }
+    named = {file.path, *(beside(file.path, source) for source in sources(task, file.path).values())}
+    notes = [f"kept in origin, and not part of the op: {item.path}" for item in files if item.path not in named]
+    notes += doubt
+    coded = [item["name"] for item in inputs.declared if item.get("dist", {}).get("kind") == "code"]
+    if "code" in inputs.kinds:
+        notes.append("some inputs are made by the task's own generate_input")
+    notes += drawn_apart(coded, "generate_input")
+    return Imported(document, notes, sandbox)
+
+
+def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> dict[str, str]:
+    """The task's Python modules by name, as far as reference and inputs can need them. Raises SpecErrors."""
+    at_hand = {item.path: item for item in files}
+    texts = {}
+    for name, source in sources(task, file.path).items():
+        if not name.endswith(".py") or name in NOT_NEEDED:
+            continue
+        found = at_hand.get(beside(file.path, source))
+        if found is None:
+            raise refused(f"{file.path}: files, {name}", f"no file {source}", "the file among those of the import")
+        module = task_inputs.MODULE if name == REFERENCE else name.removesuffix(".py")
+        if not module.isidentifier():
+            raise refused(f"{file.path}: files", name, "a file whose name can be imported")
+        texts[module] = found.text().removeprefix("\ufeff")
+        if "reference" in python_source.imported(python_source.parse(found)):
+            raise refused(
+                found.path, "it imports reference", f"files that do not import {REFERENCE}, which imports them"
+            )
+    if task_inputs.MODULE not in texts:
+        raise refused(f"{file.path}: files", ", ".join(texts) or "no Python file", "reference.py among them")
+    return texts
+
+
+def _calls(task: Mapping[str, Any], path: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Id, role and arguments of each workload. A task without benchmarks is timed on its tests."""
+    listed = {key: task.get(key) or [] for key in ("tests", "benchmarks")}
+    for key, items in listed.items():
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise refused(f"{path}: {key}", items, "a list of the arguments of generate_input")
+    calls = [(f"test-{n}", "test", dict(item)) for n, item in enumerate(listed["tests"])]
+    calls += [(f"benchmark-{n}", "bench", dict(item)) for n, item in enumerate(listed["benchmarks"])]
+    if not 1 <= len(calls) <= MOST_WORKLOADS:
+        raise refused(f"{path}: tests, benchmarks", f"{len(calls)} entries", f"1 to {MOST_WORKLOADS} in all")
+    for name, _, arguments in calls:
+        if not all(isinstance(value, bool | int | float | str) or value is None for value in arguments.values()):
+            raise refused(f"{path}: {name}", arguments, "arguments that are numbers or texts")
+    return calls if listed["benchmarks"] else [(name, "bench", call) for name, _, call in calls]
+
+
+def _check_alike(facts: TaskFacts, where: str, calls: int) -> None:
+    """Raise SpecErrors where workloads differ in more than sizes and values: no axes say that."""
+
+    def kind(workload: TaskWorkload) -> Any:
+        tensors = [*workload.inputs, *workload.outputs]
+        ranks = [None if leaf.shape is None else len(leaf.shape) for leaf in tensors]
+        return [ranks, [leaf.dtype for leaf in tensors], workload.written, workload.aliases]
+
+    if len(facts.workloads) != calls:
+        raise refused(where, f"{len(facts.workloads)} workloads", f"{calls}, as the task lists")
+    for number, workload in enumerate(facts.workloads):
+        if kind(workload) != kind(facts.workloads[0]):
+            expected = "the dtypes and ranks of workload 0: axes cannot be inferred otherwise"
+            raise refused(f"{where}: workload {number}", kind(workload), expected)
+
+
+def _shapes(facts: TaskFacts, number: int) -> list[list[int]]:
+    return [workload.outputs[number].shape or [] for workload in facts.workloads]
+
+
+def _output_names(names: Sequence[str], count: int) -> list[str]:
+    wanted = ["out"] if count == 1 else [f"out_{number}" for number in range(count)]
+    return unique([*names, *wanted])[len(names) :]
+
+
+def _tolerance(tree: ast.Module, where: str) -> tuple[dict[str, float] | None, list[str]]:
+    """rtol and atol where `check_implementation`, or what it names in the file, gives a call both as numbers, and
+    notes. Two different pairs are no tolerance. Raises SpecErrors where a number is none."""
+    pairs = {
+        (_finite(rtol, f"{where}: rtol"), _finite(atol, f"{where}: atol"))
+        for call in _calls_under(tree, CHECKER)
+        if (rtol := _number(call, "rtol")) is not None and (atol := _number(call, "atol")) is not None
+    }
+    if len(pairs) > 1:
+        said = "; ".join(f"rtol={rtol:g}, atol={atol:g}" for rtol, atol in sorted(pairs))
+        return None, [f"the checker has several tolerances ({said}), and the op none of them"]
+    return next(({"rtol": rtol, "atol": atol} for rtol, atol in pairs), None), []
+
+
+def _calls_under(tree: ast.Module, name: str) -> Iterator[ast.Call]:
+    """The calls in the top-level definitions of a name, and in those of the names in these."""
+    definitions: dict[str, list[ast.stmt]] = {}
+    for statement in tree.body:
+        for defined in python_source.bound(statement):
+            definitions.setdefault(defined, []).append(statement)
+    left, seen = [name], {name, "ref_kernel", "generate_input"}  # which compute, and check nothing
+    while left:
+        for statement in definitions.get(left.pop(), []):
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Call):
+                    yield node
+                elif isinstance(node, ast.Name) and node.id not in seen:
+                    seen.add(node.id)
+                    left.append(node.id)
+
+
+def _number(call: ast.Call, name: str) -> int | float | None:
+    """A keyword argument where it is written as a number."""
+    for item in call.keywords:
+        if item.arg == name and isinstance(item.value, ast.Constant):
+            value = item.value.value
+            return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return None
+
+
+def _finite(value: Any, field: str) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise refused(field, value, "a finite number")
+    return number

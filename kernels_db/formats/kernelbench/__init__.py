@@ -1,0 +1,1 @@
+"""KernelBench: problems as ops, `ModelNew` as kernels."""

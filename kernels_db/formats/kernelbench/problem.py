@@ -1,0 +1,229 @@
+"""KernelBench problems: a Python file with `Model`, `get_inputs` and `get_init_inputs`.
+
+    Model.forward's parameters   inputs, of the shapes, dtypes and distributions of get_inputs()
+    get_init_inputs()            init
+    parameters and buffers       state: candidates are given them, so nothing need be reseeded for weights to match
+    the file                     reference, and origin
+
+A problem has one shape, so the spec has one workload. Integers stay integers. The format has no tolerance.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from warpsmith.kernels_db.formats.shared import python_source
+from warpsmith.kernels_db.formats.shared.facts import ModuleFacts, StateLeaf, asked
+from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused, stem
+from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
+from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
+from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous
+from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.spec.errors import SpecErrors
+from warpsmith.kernels_db.spec.names import identifier, unique
+
+FORMAT = "kernelbench"
+CANDIDATE = "ModelNew"
+EXPECTED = "a Python file with a class Model, get_inputs() and get_init_inputs()"
+
+_CONSTRUCTED = '''
+
+_Constructed = Model
+
+
+class Model(_Constructed):
+    """As get_init_inputs() has it made."""
+
+    def __init__(self):
+        super().__init__(*get_init_inputs())
+
+    def forward(self, {parameters}):
+        return super().forward({parameters})
+'''
+_KEEPING = '''
+
+_Changing = Model
+
+
+class Model(_Changing):
+    """Changes copies of its own buffers in a call: a spec's state is only read."""
+
+    def forward(self, {parameters}):
+        for path in {owners}:
+            part = self.get_submodule(path)
+            for name, buffer in list(part.named_buffers(recurse=False)):
+                setattr(part, name, buffer.clone())
+        return super().forward({parameters})
+'''
+_INPUT = """
+
+def make(shape, dtype, generator):
+    import torch
+    from warpsmith.workers.judge.analysis.stand_in import on
+
+    torch.manual_seed(generator.initial_seed())
+    with on(torch.device("cpu")):
+        return get_inputs()[{number}].contiguous()
+"""
+_STATE = """
+
+def make(shape, dtype, generator):
+    import torch
+    from warpsmith.workers.judge.analysis.stand_in import on
+
+    torch.manual_seed(generator.initial_seed())
+    with on(torch.device("cpu")), torch.no_grad():
+        model = Model(*get_init_inputs())
+        return dict([*model.named_parameters(), *model.named_buffers()])[{name!r}].detach().clone().contiguous()
+"""
+
+
+def claim(file: RawFile) -> str | None:
+    """What of a file says that it is such a problem, in words; None where nothing does."""
+    names = defined(file)
+    found = [name for name in ("Model", "get_inputs", "get_init_inputs", CANDIDATE) if name in names]
+    return " and ".join(found) if set(found) - {"Model"} else None
+
+
+def defined(file: RawFile) -> set[str]:
+    """Names that a Python file binds; none of any other file, or of one that does not parse."""
+    if not file.path.endswith(".py"):
+        return set()
+    try:
+        return python_source.defined(python_source.parse(file))
+    except SpecErrors:
+        return set()
+
+
+def is_constructed(reference: str) -> bool:
+    """Whether a spec's reference calls `get_init_inputs` itself, because JSON cannot carry what it returns."""
+    return _CONSTRUCTED.partition("class")[0] in reference
+
+
+def references(files: Sequence[RawFile]) -> list[str]:
+    """Paths of further files that the set names: none, a problem is one file."""
+    return []
+
+
+def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
+    """The spec of a problem. Raises SpecErrors."""
+    problems = [file for file in files if "get_inputs" in defined(file)]
+    candidates = [file.path for file in files if file not in problems and CANDIDATE in defined(file)]
+    if len(problems) != 1 or len(files) != 1 + len(candidates):
+        paths = ", ".join(file.path for file in files[:5])
+        raise refused("files", f"{len(problems)} problems in {paths}", f"one problem: {EXPECTED}")
+    file = problems[0]
+    tree = python_source.parse(file)
+    forward = _forward(file, tree)
+    text = file.text().removeprefix("\ufeff")
+    facts, sandbox = asked(analyse, {"task": "module", "text": text}, ModuleFacts, file.path)
+    names = _input_names(file, forward, len(facts.inputs))
+    code = _Code(text)
+    document: dict[str, Any] = {
+        "schema_version": 1,
+        "name": identifier(stem(file.path), "problem").lower(),
+        "description": _description(tree),
+        "inputs": _inputs(code, names, facts),
+        "outputs": [
+            {"name": name, "shape": leaf.shape, "dtype": leaf.dtype}
+            for name, leaf in zip(_output_names(names, facts), facts.outputs, strict=True)
+        ],
+        "reference": _reference(text, names, facts),
+        "init": facts.init or [],
+        "state": [_state(code, name, leaf) for name, leaf in zip(_state_names(names, facts), facts.state, strict=True)],
+        "workloads": [{"id": "problem", "role": "bench"}],
+        "origin": origin_of(FORMAT, files),
+    }
+    notes = [f"kept in origin, and not part of the op: {path} with a {CANDIDATE}" for path in candidates]
+    coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
+    notes += drawn_apart(coded, "get_inputs")
+    if facts.written.state:
+        changed = ", ".join(facts.written.state)
+        notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
+    return Imported(document, notes, sandbox)
+
+
+def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
+    """The file, and below it what the spec's way to call a module asks for."""
+    parameters, added = ", ".join(names), ""
+    if facts.init is None:
+        added += _CONSTRUCTED.format(parameters=parameters)
+    if facts.written.state:
+        # Without values not every write is seen: one buffer of a module stands for all of it.
+        owners = tuple(dict.fromkeys(name.rpartition(".")[0] for name in facts.written.state))
+        added += _KEEPING.format(parameters=parameters, owners=owners)
+    return text.rstrip("\n") + "\n" + added if added else text
+
+
+def _forward(file: RawFile, tree: ast.Module) -> ast.FunctionDef:
+    model = python_source.top_level(tree, ast.ClassDef).get("Model")
+    functions = python_source.top_level(tree, ast.FunctionDef)
+    missing = [name for name in ("get_inputs", "get_init_inputs") if name not in functions]
+    missing += ["class Model"] if model is None else []
+    if missing or model is None:
+        raise refused(file.path, f"no {' and no '.join(missing)}", EXPECTED)
+    found = [node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"]
+    if not found:
+        raise refused(f"{file.path}: Model", "no method forward", "forward(self, ...) with a parameter for each input")
+    return found[-1]
+
+
+def _input_names(file: RawFile, forward: ast.FunctionDef, count: int) -> list[str]:
+    names = python_source.parameters(forward)[1:]
+    if forward.args.vararg is not None:
+        names += [f"{forward.args.vararg.arg}_{number}" for number in range(count - len(names))]
+    if not 1 <= count <= len(names):
+        raise refused(f"{file.path}: get_inputs", f"{count} inputs", f"1 to {len(names)}, as Model.forward takes them")
+    return unique(identifier(name, "x") for name in names[:count])
+
+
+def _output_names(inputs: Sequence[str], facts: ModuleFacts) -> list[str]:
+    count = len(facts.outputs)
+    wanted = ["out"] if count == 1 else [f"out_{number}" for number in range(count)]
+    return unique([*inputs, *wanted])[len(inputs) :]
+
+
+def _state_names(inputs: Sequence[str], facts: ModuleFacts) -> list[str]:
+    taken = [*inputs, *_output_names(inputs, facts)]
+    return unique([*taken, *(identifier(leaf.attribute, "state") for leaf in facts.state)])[len(taken) :]
+
+
+def _inputs(code: _Code, names: Sequence[str], facts: ModuleFacts) -> list[dict[str, Any]]:
+    found = []
+    for number, (name, leaf) in enumerate(zip(names, facts.inputs, strict=True)):
+        item: dict[str, Any] = {"name": name, "dtype": leaf.dtype}
+        if leaf.shape is None:
+            found.append(item | {"value": leaf.value})
+            continue
+        item["shape"] = leaf.shape
+        item["dist"] = dist_of(leaf.dist, leaf.dtype) or code.made_by(_INPUT.format(number=number))
+        if not is_contiguous(leaf.shape, leaf.strides):
+            item["strides"] = leaf.strides
+        if number in facts.written.inputs:
+            item["mutated"] = True
+        found.append(item)
+    return found
+
+
+def _state(code: _Code, name: str, leaf: StateLeaf) -> dict[str, Any]:
+    dist = dist_of(leaf.dist, leaf.dtype) or code.made_by(_STATE.format(name=leaf.attribute))
+    return {"name": name, "attribute": leaf.attribute, "shape": leaf.shape, "dtype": leaf.dtype, "dist": dist}
+
+
+class _Code:
+    """Distributions that the file itself makes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.rstrip("\n") + "\n"
+        self._room = SourceRoom()
+
+    def made_by(self, make: str) -> dict[str, Any]:
+        """By this function, after the file's text."""
+        return self._room.code(self._text, make)
+
+
+def _description(tree: ast.Module) -> str:
+    model = python_source.top_level(tree, ast.ClassDef)["Model"]
+    return (ast.get_docstring(model) or "")[:4000]

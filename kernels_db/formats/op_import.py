@@ -1,0 +1,104 @@
+"""Files of another format as an op: which format it is, and the spec that they say.
+
+A file of no known format, or of two, is refused with what was found in it and what is expected.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from warpsmith.kernels_db.formats.flashinfer import definition, objects
+from warpsmith.kernels_db.formats.gpu_mode import task
+from warpsmith.kernels_db.formats.kernelbench import problem
+from warpsmith.kernels_db.formats.shared import python_source
+from warpsmith.kernels_db.formats.shared.files import RawFile, check_files, refused
+from warpsmith.kernels_db.formats.shared.imported_op import Imported
+from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.spec.document import MAX_BYTES
+from warpsmith.kernels_db.spec.op import Op, parse_op
+
+
+class Format(NamedTuple):
+    """One format: what it expects, and its functions, as its module says them."""
+
+    expected: str
+    claim: Callable[[RawFile], str | None]
+    references: Callable[[Sequence[RawFile]], list[str]]
+    read: Callable[[Sequence[RawFile], Analyse | None], Imported]
+
+
+FORMATS: Mapping[str, Format] = {
+    module.FORMAT: Format(module.EXPECTED, module.claim, module.references, module.read)
+    for module in (problem, definition, task)
+}
+
+
+@dataclass(frozen=True)
+class ImportedOp:
+    """An op from files. `notes` say what a reader should know of it; `sandbox` is the level at which the files were
+    run, None where nothing was."""
+
+    op: Op
+    format: str
+    notes: list[str]
+    sandbox: str | None
+
+
+def recognise(files: Sequence[RawFile]) -> str:
+    """The format of a set of files. Raises SpecErrors where it is none, or more than one."""
+    check_files(files)
+    claims = {
+        name: found
+        for name, known in FORMATS.items()
+        if (found := [f"{file.path} has {claim}" for file in files if (claim := known.claim(file))])
+    }
+    if len(claims) == 1:
+        return next(iter(claims))
+    if claims:
+        said = "; ".join(f"{name}: {', '.join(evidence)}" for name, evidence in claims.items())
+        raise refused("format", said, f"files of one format, or the format named: one of {', '.join(FORMATS)}")
+    for file in files:
+        _check_readable(file)
+    paths = ", ".join(file.path for file in files[:5])
+    expected = "; or ".join(f"{name}: {known.expected}" for name, known in FORMATS.items())
+    raise refused("format", f"{paths}: of no known format", expected)
+
+
+def _check_readable(file: RawFile) -> None:
+    """Raise SpecErrors where a file is broken: that is more to the point than that it is of no known format."""
+    if file.path.endswith(".py"):
+        python_source.parse(file)
+    elif file.path.endswith((".json", ".jsonl")):
+        list(objects.objects(file))
+    elif file.path.endswith((".yml", ".yaml")):
+        task.read_task(file)
+
+
+def import_op(files: Sequence[RawFile], format_name: str | None, analyse: Analyse | None) -> ImportedOp:
+    """The op that files of a format say; `format_name` None: as they are recognised. Raises SpecErrors."""
+    check_files(files)
+    chosen = format_name or recognise(files)
+    if chosen not in FORMATS:
+        raise refused("format", chosen, f"one of {', '.join(FORMATS)}")
+    found = FORMATS[chosen].read(files, analyse)
+    document = _stated(found.document)
+    if (size := len(json.dumps(document))) > MAX_BYTES:
+        raise refused("files", f"files whose spec has {size} bytes", f"a spec of at most {MAX_BYTES} bytes (1 MiB)")
+    return ImportedOp(parse_op(document), chosen, found.notes, found.sandbox)
+
+
+def _stated(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document without fields that say nothing."""
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def wanted(files: Sequence[RawFile], format_name: str | None) -> list[str]:
+    """Paths that files of one format name and that are not among them; they may lie outside the set (`..`)."""
+    there = {file.path for file in files}
+    chosen = FORMATS[format_name or recognise(files)]
+    named = dict.fromkeys(posixpath.normpath(path) for path in chosen.references(files))
+    return [path for path in named if path not in there]

@@ -1,0 +1,1 @@
+"""Parts that several importers share: files, source text, checked analyses, packing."""

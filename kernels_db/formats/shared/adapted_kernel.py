@@ -1,0 +1,67 @@
+"""What an adapter makes of a file: one candidate for the judge. And the part of it that all candidates share.
+
+Free Python, as a kernel's own project wrote it, takes and returns what its format says; a candidate is given inputs and
+outputs. What is returned is copied into the outputs within the call, so that a result that is computed late is
+computed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from warpsmith.kernels_db.formats.shared.files import refused
+from warpsmith.kernels_db.job.documents import FREE_PYTHON
+from warpsmith.kernels_db.spec.op import Op
+from warpsmith.kernels_db.spec.resolve import arguments
+
+LANGUAGE = FREE_PYTHON
+
+_DELIVERED = '''
+
+def _delivered(what, returned, outputs):
+    """Copy what was returned into the op's outputs."""
+    found = list(returned) if isinstance(returned, (tuple, list)) else [returned]
+    if len(found) != len(outputs):
+        raise ValueError(f"{what} returned {len(found)} results, the op has {len(outputs)} outputs")
+    for number, (tensor, output) in enumerate(zip(found, outputs)):
+        if isinstance(tensor, (bool, int, float)) and output.dim() == 0:
+            output.fill_(tensor)
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{what}: result {number} is a {type(tensor).__name__}, not a tensor")
+        found_kind, wanted = (tuple(tensor.shape), tensor.dtype), (tuple(output.shape), output.dtype)
+        if found_kind != wanted:
+            raise ValueError(f"{what}: result {number} has shape and dtype {found_kind}, the op declares {wanted}")
+        output.copy_(tensor)
+'''
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A file of a format as the source of a candidate in LANGUAGE."""
+
+    format: str
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+def require_origin(op: Op, format_name: str, what: str) -> None:
+    """Raise SpecErrors where the op did not come from this format: then nothing says what the file is given."""
+    origin = None if op.origin is None else op.origin.format
+    if origin != format_name:
+        found = f"{op.name}, imported from {origin}" if origin else f"{op.name}, which was not imported"
+        raise refused("op", found, f"an op that was imported from {format_name}, for {what}")
+
+
+def assembled(head: str, body: str, op: Op, call: str) -> str:
+    """The candidate: packed files, the adapter's own functions, and `run`, whose parameters are the op's and whose body
+    is `call`.
+    """
+    parameters = ", ".join([*(item.name for item in arguments(op)), *(item.name for item in op.outputs)])
+    return f"{head}\nimport torch\n\n{body.strip()}\n{_DELIVERED}\n\ndef run({parameters}):\n    {call}\n"
+
+
+def tuple_of(names: Sequence[str]) -> str:
+    """Python source of a tuple of names."""
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"

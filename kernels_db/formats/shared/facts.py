@@ -1,0 +1,169 @@
+"""What an analysis found, checked. The file shares the process that answers, so an answer is the file's own word of
+itself, and is read as strictly as the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from warpsmith.kernels_db.formats.shared.files import refused
+from warpsmith.kernels_db.job.file_analysis import Analyse, AnalysisFailed
+from warpsmith.kernels_db.spec.basic_types import MAX_ELEMENTS, MAX_ITEMS, MAX_RANK, MAX_TENSORS, Dtype, Size
+from warpsmith.kernels_db.spec.document import MAX_DEPTH
+
+MOST_WORKLOADS = 64
+"""Of one task, each of which is run."""
+
+LONGEST_NAME = 256
+"""Of an attribute, and of a key in a task's data."""
+
+
+class Facts(BaseModel):
+    """Base of what an answer says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def _bounded(value: float) -> float:
+    if not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63):
+        raise ValueError("not a finite number of at most 64 bits")
+    return value
+
+
+def _flat(dist: dict[str, Any]) -> dict[str, Any]:
+    for key, value in dist.items():
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"{key} is not a text or a number")
+        try:
+            _bounded(0 if isinstance(value, str) else value)
+        except ValueError as error:
+            raise ValueError(f"{key} is {error}") from None
+    return dist
+
+
+Stride = Annotated[int, Field(ge=0, le=MAX_ELEMENTS)]
+Number = Annotated[bool | int | float, AfterValidator(_bounded)]
+Drawn = Annotated[dict[str, Any], AfterValidator(_flat)]
+"""A distribution: texts and numbers by name."""
+
+
+class Leaf(Facts):
+    """A tensor, or a number, whose `shape` is None. `dist`: what it was seen to be drawn from, {"kind": "empty"} for
+    memory that was not written; None where that is not known."""
+
+    shape: list[Size] | None = Field(max_length=MAX_RANK)
+    dtype: Dtype
+    strides: list[Stride] | None = None
+    dist: Drawn | None = None
+    value: Number | None = None
+
+    @model_validator(mode="after")
+    def _one_stride_for_each_axis(self) -> Leaf:
+        if self.strides is not None and len(self.strides) != len(self.shape or []):
+            raise ValueError(f"{len(self.strides)} strides for {len(self.shape or [])} axes")
+        return self
+
+
+Leaves = Annotated[list[Leaf], Field(max_length=MAX_TENSORS)]
+"""The tensors and numbers on one side of a call."""
+
+
+class StateLeaf(Facts):
+    """A parameter or buffer."""
+
+    attribute: str = Field(max_length=LONGEST_NAME)
+    shape: list[Size] = Field(max_length=MAX_RANK)
+    dtype: Dtype
+    dist: Drawn | None
+
+
+class Written(Facts):
+    """What a call of a module writes to: inputs by position, state by attribute."""
+
+    inputs: list[int] = Field(max_length=MAX_TENSORS)
+    state: list[str] = Field(max_length=MAX_ITEMS)
+
+
+class ModuleFacts(Facts):
+    """What a module with its inputs computes on; `init` is None where JSON cannot carry the arguments."""
+
+    init: list[bool | int | float | str | None] | None = Field(max_length=MAX_ITEMS)
+    inputs: Leaves
+    state: list[StateLeaf] = Field(max_length=MAX_ITEMS)
+    outputs: Leaves
+    written: Written
+
+
+class TaskWorkload(Facts):
+    """One call of a task: leaves of its data and of its result, which of the data were written, and for each output
+    which of the data it is, if any."""
+
+    inputs: Leaves
+    outputs: Leaves
+    written: list[int] = Field(max_length=MAX_TENSORS)
+    aliases: list[int | None] = Field(max_length=MAX_TENSORS)
+
+
+class TaskFacts(Facts):
+    """What a task computes on. A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or
+    {"constant": text or None}."""
+
+    structure: dict[str, Any]
+    result: dict[str, Any]
+    workloads: list[TaskWorkload] = Field(min_length=1, max_length=MOST_WORKLOADS)
+
+    @model_validator(mode="after")
+    def _whole(self) -> TaskFacts:
+        """Every leaf of the structures is there, once and in order, and no other."""
+        counts = [len(list(_leaves(structure, 0))) for structure in (self.structure, self.result)]
+        for workload in self.workloads:
+            if [len(workload.inputs), len(workload.outputs)] != counts:
+                raise ValueError("other leaves than the structures have")
+            if len(workload.aliases) != counts[1]:
+                raise ValueError("other aliases than outputs")
+        for structure, count in zip((self.structure, self.result), counts, strict=True):
+            if list(_leaves(structure, 0)) != list(range(count)):
+                raise ValueError("leaves out of order")
+        return self
+
+
+def _leaves(structure: Any, depth: int) -> Iterator[int]:
+    if depth > MAX_DEPTH or not isinstance(structure, dict) or len(structure) != 1:
+        raise ValueError("no structure")
+    kind, content = next(iter(structure.items()))
+    if kind == "leaf" and type(content) is int:
+        yield content
+    elif kind in ("tuple", "list") and isinstance(content, list):
+        for item in content:
+            yield from _leaves(item, depth + 1)
+    elif kind == "dict" and isinstance(content, dict):
+        for key, item in content.items():
+            if len(key) > LONGEST_NAME:
+                raise ValueError(f"a key of {len(key)} characters, at most {LONGEST_NAME}")
+            yield from _leaves(item, depth + 1)
+    elif kind != "constant" or not (content is None or isinstance(content, str)):
+        raise ValueError("no structure")
+
+
+Kind = TypeVar("Kind", bound=Facts)
+
+_EXPECTED = "a file that runs in the sandbox, under its limits, with torch and what the file brings itself"
+
+
+def asked(analyse: Analyse | None, request: dict[str, Any], kind: type[Kind], field: str) -> tuple[Kind, str]:
+    """The answer to a request about the file `field`, and the sandbox's level. Raises SpecErrors without one."""
+    if analyse is None:
+        raise refused(field, "a file that must be run to be understood", "a machine with torch, where it can be run")
+    try:
+        found = analyse(request)
+        return kind.model_validate(found.answer), found.sandbox
+    except AnalysisFailed as failed:
+        raise refused(field, f"{failed.kind}: {failed}", _EXPECTED) from failed
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in wrong["loc"])
+        raise refused(field, f"{where} {wrong['msg']}: {wrong['input']!r}", _EXPECTED) from error

@@ -1,0 +1,61 @@
+"""Python files read by their syntax alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TypeVar
+
+from warpsmith.kernels_db.formats.shared.files import RawFile, refused
+from warpsmith.kernels_db.spec.basic_types import MAX_SOURCE
+
+Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
+
+
+def parse(file: RawFile) -> ast.Module:
+    """The file's syntax tree. Raises SpecErrors: no UTF-8, too long, or no Python that parses."""
+    text = file.text()
+    if len(text) > MAX_SOURCE:
+        raise refused(file.path, f"{len(text)} characters", f"at most {MAX_SOURCE} characters of Python")
+    try:
+        return ast.parse(text.removeprefix("\ufeff"))
+    except SyntaxError as error:
+        raise refused(file.path, f"{error.msg} (line {error.lineno})", "Python that parses") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise refused(file.path, type(error).__name__, "Python that parses, of ordinary depth") from None
+
+
+def top_level(tree: ast.Module, kind: type[Definition]) -> dict[str, Definition]:
+    """Functions or classes that a module defines, by name; the last of a name stands."""
+    return {node.name: node for node in tree.body if isinstance(node, kind)}
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Names that a module's top level binds."""
+    return {name for node in tree.body for name in bound(node)}
+
+
+def bound(node: ast.stmt) -> Iterator[str]:
+    """Names that one statement binds."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Assign):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+    elif isinstance(node, ast.ImportFrom):
+        yield from (alias.asname or alias.name for alias in node.names)
+
+
+def parameters(function: ast.FunctionDef) -> list[str]:
+    """Names of a function's positional parameters, in order."""
+    return [item.arg for item in [*function.args.posonlyargs, *function.args.args]]
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The first part of the name of every module that is imported, anywhere in the file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]

@@ -1,0 +1,125 @@
+"""Bundles: judge jobs that travel to a host which the service cannot reach, and the verdicts that come back.
+
+    bundle.json      BundleHeader
+    jobs.jsonl       one SignedJob a line, written by the service
+    verdicts.jsonl   one SignedVerdict a line, written by the judge there
+    unjudged.jsonl   one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
+
+A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the signature
+covers the job. Standard library only: the other host has no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypedDict
+
+from warpsmith.kernels_db.job.documents import Job, Verdict
+
+FORMAT = "warpsmith-bundle"
+VERSION = 1
+HEADER, JOBS, VERDICTS, UNJUDGED = "bundle.json", "jobs.jsonl", "verdicts.jsonl", "unjudged.jsonl"
+LONGEST_REASON = 4000
+"""Characters of `Unjudged.reason`."""
+
+
+class BundleHeader(TypedDict):
+    """What a bundle is. `created_at`: epoch seconds; `count`: its jobs."""
+
+    format: Literal["warpsmith-bundle"]
+    version: int
+    id: str
+    search_id: str
+    op: str
+    target: str
+    created_at: float
+    count: int
+
+
+class Ticket(TypedDict):
+    """Which job it is. `nonce` is its own and its verdict's id; `job_digest` is that of `digest`."""
+
+    nonce: str
+    bundle_id: str
+    search_id: str
+    attempt_id: str
+    job_digest: str
+
+
+class SignedJob(Ticket):
+    """One line of jobs.jsonl. `signature`: HMAC-SHA-256 of `signed_bytes` in hex, by a key that the service keeps."""
+
+    signature: str
+    job: Job
+
+
+class SignedVerdict(Ticket):
+    """One line of verdicts.jsonl: the ticket as it came, the digest of the job that was judged, and what its host says
+    of itself."""
+
+    signature: str
+    verdict: Verdict
+    host: dict[str, str]
+
+
+class Unjudged(TypedDict):
+    """Why a job has no verdict: its judge could not read it (refused), had none in time (timeout), or fell (died)."""
+
+    kind: Literal["refused", "timeout", "died"]
+    reason: str
+
+
+class SignedUnjudged(Ticket):
+    """One line of unjudged.jsonl: the ticket as it came, why its job has no verdict, and what its host says of
+    itself."""
+
+    signature: str
+    unjudged: Unjudged
+    host: dict[str, str]
+
+
+def canonical(document: Any) -> bytes:
+    """The one spelling of a JSON document: sorted names, no spaces, ASCII. Raises ValueError for NaN and infinity."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def digest(document: Any) -> str:
+    """SHA-256 of the canonical spelling, hex."""
+    return hashlib.sha256(canonical(document)).hexdigest()
+
+
+def ticket_of(line: Mapping[str, Any]) -> Ticket:
+    """The ticket on a line of either file."""
+    return {
+        "nonce": line["nonce"],
+        "bundle_id": line["bundle_id"],
+        "search_id": line["search_id"],
+        "attempt_id": line["attempt_id"],
+        "job_digest": line["job_digest"],
+    }
+
+
+def signed_bytes(ticket: Ticket) -> bytes:
+    """What is signed of a ticket: it, under the format's name and version."""
+    return canonical({"format": FORMAT, "version": VERSION, **ticket})
+
+
+def read_strictly(line: str) -> Any:
+    """The document on a line. Raises ValueError for what is no JSON, NaN and infinities, and a name given twice."""
+    try:
+        return json.loads(line, parse_constant=_no_constant, object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return members

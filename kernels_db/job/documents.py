@@ -1,0 +1,307 @@
+"""The resolved job and the verdict: the JSON documents that cross the judge's door. Standard library only.
+
+A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the judge knows nothing of axes,
+YAML or tables. `kernels_db.spec.resolve` writes jobs; `workers.judge` reads them and writes verdicts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+Level = Literal["baseline", "screen", "verify", "profile"]
+"""baseline: no candidate; examine the op and measure the baselines. screen: the bench workloads, two seeds, a short
+timing. verify: every workload, more seeds, repeats, input families, full timing. profile: what a few calls run, without
+check or timing. docs/judge.md has the protocol."""
+
+VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
+Gate = Literal["sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
+"""`reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a wrong
+answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot confine as the job
+demands. `physics`: a time that is too good to be true."""
+
+
+SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
+"""How a runner is held, from the weakest; `warpsmith.workers.judge.sandbox.sandbox` says what each demands."""
+
+
+CandidateLanguage = Literal["cpp", "triton", "cuda", "python"]
+"""python: free Python. Its host code passes no allow-list, so it is run in nothing less than FREE_PYTHON_SANDBOX."""
+
+Tier = Literal["gated", "sandbox"]
+"""What a verdict on a candidate rests on. gated: the allow-list read the file, and the sandbox held what it does not
+reach (native code). sandbox: nobody read it; the process boundary and the sandbox alone held it."""
+
+FREE_PYTHON: CandidateLanguage = "python"
+FREE_PYTHON_SANDBOX: SandboxLevel = "isolated"
+
+
+def tier_of(language: str) -> Tier:
+    """The tier of candidates in a language."""
+    return "sandbox" if language == FREE_PYTHON else "gated"
+
+
+class ResolvedInput(TypedDict):
+    """One input of `run`, in order. A scalar has `shape` None and carries `value`; an omitted optional input has both
+    None and is passed as None."""
+
+    name: str
+    shape: list[int] | None
+    strides: list[int] | None  # in elements; None means contiguous
+    dtype: str  # torch's name: float32, bfloat16, int64, bool ...
+    dist: dict[str, Any]  # {"kind": "normal", "mean": 0, "std": 1} ...
+    value: float | int | bool | None
+    mutated: bool  # written in place: checked as an output, refilled before every call
+    alignment: NotRequired[int]  # bytes: the most that may be assumed of the data pointer; absent: the allocator's own
+
+
+class ResolvedOutput(TypedDict):
+    """One output buffer, passed to `run` after the inputs; for the reference, one returned tensor."""
+
+    name: str
+    shape: list[int]
+    dtype: str
+    tolerance: dict[str, float] | None  # {"rtol", "atol"} where the op sets its own; None: derived from float64
+
+
+class ResolvedWorkload(TypedDict):
+    """One workload with every axis bound. `min_bytes` and `flops` feed the physical limit."""
+
+    id: str
+    role: Literal["bench", "test", "holdout"]
+    axes: dict[str, int]
+    inputs: list[ResolvedInput]
+    outputs: list[ResolvedOutput]
+    min_bytes: int
+    flops: int | None
+    derived: NotRequired[bool]  # true: the op does not declare it; a reference that fails on it is not at fault
+
+
+class JobOp(TypedDict):
+    """The op's part of a job. `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one
+    tensor or a tuple), or None where every result is a mutated input. `baselines` are those of the objective: eager,
+    compile, max_autotune."""
+
+    name: str
+    digest: str
+    reference: str
+    math: Literal["ieee", "tf32"]
+    library_calls: list[str]
+    baselines: list[str]
+
+
+class JobCandidate(TypedDict):
+    language: CandidateLanguage
+    source: str
+
+
+class JobLimits(TypedDict):
+    """compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all of
+    a job's buffers and processes (None: 80 % of what is available when the job starts)."""
+
+    compile_s: float
+    call_s: float
+    time_s: float
+    memory_bytes: int | None
+    sandbox: NotRequired[SandboxLevel]  # the least that every runner of the job must reach; absent: any
+
+
+class Job(TypedDict):
+    """One line into `python -m warpsmith.workers.judge`."""
+
+    id: str
+    level: Level
+    op: JobOp
+    target: str
+    workloads: list[ResolvedWorkload]
+    candidate: JobCandidate | None
+    limits: JobLimits
+    # At level screen: `compile.digest` of the candidates that this search has judged, with their nodes' numbers
+    known_binaries: NotRequired[dict[str, int]]
+    seed: NotRequired[int]  # tests only; otherwise the referee draws a secret one
+
+
+class WrongElement(TypedDict):
+    """One wrong element of a result."""
+
+    index: list[int]
+    expected: Any
+    found: Any
+
+
+class Failure(TypedDict):
+    """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field,
+    expected, found."""
+
+    kind: str  # wrong_value, not_written, out_of_bounds, crash, timeout ...: docs/judge.md lists them
+    message: str
+    workload: NotRequired[str]
+    family: NotRequired[str]  # the input family, where the inputs were not the declared ones
+    field: NotRequired[str]
+    tensor: NotRequired[str]
+    index: NotRequired[list[int]]
+    expected: NotRequired[Any]
+    found: NotRequired[Any]
+    limit: NotRequired[float]
+    wrong_elements: NotRequired[int]
+    elements: NotRequired[int]
+    samples: NotRequired[list[WrongElement]]  # the worst of the wrong elements that were looked at
+    pattern: NotRequired[str]  # what they have in common: places along axes, values
+    log: NotRequired[str]
+    # Of a rejection that the host or somebody on it may have brought about: a compiler's limit of time or memory, a
+    # process that was killed or could not begin, a device that fell over
+    cause: NotRequired[Literal["timeout", "memory", "died", "device"]]
+
+
+class WorkloadVerdict(TypedDict):
+    """`time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of
+    each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level there
+    is no candidate entry."""
+
+    id: str
+    role: str
+    error: dict[str, float | None]  # candidate, eager, limit
+    time_us: dict[str, float]
+    speedup: dict[str, float]
+    ci95: dict[str, list[float]]
+    limit_us: float | None
+    limit_by: Literal["bytes", "operations"] | None
+    limit_fraction: float | None  # physical limit / candidate's time (eager's at baseline level)
+    samples: dict[str, list[float]]  # per-block medians in microseconds, by contender
+    families: NotRequired[dict[str, dict[str, float | None]]]  # by input family: the candidate's worst error and limit
+    repeatable: NotRequired[bool]  # the same inputs gave the same bits every time; reported, never a reason to reject
+    kernels: NotRequired[list[str]]  # names of the device kernels that one call ran, in order of first launch
+    kernel_calls: NotRequired[list[int]]  # how often each of them ran in that call
+    clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
+
+
+class AdmissionCheck(TypedDict):
+    """What became of one deliberately wrong answer to the op. `caught`: some question told it from a right one; then
+    workload, family (None: the declared inputs), tensor, error and limit say which. `needed`: an op on which it is not
+    caught is not admitted. `field` and `remedy`: what in the spec would tell it."""
+
+    answer: str
+    caught: bool
+    needed: bool
+    field: str
+    remedy: str
+    workload: str | None
+    family: str | None
+    tensor: str | None
+    error: float | None
+    limit: float | None
+
+
+class ProfileRow(TypedDict):
+    """What a profiled run did under one name. kind: kernel, copy (of the device, fills too), region (`run`, or
+    `kernels.NAME` for a C++ function), operator (of torch on the host), driver (a call of CUDA's). `launch`: of a
+    kernel's first launch, {"grid", "block", "registers", "shared_bytes", "occupancy" in percent}."""
+
+    name: str
+    kind: str
+    count: int
+    total_us: float
+    mean_us: float
+    launch: NotRequired[dict[str, Any]]
+
+
+class NsightKernel(TypedDict):
+    """Nsight Compute's metrics of one kernel by their own names, means over its launches: times in microseconds, sizes
+    in bytes, shares in percent."""
+
+    name: str
+    launches: int
+    metrics: dict[str, float]
+
+
+class Nsight(TypedDict):
+    """What `ncu` measured, the kernel that took longest first. `reason`: why there is nothing. `sandbox`: what stood
+    around the process, {"level", "layers"}; absent where none was started."""
+
+    kernels: list[NsightKernel]
+    reason: NotRequired[str]
+    sandbox: NotRequired[dict[str, Any]]
+
+
+class Profile(TypedDict):
+    """A profiled run of `calls` calls on one workload. All of it is the runner's word. `nsight`: on a GPU, where there
+    is `ncu`."""
+
+    workload: str
+    calls: int
+    rows: list[ProfileRow]
+    trace: dict[str, Any]  # a Chrome trace
+    nsight: NotRequired[Nsight]
+
+
+class Generated(TypedDict):
+    """The code that torch.compile generated for the reference, as its runner told it: text for a reader, of bounded
+    size, which decides nothing."""
+
+    language: Literal["triton", "cpp"]
+    source: str
+
+
+class Verdict(TypedDict):
+    """One line out of the judge. `score`: geometric mean over bench workloads of the speed-up over the
+    fastest baseline."""
+
+    id: str
+    level: Level
+    verdict: VerdictWord
+    gate: Gate
+    reason: str
+    op: str
+    target: str
+    language: str | None
+    tier: NotRequired[Tier]  # where there is a candidate
+    workloads: list[WorkloadVerdict]
+    failure: Failure | None
+    # {"seconds", "log", "cached", "kernels": [{"name", "registers", "spills", "shared"}], "binaries"}; for CUDA also
+    # "launches"; "digest": of the binaries and the host code, where anything was compiled
+    compile: dict[str, Any] | None
+    score: float | None
+    score_ci95: list[float] | None
+    sandbox: dict[str, Any]  # of the candidate's runner, {"level": "isolated", "layers": [...]}; "none": nothing ran
+    device: dict[str, Any]  # name, cores, measured peaks {"bandwidth_gbs": {bytes: GB/s}, "gflops": ...}
+    versions: dict[str, str]
+    fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
+    admission: NotRequired[list[AdmissionCheck]]  # at level baseline
+    generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
+    profile: NotRequired[Profile]  # at level profile
+    # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
+    bundle: NotRequired[dict[str, Any]]
+    seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
+
+
+def judged_elsewhere(verdict: Verdict) -> str | None:
+    """The device, `type:arch`, that a verdict is of where that is not its target's; None where it is. A judge without
+    the GPU of a job takes it as far as a CPU goes. What the verdict does not name counts as the target's."""
+    device, _, arch = verdict["target"].partition(":")
+    found = f"{verdict['device'].get('type', device)}:{verdict['device'].get('arch', arch)}"
+    return None if found == verdict["target"] else found
+
+
+def mean_ends(workloads: Sequence[WorkloadVerdict], baseline: str) -> tuple[float, float] | None:
+    """The geometric means, over the bench workloads, of the lower and of the upper ends of the 95 % intervals of the
+    speed-up over `baseline`; None where a bench workload has no interval for it.
+
+    They lie no nearer than the ends of the mean's own interval, so whoever calls something faster or slower by them
+    errs on the side of saying neither.
+    """
+    intervals = [workload["ci95"].get(baseline) for workload in workloads if workload["role"] == "bench"]
+    known = [interval for interval in intervals if interval is not None and min(interval) > 0]
+    if not intervals or len(known) < len(intervals):
+        return None
+    low, high = (math.exp(sum(map(math.log, ends)) / len(known)) for ends in zip(*known, strict=True))
+    return low, high
+
+
+def limit_fraction(workloads: Sequence[WorkloadVerdict]) -> float | None:
+    """The share of the physical limit: geometric mean over the bench workloads, None where one has no limit."""
+    shares = [workload["limit_fraction"] for workload in workloads if workload["role"] == "bench"]
+    known = [share for share in shares if share is not None and share > 0]
+    if not shares or len(known) < len(shares):
+        return None
+    return math.exp(sum(math.log(share) for share in known) / len(known))

@@ -1,0 +1,45 @@
+"""The envelope: on what a kernel was verified, and so on what an export may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+
+
+def build_envelope(
+    op_digest: str, target: str, workloads: Sequence[ResolvedWorkload], versions: dict[str, str]
+) -> dict[str, Any]:
+    """The envelope of a kernel that was verified on `workloads`.
+
+    `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds dtype,
+    rank and whether every verified call was contiguous (strided inputs are outside unless they were verified).
+    """
+    axes: dict[str, set[int]] = {}
+    for workload in workloads:
+        for name, value in workload["axes"].items():
+            axes.setdefault(name, set()).add(value)
+    inputs = []
+    for position, first in enumerate(workloads[0]["inputs"]):
+        inputs.append(
+            {
+                "name": first["name"],
+                "dtype": first["dtype"],
+                "rank": None if first["shape"] is None else len(first["shape"]),
+                "contiguous": all(w["inputs"][position]["strides"] is None for w in workloads),
+                "mutated": first["mutated"],
+            }
+        )
+    return {
+        "version": 1,
+        "op_digest": op_digest,
+        "target": target,
+        "axes": {
+            name: {"verified": sorted(values), "min": min(values), "max": max(values)} for name, values in axes.items()
+        },
+        "inputs": inputs,
+        "outputs": [{"name": o["name"], "dtype": o["dtype"]} for o in workloads[0]["outputs"]],
+        "shapes": [{"id": w["id"], "role": w["role"], "axes": w["axes"]} for w in workloads],
+        "versions": versions,
+    }

@@ -1,0 +1,178 @@
+"""The small types that the op spec is made of: names, dimensions, expressions, numbers, Python sources, dtypes."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
+
+from warpsmith.kernels_db.spec import expr
+
+MAX_ELEMENTS = 2**48
+"""Elements of the largest tensor that is still plausible: 256 Ti. What memory allows is the judge's to say."""
+
+MAX_RANK = 16
+MAX_SOURCE = 256 * 1024
+
+MAX_ITEMS = 1024
+"""Of any list: workloads, state, strides."""
+
+MAX_TENSORS = 64
+"""Inputs of one op, and outputs."""
+
+DTYPE_BYTES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""The dtypes a tensor may have, by torch's names, and the bytes of one element."""
+
+INTEGER_RANGE: Mapping[str, tuple[int, int]] = {
+    "int64": (-(2**63), 2**63 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+}
+
+
+def is_float(dtype: str) -> bool:
+    """Whether `dtype` names a floating-point type."""
+    return "float" in dtype
+
+
+class Spec(BaseModel):
+    """Base of every part of a spec: unknown fields are refused, values not coerced, and nothing changes later."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+def refuse(expected: str) -> PydanticCustomError:
+    """The error of a field validator; `expected` goes into the SpecError as it is."""
+    return PydanticCustomError("spec", "{expected}", {"expected": expected})
+
+
+def _name(text: str) -> str:
+    if not text.isidentifier() or not text.isascii() or keyword.iskeyword(text) or text in expr.FUNCTIONS:
+        raise refuse("a name: letters, digits and _, not starting with a digit, and no word of the language")
+    if len(text) > 128:
+        raise refuse(f"a name of at most 128 characters, not {len(text)}")
+    return text
+
+
+def _dtype(text: str) -> str:
+    if text not in DTYPE_BYTES:
+        raise refuse(f"one of {', '.join(DTYPE_BYTES)}")
+    return text
+
+
+def _dimension(value: Any) -> Any:
+    if isinstance(value, str):
+        return _name(value)
+    return _size(value, "an axis name or a positive integer")
+
+
+def _size(value: Any, described: str = "a positive integer") -> Any:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise refuse(described)
+    if value > MAX_ELEMENTS:
+        raise refuse(f"at most {MAX_ELEMENTS} (2**48)")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, int | float) or not -math.inf < value < math.inf:
+        raise refuse("a finite number or a boolean")
+    return value
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, str):
+        return _expression(value, "integer")
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > expr.MAX_MAGNITUDE:
+        raise refuse("a 64-bit integer or an expression over the axes")
+    return value
+
+
+def _expression(text: str, kind: expr.Kind) -> str:
+    try:
+        expr.parse(text, kind)
+    except expr.ExprError as error:
+        raise refuse(
+            f"a safe {'condition' if kind == 'boolean' else 'integer expression'} over the axes ({error})"
+        ) from None
+    return text
+
+
+def _integer_expression(text: str) -> str:
+    return _expression(text, "integer")
+
+
+def _boolean_expression(text: str) -> str:
+    return _expression(text, "boolean")
+
+
+def _python(source: str) -> str:
+    if len(source) > MAX_SOURCE:
+        raise refuse(f"at most {MAX_SOURCE} characters of Python, not {len(source)}")
+    try:
+        ast.parse(source)
+    except SyntaxError as error:
+        raise refuse(f"Python that parses (line {error.lineno}: {error.msg})") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise refuse(f"Python that parses ({type(error).__name__}: {error})") from None
+    return source
+
+
+T = TypeVar("T")
+Items = Annotated[tuple[T, ...], Strict(False), Field(max_length=MAX_ITEMS)]
+"""A list in the document, a tuple in the model."""
+
+Text = Annotated[str, Field(max_length=4000)]
+"""Prose."""
+
+Name = Annotated[str, AfterValidator(_name)]
+"""A Python identifier of at most 128 ASCII characters."""
+
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+"""Up to 128 letters, digits, `_`, `.` and `-`."""
+
+Dtype = Annotated[str, AfterValidator(_dtype)]
+"""A dtype by torch's name."""
+
+Dimension = Annotated[int | str, BeforeValidator(_dimension)]
+"""An axis name or a positive integer."""
+
+Size = Annotated[int, BeforeValidator(_size)]
+"""A positive integer of at most 2**48."""
+
+Number = Annotated[bool | int | float, BeforeValidator(_number)]
+"""A finite number or a boolean."""
+
+Amount = Annotated[int | str, BeforeValidator(_amount)]
+"""An integer, or an integer expression over the axes."""
+
+IntegerExpr = Annotated[str, AfterValidator(_integer_expression)]
+"""An integer expression over the axes."""
+
+BooleanExpr = Annotated[str, AfterValidator(_boolean_expression)]
+"""A condition over the axes."""
+
+Python = Annotated[str, AfterValidator(_python)]
+"""Python source that parses; it is not run here."""

@@ -1,0 +1,167 @@
+"""What the parts of a spec must agree on. Works on those that are well-formed, so that all errors are told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
+from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.parts import Parts, WorkloadList
+from warpsmith.kernels_db.spec.schema import InputOverride, Workload
+from warpsmith.kernels_db.spec.source_checks import check_sources
+from warpsmith.kernels_db.spec.tensors import ExprAxis, VarAxis
+
+_NO_OVERRIDE = InputOverride()
+
+
+def check(parts: Parts) -> list[SpecError]:
+    """Every disagreement among `parts`, each field once, in the order of the checks."""
+    errors: dict[str, SpecError] = {}
+    for error in _disagreements(parts):
+        errors.setdefault(error.field, error)
+    return list(errors.values())
+
+
+def _disagreements(parts: Parts) -> Iterator[SpecError]:
+    yield from _check_names(parts)
+    yield from _check_axis_references(parts)
+    yield from _check_inputs(parts)
+    yield from check_sources(parts)
+    for workloads in parts.workload_lists:
+        yield from _check_bindings(parts, workloads)
+    # Sizes mean something only where every axis has one.
+    if parts.axes.keys() == parts.axis_names:
+        for workloads in parts.workload_lists:
+            for field, workload in workloads.workloads:
+                yield from _check_values(parts, field, workload)
+
+
+def _check_names(parts: Parts) -> Iterator[SpecError]:
+    tensors = [(field, item.name) for field, item in parts.arguments()]
+    tensors += [(field, output.name) for field, output in parts.outputs]
+    yield from _repeated(tensors, "name")
+    for field, workloads, complete in parts.workload_lists:
+        yield from _repeated([(place, workload.id) for place, workload in workloads], "id")
+        if complete and not any(workload.role == "bench" for _, workload in workloads):
+            yield SpecError(field, "no workload with role bench", "at least one, for a search is judged by it")
+
+
+def _repeated(names: Iterable[tuple[str, str]], attribute: str) -> Iterator[SpecError]:
+    owners: dict[str, str] = {}
+    for field, name in names:
+        if name in owners:
+            yield SpecError(f"{field}.{attribute}", name, f"another {attribute}, for {owners[name]} bears it")
+        owners.setdefault(name, field)
+
+
+def _check_axis_references(parts: Parts) -> Iterator[SpecError]:
+    known = f"an axis: one of {', '.join(sorted(parts.axis_names)) or 'none'}"
+    for field, shape in parts.shapes():
+        for index, dimension in enumerate(shape):
+            if isinstance(dimension, str) and dimension not in parts.axis_names:
+                yield SpecError(f"{field}[{index}]", dimension, known)
+    for field, expression in parts.expressions():
+        unknown = sorted(expression.names - parts.axis_names)
+        if unknown:
+            yield SpecError(field, expression.text, f"axes as names, not {', '.join(unknown)}; {known}")
+    for name in cyclic_axes(parts.axes):
+        axis = parts.axes[name]
+        found = axis.expr if isinstance(axis, ExprAxis) else None
+        yield SpecError(f"axes.{name}.expr", found, "an expression that does not depend on the axis itself")
+
+
+def _check_inputs(parts: Parts) -> Iterator[SpecError]:
+    for field, item in parts.inputs:
+        if item.alignment is not None and item.alignment & (item.alignment - 1):
+            yield SpecError(f"{field}.alignment", item.alignment, "a power of two")
+        if item.shape is not None:
+            if item.value is not None:
+                yield SpecError(f"{field}.value", item.value, "nothing, for the input is a tensor; use dist constant")
+            continue
+        only_tensors = {
+            "dist": item.dist and item.dist.kind,
+            "strides": item.strides,
+            "alignment": item.alignment,
+            "mutated": item.mutated or None,
+        }
+        for attribute, value in only_tensors.items():
+            if value is not None:
+                yield SpecError(f"{field}.{attribute}", value, "nothing, for the input is a scalar (it has no shape)")
+    written = parts.output_count or any(item.mutated for _, item in parts.inputs)
+    if not written and parts.input_count == len(parts.inputs):
+        yield SpecError("outputs", None, "at least one output, or an input with mutated: true")
+
+
+def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError]:
+    variables = {name for name, axis in parts.axes.items() if isinstance(axis, VarAxis)}
+    names = {item.name for _, item in parts.arguments()}
+    for field, workload in workloads.workloads:
+        for name in sorted(variables - workload.axes.keys()):
+            yield SpecError(f"{field}.axes.{name}", None, "a size, for the axis is var")
+        for name, size in workload.axes.items():
+            if name not in parts.axis_names:
+                expected = f"an axis of kind var: one of {', '.join(sorted(variables)) or 'none'}"
+                yield SpecError(f"{field}.axes.{name}", size, expected)
+            elif name in parts.axes and name not in variables:
+                yield SpecError(f"{field}.axes.{name}", size, f"nothing, for the axis is {parts.axes[name].kind}")
+        if parts.input_count == len(parts.inputs):
+            for name in sorted(workload.inputs.keys() - names):
+                yield SpecError(f"{field}.inputs.{name}", name, f"an input: one of {', '.join(sorted(names))}")
+
+
+def _check_values(parts: Parts, field: str, workload: Workload) -> Iterator[SpecError]:
+    """Bind everything for one workload."""
+    variables = {name for name, axis in parts.axes.items() if isinstance(axis, VarAxis)}
+    if not variables <= workload.axes.keys():
+        return
+    try:
+        bound = bind_axes(parts.axes, workload.axes)
+    except SpecError as error:
+        yield _for_workload(error, field, workload)
+        return
+    for place, text in parts.constraints:
+        if (complaint := _broken(text, bound)) is not None:
+            yield SpecError(f"{field}.axes", _sizes(bound), f"{complaint} ({place})")
+    bindings: list[Callable[[], object]] = []
+    for place, item in parts.arguments():
+        override = workload.inputs.get(item.name, _NO_OVERRIDE)
+        bindings.append(partial(bind_input, place, item, f"{field}.inputs.{item.name}", override, bound))
+    for place, output in parts.outputs:
+        bindings.append(partial(bind_shape, f"{place}.shape", output.shape, bound))
+    for name, value in (("flops", parts.limits.flops), ("bytes", parts.limits.bytes)):
+        if value is not None:
+            bindings.append(partial(_positive, f"limits.{name}", value, bound))
+    for bind in bindings:
+        try:
+            bind()
+        except SpecError as error:
+            yield _for_workload(error, field, workload)
+
+
+def _broken(constraint: str, bound: Mapping[str, int]) -> str | None:
+    """What is expected instead where `constraint` does not hold."""
+    expression = expr.parse(constraint, "boolean")
+    if not expression.names <= bound.keys():
+        return None  # told as an unknown axis
+    try:
+        return None if expression.boolean(bound) else f"sizes that meet the constraint {constraint!r}"
+    except expr.ExprError as error:
+        return f"sizes for which the constraint {constraint!r} has a value ({error})"
+
+
+def _positive(field: str, value: int | str, bound: Mapping[str, int]) -> None:
+    number = amount(field, value, bound)
+    if number < 1:
+        raise SpecError(field, f"{value} = {number}", "a positive number")
+
+
+def _for_workload(error: SpecError, field: str, workload: Workload) -> SpecError:
+    if error.field.startswith(f"{field}."):
+        return error
+    return SpecError(error.field, error.found, f"{error.expected} (in {field}: {_sizes(workload.axes)})")
+
+
+def _sizes(bound: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in bound.items()) or "no axes"

@@ -1,0 +1,141 @@
+"""Pydantic's errors as SpecErrors: the field as it is written in the document, what was found, what was expected."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from warpsmith.kernels_db.spec.errors import SpecError
+
+_EXPECTED = {
+    "missing": "a value: the field is required",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "union_tag_invalid": "one of {expected_tags}",
+    "spec": "{expected}",
+}
+"""What each of Pydantic's errors expected; what stands not here keeps Pydantic's own message."""
+
+
+class Place(NamedTuple):
+    """Where an error is: the field, the types that the field may have, and the types of what contains it."""
+
+    field: str
+    types: list[Any]
+    container: list[Any]
+
+
+def converted(error: ValidationError, model: type[BaseModel], document: Mapping[str, Any]) -> list[SpecError]:
+    """Every error of validating `document` as `model`."""
+    details = error.errors(include_url=False)
+    return [_converted(detail, model, document) for detail in details if not _is_echo(detail)]
+
+
+def _is_echo(detail: ErrorDetails) -> bool:
+    """Whether a list counts as too short only because its members are malformed, which is told already."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+
+
+def _converted(detail: ErrorDetails, model: type[BaseModel], document: Mapping[str, Any]) -> SpecError:
+    kind, found, context = detail["type"], detail["input"], detail.get("ctx", {})
+    place = _locate(detail["loc"], model, document)
+    field = place.field
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else detail["msg"]
+    if kind == "missing":
+        found = None
+    elif kind == "extra_forbidden":
+        found = f"the field {detail['loc'][-1]!r}"
+        expected = f"one of the fields {', '.join(_fields(place.container))}"
+    elif kind in ("union_tag_invalid", "union_tag_not_found"):
+        field = f"{field}.kind"
+        found = found.get("kind") if isinstance(found, Mapping) else found
+        expected = f"one of {', '.join(_tags(place.types))}"
+    return SpecError(field or "document", found, expected)
+
+
+def _locate(location: Sequence[int | str], model: type[BaseModel], document: Any) -> Place:
+    """Follow `location` down the document, leaving out the tags and markers that Pydantic puts into it."""
+    place = Place("", [model], [])
+    value = document
+    for step in location:
+        if step == "[key]":
+            continue
+        if isinstance(step, str) and _is_tag(step, value, place.types):
+            chosen = [member for member in _models(place.types) if _tag(member) == step]
+            place = place._replace(types=chosen)
+            continue
+        field = f"{place.field}[{step}]" if isinstance(step, int) else f"{place.field}.{step}".lstrip(".")
+        place = Place(field, _below(place.types, step), place.types)
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list | tuple) and isinstance(step, int):
+            value = value[step]
+    return place
+
+
+def _is_tag(step: str, value: Any, candidates: Iterable[Any]) -> bool:
+    """Whether `step` is the tag by which Pydantic chose a member of a union, rather than a field of the document."""
+    return isinstance(value, Mapping) and value.get("kind") == step and len(_tags(candidates)) > 1
+
+
+def _members(annotation: Any) -> list[Any]:
+    """The types that an annotation stands for, without Annotated, unions and None."""
+    if get_origin(annotation) is Annotated:
+        return _members(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [member for option in get_args(annotation) for member in _members(option)]
+    return [] if annotation is type(None) else [annotation]
+
+
+def _below(candidates: Iterable[Any], step: int | str) -> list[Any]:
+    """The types of what is reached from `candidates` by one step."""
+    found: list[Any] = []
+    for member in (member for candidate in candidates for member in _members(candidate)):
+        if isinstance(member, type) and issubclass(member, BaseModel):
+            field = member.model_fields.get(str(step))
+            found += [] if field is None else [field.annotation]
+        elif get_origin(member) is dict:
+            found.append(get_args(member)[1])
+        elif get_origin(member) is tuple:
+            found.append(get_args(member)[0])
+    return found
+
+
+def _models(candidates: Iterable[Any]) -> list[type[BaseModel]]:
+    members = (member for candidate in candidates for member in _members(candidate))
+    return [member for member in members if isinstance(member, type) and issubclass(member, BaseModel)]
+
+
+def _fields(candidates: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(name for model in _models(candidates) for name in model.model_fields))
+
+
+def _tags(candidates: Iterable[Any]) -> list[str]:
+    return [tag for model in _models(candidates) if (tag := _tag(model)) is not None]
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    """The value of `kind` that chooses `model` in a union; None where it is in none."""
+    field = model.model_fields.get("kind")
+    return None if field is None else str(get_args(field.annotation)[0])

@@ -1,0 +1,113 @@
+"""Hold-out shapes that nobody has seen: derived from an op's own workloads, drawn anew for each job.
+
+A kernel that is right at the declared shapes alone (a hard-coded size, a tail that is never there) is wrong at its
+neighbours. What is derived stays where an honest kernel must be right: every axis between the smallest and the largest
+size that the workloads give it; a multiple of what all of them are multiples of; no larger in bytes than the largest
+workload; equal, ordered and divisible where two axes are so in all workloads; within the op's constraints. An axis of
+one size keeps it, so an op whose workloads vary in nothing has no derived hold-outs.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
+
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.errors import SpecErrors
+from warpsmith.kernels_db.spec.schema import Op, Workload
+from warpsmith.kernels_db.spec.tensors import VarAxis
+
+DERIVED = 2
+"""Hold-outs derived for one job."""
+
+_TRIES = 200
+
+Bind = Callable[[Workload], ResolvedWorkload]
+Sizes = Mapping[str, int]
+
+
+def derived_holdouts(
+    op: Op, workloads: Sequence[Workload], bind: Bind, bytes_of: Callable[[ResolvedWorkload], int], rng: random.Random
+) -> list[Workload]:
+    """Up to DERIVED workloads of role `holdout` near `workloads`, fewer where no other shape fits.
+
+    `bind` resolves a workload and raises SpecErrors where it cannot be one; `bytes_of` is the size of its tensors.
+    """
+    axes = {
+        name: sorted({item.axes[name] for item in workloads})
+        for name, axis in op.axes.items()
+        if isinstance(axis, VarAxis)
+    }
+    if not any(len(sizes) > 1 for sizes in axes.values()):
+        return []
+    relations = list(_relations(axes, workloads))
+    constraints = [expr.parse(text, "boolean") for text in op.constraints]
+    most = max(bytes_of(bind(item)) for item in workloads)
+    known = [item.axes for item in workloads]
+    taken = {item.id for item in workloads}
+    names = (name for number in range(1, len(taken) + DERIVED + 1) if (name := f"holdout-{number}") not in taken)
+    found: list[Workload] = []
+    for _ in range(_TRIES):
+        if len(found) == DERIVED:
+            break
+        like = rng.choice(list(workloads))
+        sizes = {name: _near(like.axes[name], declared, rng) for name, declared in axes.items()}
+        if sizes in known or not all(holds(sizes) for holds in relations):
+            continue
+        workload = Workload(id="holdout", role="holdout", axes=sizes, inputs=like.inputs)
+        if not _fits(workload, bind, bytes_of, constraints, most):
+            continue
+        known.append(sizes)
+        found.append(workload.model_copy(update={"id": next(names)}))
+    return found
+
+
+def _fits(
+    workload: Workload,
+    bind: Bind,
+    bytes_of: Callable[[ResolvedWorkload], int],
+    constraints: Sequence[expr.Expression],
+    most: int,
+) -> bool:
+    try:
+        bound = bind(workload)
+        return bytes_of(bound) <= most and all(constraint.boolean(bound["axes"]) for constraint in constraints)
+    except (SpecErrors, expr.ExprError):  # a derived axis below 1, a division by zero
+        return False
+
+
+def _near(size: int, declared: Sequence[int], rng: random.Random) -> int:
+    """A size near a declared one, or anywhere between the smallest and the largest."""
+    low, high, step = declared[0], declared[-1], math.gcd(*declared)
+    wanted = rng.choice(
+        (
+            size,
+            size - step,
+            size + step,
+            size // 2,
+            _prime_below(size),
+            rng.randint(low, high) | 1,
+            round(math.exp(rng.uniform(math.log(low), math.log(high)))),
+        )
+    )
+    return min(high, max(low, wanted // step * step))
+
+
+def _prime_below(size: int) -> int:
+    """The largest prime below `size`, or 2."""
+    return next((n for n in range(size - 1, 2, -1) if all(n % d for d in range(2, math.isqrt(n) + 1))), 2)
+
+
+def _relations(axes: dict[str, list[int]], workloads: Sequence[Workload]) -> Iterator[Callable[[Sizes], bool]]:
+    """What holds between two axes in every workload, and may be meant."""
+    for one, other in permutations(axes, 2):
+        pairs = [(item.axes[one], item.axes[other]) for item in workloads]
+        if all(left == right for left, right in pairs):
+            yield lambda sizes, one=one, other=other: sizes[one] == sizes[other]  # type: ignore[misc]
+        elif all(left <= right for left, right in pairs):
+            yield lambda sizes, one=one, other=other: sizes[one] <= sizes[other]  # type: ignore[misc]
+        if all(left % right == 0 for left, right in pairs) and any(right > 1 for _, right in pairs):
+            yield lambda sizes, one=one, other=other: sizes[one] % sizes[other] == 0  # type: ignore[misc]

@@ -1,0 +1,63 @@
+"""Load an op spec from YAML, JSON or a parsed document; a bad one is refused with every bad field at once.
+
+This is the door to the spec: other packages import its names from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from warpsmith.kernels_db.spec.checks import check
+from warpsmith.kernels_db.spec.document import check_plain, read_document
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.field_errors import converted
+from warpsmith.kernels_db.spec.parts import parts_of
+from warpsmith.kernels_db.spec.schema import Op, Workload
+from warpsmith.kernels_db.spec.target import Target
+from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
+
+__all__ = [
+    "Axis",
+    "Input",
+    "Op",
+    "Output",
+    "SpecError",
+    "SpecErrors",
+    "State",
+    "Target",
+    "Workload",
+    "load_op",
+    "parse_op",
+]
+
+
+def load_op(source: str | bytes | Path) -> Op:
+    """Read a spec from YAML or JSON text, or from the file that a Path names.
+
+    Raises SpecErrors with all that is wrong, OSError where the file cannot be read.
+    """
+    return parse_op(read_document(source.read_bytes() if isinstance(source, Path) else source))
+
+
+def parse_op(document: Mapping[str, Any]) -> Op:
+    """The same from a parsed document."""
+    if not isinstance(document, dict):
+        # A file that is something else altogether may hold what is to be shown to nobody.
+        found = None if document is None else f"a {type(document).__name__}"
+        raise SpecErrors([SpecError("document", found, "a mapping with the fields of an op spec")])
+    check_plain(document)
+    op = None
+    errors: list[SpecError] = []
+    try:
+        op = Op.model_validate(document)
+    except ValidationError as error:
+        errors = converted(error, Op, document)
+    told = {error.field for error in errors}
+    errors += [error for error in check(parts_of(document)) if error.field not in told]
+    if op is None or errors:
+        raise SpecErrors(errors)
+    return op

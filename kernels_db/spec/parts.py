@@ -1,0 +1,148 @@
+"""The well-formed parts of a document that may be malformed elsewhere, each with the field where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.dist import Dist, amounts
+from warpsmith.kernels_db.spec.schema import Limits, Workload
+from warpsmith.kernels_db.spec.tensors import Axis, ExprAxis, Input, Output, State
+
+_AXIS: TypeAdapter[Axis] = TypeAdapter(Axis)
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+Placed = list[tuple[str, T]]
+"""Parts with their fields, such as `inputs[1]`."""
+
+
+class WorkloadList(NamedTuple):
+    """One list of workloads; `complete` means that none in it is malformed."""
+
+    field: str
+    workloads: Placed[Workload]
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What of a document is well-formed. `axis_names` holds the malformed axes too: naming one is no second error.
+
+    `input_count` and `output_count` count the malformed ones too; None where there is no list.
+    """
+
+    reference: str | None
+    has_model: bool
+    axis_names: frozenset[str]
+    axes: dict[str, Axis]
+    constraints: Placed[str]
+    inputs: Placed[Input]
+    input_count: int | None
+    outputs: Placed[Output]
+    output_count: int | None
+    state: Placed[State]
+    workload_lists: list[WorkloadList]
+    limits: Limits
+
+    def arguments(self) -> Placed[Input]:
+        """Inputs, then state as inputs."""
+        return [*self.inputs, *((field, state.as_input()) for field, state in self.state)]
+
+    def shapes(self) -> Iterator[tuple[str, Sequence[int | str]]]:
+        """Every shape."""
+        for field, item in self.arguments():
+            yield f"{field}.shape", item.shape or ()
+        for field, output in self.outputs:
+            yield f"{field}.shape", output.shape
+
+    def dists(self) -> Iterator[tuple[str, Dist]]:
+        """Every distribution that is written out."""
+        for field, item in self.arguments():
+            if item.dist is not None:
+                yield f"{field}.dist", item.dist
+        for workload_list in self.workload_lists:
+            for field, workload in workload_list.workloads:
+                for name, override in workload.inputs.items():
+                    if override.dist is not None:
+                        yield f"{field}.inputs.{name}.dist", override.dist
+
+    def expressions(self) -> Iterator[tuple[str, expr.Expression]]:
+        """Every expression."""
+        for name, axis in self.axes.items():
+            if isinstance(axis, ExprAxis):
+                yield f"axes.{name}.expr", expr.parse(axis.expr, "integer")
+        for field, text in self.constraints:
+            yield field, expr.parse(text, "boolean")
+        for field, value in self._amounts():
+            if isinstance(value, str):
+                yield field, expr.parse(value, "integer")
+
+    def _amounts(self) -> Iterator[tuple[str, int | str | None]]:
+        for field, item in self.inputs:
+            yield from ((f"{field}.strides[{index}]", stride) for index, stride in enumerate(item.strides or ()))
+        for field, dist in self.dists():
+            yield from ((f"{field}.{name}", value) for name, value in amounts(dist).items())
+        yield "limits.flops", self.limits.flops
+        yield "limits.bytes", self.limits.bytes
+
+
+def parts_of(document: Mapping[str, Any]) -> Parts:
+    """Pick the well-formed parts out of `document`."""
+    axes = document.get("axes")
+    axes = axes if isinstance(axes, dict) else {}
+    reference = document.get("reference")
+    return Parts(
+        reference=reference if isinstance(reference, str) else None,
+        has_model=document.get("init") is not None or bool(document.get("state")),
+        axis_names=frozenset(axes),
+        axes={name: axis for name, raw in axes.items() if (axis := _valid(_AXIS.validate_python, raw)) is not None},
+        constraints=[(field, raw) for field, raw in _listed(document, "constraints") if _is_condition(raw)],
+        inputs=_models(Input, _listed(document, "inputs")),
+        input_count=_count(document, "inputs"),
+        outputs=_models(Output, _listed(document, "outputs")),
+        output_count=_count(document, "outputs"),
+        state=_models(State, _listed(document, "state")),
+        workload_lists=list(_workload_lists(document)),
+        limits=_valid(Limits.model_validate, document.get("limits", {})) or Limits(),
+    )
+
+
+def _workload_lists(document: Mapping[str, Any]) -> Iterator[WorkloadList]:
+    targets = document.get("targets")
+    sections = targets.items() if isinstance(targets, dict) else ()
+    for prefix, section in [("", document), *((f"targets.{device}.", section) for device, section in sections)]:
+        if isinstance(section, dict) and _count(section, "workloads"):
+            workloads = _models(Workload, _listed(section, "workloads", prefix))
+            yield WorkloadList(f"{prefix}workloads", workloads, len(workloads) == _count(section, "workloads"))
+
+
+def _valid(validate: Callable[[Any], T], raw: Any) -> T | None:
+    try:
+        return validate(raw)
+    except ValidationError:
+        return None
+
+
+def _is_condition(raw: Any) -> bool:
+    try:
+        return isinstance(raw, str) and bool(expr.parse(raw, "boolean"))
+    except expr.ExprError:
+        return False
+
+
+def _count(document: Mapping[str, Any], name: str) -> int | None:
+    raw = document.get(name)
+    return len(raw) if isinstance(raw, list | tuple) else None
+
+
+def _listed(document: Mapping[str, Any], name: str, prefix: str = "") -> Placed[Any]:
+    raw = document.get(name)
+    return [(f"{prefix}{name}[{i}]", item) for i, item in enumerate(raw)] if isinstance(raw, list | tuple) else []
+
+
+def _models(model: type[M], items: Placed[Any]) -> Placed[M]:
+    return [(field, found) for field, raw in items if (found := _valid(model.model_validate, raw)) is not None]

@@ -1,0 +1,200 @@
+"""From an op and a workload to the resolved job that the judge reads."""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Sequence
+from functools import partial
+
+from warpsmith.kernels_db.job.documents import (
+    Job,
+    JobCandidate,
+    JobLimits,
+    Level,
+    ResolvedInput,
+    ResolvedOutput,
+    ResolvedWorkload,
+    SandboxLevel,
+)
+from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
+from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, extent
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.holdouts import derived_holdouts
+from warpsmith.kernels_db.spec.schema import InputOverride, Op, Workload
+from warpsmith.kernels_db.spec.target import Target
+from warpsmith.kernels_db.spec.tensors import CodeCheck, ExactCheck, Input, Output
+
+LIBRARY_CALLS = (
+    "torch.mm",
+    "torch.addmm",
+    "torch.bmm",
+    "torch.baddbmm",
+    "torch.matmul",
+    "torch.nn.functional.linear",
+    "torch.nn.functional.conv1d",
+    "torch.nn.functional.conv2d",
+    "torch.nn.functional.conv3d",
+    "torch.nn.functional.scaled_dot_product_attention",
+)
+"""What candidates of an op with `library_calls: true` may call besides their own kernels."""
+
+DEFAULT_LIMITS: JobLimits = {"compile_s": 60.0, "call_s": 10.0, "time_s": 3.0, "memory_bytes": None}
+
+_NO_OVERRIDE = InputOverride()
+
+
+def limits_with(sandbox: SandboxLevel | None) -> JobLimits:
+    """The default limits, under at least this much confinement; None demands none."""
+    limits = DEFAULT_LIMITS.copy()
+    if sandbox is not None:
+        limits["sandbox"] = sandbox
+    return limits
+
+
+def arguments(op: Op) -> list[Input]:
+    """The arguments of `run` in order: the inputs, then the state as weights."""
+    return [*op.inputs, *(state.as_input() for state in op.state)]
+
+
+def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
+    """`workload` of `op` with every axis bound.
+
+    Raises SpecErrors; for an op and a workload that `load_op` returned this does not happen.
+    """
+    try:
+        bound = bind_axes(op.axes, workload.axes)
+        inputs = [
+            bind_input(
+                f"inputs.{item.name}",
+                item,
+                f"workloads.{workload.id}.inputs.{item.name}",
+                workload.inputs.get(item.name, _NO_OVERRIDE),
+                bound,
+            )
+            for item in arguments(op)
+        ]
+        outputs = [_resolve_output(f"outputs.{output.name}", output, bound) for output in op.outputs]
+        flops, least_bytes = op.limits.flops, op.limits.bytes
+        min_bytes = traffic(inputs, outputs) if least_bytes is None else amount("limits.bytes", least_bytes, bound)
+        return {
+            "id": workload.id,
+            "role": workload.role,
+            "axes": bound,
+            "inputs": inputs,
+            "outputs": outputs,
+            "min_bytes": min_bytes,
+            "flops": None if flops is None else amount("limits.flops", flops, bound),
+        }
+    except SpecError as error:
+        raise SpecErrors([error]) from None
+
+
+def traffic(inputs: Sequence[ResolvedInput], outputs: Sequence[ResolvedOutput]) -> int:
+    """Bytes that one call must move at least: each input read once, each output and mutated input written once."""
+    total = sum(extent(item["shape"], None) * DTYPE_BYTES[item["dtype"]] for item in outputs)
+    for item in inputs:
+        if item["shape"] is None:
+            continue
+        # A broadcast axis (stride 0) holds the same elements again.
+        strides = item["strides"] or [1] * len(item["shape"])
+        distinct = [size for size, stride in zip(item["shape"], strides, strict=True) if stride != 0]
+        total += extent(distinct, None) * DTYPE_BYTES[item["dtype"]] * (2 if item["mutated"] else 1)
+    return total
+
+
+def workload_bytes(resolved: ResolvedWorkload) -> int:
+    """Bytes of all input and output buffers of one workload, one set of them."""
+    inputs = sum(
+        extent(item["shape"], item["strides"]) * DTYPE_BYTES[item["dtype"]]
+        for item in resolved["inputs"]
+        if item["shape"] is not None
+    )
+    return inputs + sum(extent(item["shape"], None) * DTYPE_BYTES[item["dtype"]] for item in resolved["outputs"])
+
+
+def build_job(
+    op: Op,
+    target: Target,
+    *,
+    level: Level,
+    candidate: JobCandidate | None = None,
+    workloads: Sequence[Workload] | None = None,
+    limits: JobLimits | None = None,
+    seed: int | None = None,
+) -> Job:
+    """The job that puts `candidate` (None at level `baseline`) before the judge.
+
+    `workloads` defaults to those of the target: the bench ones for `screen`; otherwise all of them and hold-outs
+    derived from them, drawn from the system's randomness unless `seed` is given. Raises SpecErrors where the op asks
+    for what the judge cannot do, ValueError where level and candidate do not belong together.
+    """
+    if (candidate is None) != (level == "baseline"):
+        raise ValueError(f"level {level!r} {'needs a' if candidate is None else 'takes no'} candidate")
+    coded = [index for index, output in enumerate(op.outputs) if isinstance(output.check, CodeCheck)]
+    if coded:
+        expected = "derived or exact: this version of the judge runs no coded checks"
+        raise SpecErrors([SpecError(f"outputs[{index}].check.kind", "code", expected) for index in coded])
+    derived: list[Workload] = []
+    if workloads is None:
+        workloads = [item for item in op.workloads_for(target) if level != "screen" or item.role == "bench"]
+        if level != "screen":
+            rng = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed is for tests
+            derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng)
+    resolved = [resolve_workload(op, workload) for workload in workloads]
+    resolved += [{**resolve_workload(op, workload), "derived": True} for workload in derived]
+    return {
+        "id": f"job_{uuid.uuid4().hex}",
+        "level": level,
+        "op": {
+            "name": op.name,
+            "digest": op.digest,
+            "reference": reference_source(op),
+            "math": op.math,
+            "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
+            "baselines": list(op.objective.baselines),
+        },
+        "target": str(target),
+        "workloads": resolved,
+        "candidate": candidate,
+        "limits": DEFAULT_LIMITS.copy() if limits is None else limits,
+    }
+
+
+def reference_source(op: Op) -> str:
+    """A module with `run(*arguments)`. A `Model` is built once, without storage, and called with the state given."""
+    if op.init is None and not op.state:
+        return op.reference
+    inputs = ", ".join(item.name for item in op.inputs)
+    state = ", ".join(f"{item.attribute!r}: {item.name}" for item in op.state)
+    parameters = ", ".join(item.name for item in arguments(op))
+    construction = json.dumps(list(op.init or ()))
+    return f"""{op.reference.rstrip()}
+
+
+import json as _json
+import torch as _torch
+
+with _torch.device("meta"):
+    _model = Model(*_json.loads({construction!r}))
+_model.requires_grad_(False)
+
+
+def run({parameters}):
+    return _torch.func.functional_call(_model, {{{state}}}, ({inputs},), strict=True)
+"""
+
+
+def _resolve_output(field: str, output: Output, bound: dict[str, int]) -> ResolvedOutput:
+    tolerance = None
+    if isinstance(output.check, ExactCheck):
+        tolerance = {"rtol": 0.0, "atol": 0.0}
+    elif output.tolerance is not None:
+        tolerance = output.tolerance.model_dump()
+    return {
+        "name": output.name,
+        "shape": bind_shape(f"{field}.shape", output.shape, bound),
+        "dtype": output.dtype,
+        "tolerance": tolerance,
+    }

@@ -1,0 +1,217 @@
+"""The op spec: what to compute, on which shapes, and what to be faster than.
+
+Each model checks its own fields; what several fields must agree on is checked in `spec_checks`. Load a spec with
+`warpsmith.kernels_db.spec.op`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from warpsmith.kernels_db.spec.basic_types import (
+    MAX_TENSORS,
+    Amount,
+    BooleanExpr,
+    Items,
+    Label,
+    Name,
+    Number,
+    Python,
+    Size,
+    Spec,
+    Text,
+    refuse,
+)
+from warpsmith.kernels_db.spec.dist import Dist
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.target import Target
+from warpsmith.kernels_db.spec.tensors import Axis, Input, Output, State
+
+Role = Literal["bench", "test", "holdout"]
+
+
+class InputOverride(Spec):
+    """What one workload changes of one input."""
+
+    dist: Dist | None = None
+    """Another distribution."""
+    value: Number | None = None
+    """Another value of a scalar."""
+    omit: bool = False
+    """Leave an optional input out; `run` gets None."""
+
+
+class Workload(Spec):
+    """One binding of the var axes."""
+
+    id: Label
+    """Its name, unique in its list."""
+    role: Role
+    """`bench`: timed, and shown to the search. `test`: checked only. `holdout`: checked in verification, not shown."""
+    axes: dict[str, Size] = Field(default_factory=dict)
+    """A size for every var axis."""
+    inputs: dict[str, InputOverride] = Field(default_factory=dict)
+    """Changes by input name."""
+
+
+class TargetSection(Spec):
+    """What differs on one type of device."""
+
+    workloads: Annotated[Items[Workload], Field(min_length=1)]
+    """Replaces the spec's `workloads` there."""
+
+
+class Targets(Spec):
+    """Per type of device."""
+
+    cpu: TargetSection | None = None
+    """For targets `cpu:*`."""
+    cuda: TargetSection | None = None
+    """For targets `cuda:*`."""
+
+
+class Objective(Spec):
+    """What a faster kernel is faster than, and how workloads are weighed."""
+
+    rank: Literal["geomean"] = "geomean"
+    """The score: geometric mean over bench workloads of the speed-up over the fastest baseline."""
+    baselines: Annotated[Items[Literal["eager", "compile", "max_autotune"]], Field(min_length=1)] = (
+        "eager",
+        "compile",
+        "max_autotune",
+    )
+    """Ways to run the reference: PyTorch eager, torch.compile, torch.compile(mode="max-autotune-no-cudagraphs")."""
+
+
+class Limits(Spec):
+    """The work that no kernel can avoid, for the physical limit of its time."""
+
+    flops: Amount | None = None
+    """Operations of one call, a multiply-add counting two: an integer or an expression over the axes.
+    Default: not limited by operations."""
+    bytes: Amount | None = None
+    """Bytes of one call. Default: every input read once, every output and mutated input written once."""
+
+
+class OriginFile(Spec):
+    """One raw file; exactly one of `text` and `base64`."""
+
+    path: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Where it stood in the imported set."""
+    text: str | None = None
+    """Its content, where that is UTF-8."""
+    base64: str | None = None
+    """Its content otherwise."""
+
+    @model_validator(mode="after")
+    def _one_content(self) -> OriginFile:
+        if (self.text is None) == (self.base64 is None):
+            raise refuse("exactly one of text and base64")
+        return self
+
+
+class Origin(Spec):
+    """Where an imported spec came from: its raw files, so that it can be given back byte for byte."""
+
+    format: Label
+    """The format it was imported from."""
+    files: Items[OriginFile] = ()
+    """The raw files."""
+
+
+class Op(Spec):
+    """An op spec: one document."""
+
+    schema_version: Literal[1]
+    """Version of this format."""
+    name: Name
+    """The op's name; exports use it as the operator's name."""
+    description: Text = ""
+    """What it computes, for people and models."""
+    family: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] | None = None
+    """The kind of op (`normalization`, `gemm`, ...): where similar kernels are looked for."""
+    axes: dict[Name, Axis] = Field(default_factory=dict)
+    """The named sizes."""
+    constraints: Items[BooleanExpr] = ()
+    """Conditions over the axes that every workload meets, such as `hidden % 8 == 0`. Candidates may rely on them."""
+    inputs: Annotated[Items[Input], Field(min_length=1, max_length=MAX_TENSORS)]
+    """The arguments of `run`, in order."""
+    outputs: Annotated[Items[Output], Field(max_length=MAX_TENSORS)] = ()
+    """What `run` returns, in order. May be empty where an input is mutated."""
+    reference: Python
+    """A Python module with `run(*inputs)` in PyTorch: it returns the outputs (a tensor or a tuple), or None where
+    there are none. With `state` or `init`: a class `Model`, a torch.nn.Module whose `forward(*inputs)` does so."""
+    init: Items[Any] | None = None
+    """Arguments to construct `Model` with."""
+    state: Items[State] = ()
+    """Parameters and buffers of `Model`."""
+    workloads: Annotated[Items[Workload], Field(min_length=1)]
+    """Bindings of the var axes; at least one has the role `bench`."""
+    targets: Targets = Targets()
+    """What differs by type of device."""
+    math: Literal["ieee", "tf32"] = "ieee"
+    """The arithmetic that baselines and candidates may use for float32 products."""
+    objective: Objective = Objective()
+    """What to be faster than."""
+    library_calls: bool = False
+    """Whether candidates may call a named list of library functions (`torch.mm`, `conv2d`, ...)."""
+    limits: Limits = Limits()
+    """Work that no kernel can avoid."""
+    origin: Origin | None = None
+    """Raw files of an import."""
+
+    def document(self) -> dict[str, Any]:
+        """The spec as a JSON document without what equals the defaults; `parse_op` reads it back to an equal Op."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical document: the identity of the stored spec."""
+        return _digest(self.document())
+
+    @property
+    def semantic_digest(self) -> str:
+        """SHA-256 (hex) of what is computed, however described and on whatever workloads: for pools and envelopes."""
+        return _digest(self.semantic_document())
+
+    def semantic_document(self) -> dict[str, Any]:
+        """Those fields of `document` that say what is computed, without descriptions."""
+        fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math")
+        document = self.document()
+        return {field: _undescribed(document[field]) for field in fields if field in document}
+
+    def workloads_for(self, target: Target) -> list[Workload]:
+        """The workloads of `target`'s device type."""
+        return self.workloads_by_device()[target.device]
+
+    def workloads_by_device(self) -> dict[str, list[Workload]]:
+        """The workloads of every device type, which are empty where the op is for another one."""
+        sections = {"cpu": self.targets.cpu, "cuda": self.targets.cuda}
+        return {
+            device: list(self.workloads if section is None else section.workloads)
+            for device, section in sections.items()
+        }
+
+    def workload(self, target: Target, workload_id: str) -> Workload:
+        """The workload of that id; raises SpecErrors naming the ids there are."""
+        workloads = self.workloads_for(target)
+        for workload in workloads:
+            if workload.id == workload_id:
+                return workload
+        raise SpecErrors([SpecError("workload", workload_id, f"one of {', '.join(item.id for item in workloads)}")])
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _undescribed(part: Any) -> Any:
+    if isinstance(part, dict):
+        # An axis may bear the name "description"; only a text is a description.
+        return {k: _undescribed(v) for k, v in part.items() if k != "description" or not isinstance(v, str)}
+    return [_undescribed(value) for value in part] if isinstance(part, list) else part

@@ -1,0 +1,1 @@
+"""The database: tables, transactions, records, lists and recorded pools."""

@@ -1,0 +1,210 @@
+"""The database of a process: engines, transactions, migrations and ids.
+
+SQLite runs in WAL mode; a writing transaction begins with BEGIN IMMEDIATE, so two writers queue instead of failing
+half-way (a deferred transaction that turns into a writer cannot wait: SQLite answers it "database is locked" at once).
+PostgreSQL writes under READ COMMITTED and callers lock the row of the search that they change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+BUSY_TIMEOUT_S = 15.0
+"""How long a SQLite connection waits for another writer. A writing transaction here takes milliseconds."""
+
+_ADVISORY_LOCK = 0x7761727073  # "warps": one migration at a time on a PostgreSQL database
+_MIGRATIONS = Path(__file__).parents[1] / "migrations"
+_SQLITE_FULL = 13
+_POSTGRESQL_DISK_FULL = "53100"
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class StorageFull(Exception):  # noqa: N818 - a state of the world, like the model's errors
+    """The database cannot grow: its disk or quota is full.
+
+    The transaction was rolled back whole; it may be tried again once there is room.
+    """
+
+
+class Database:
+    """One process's access to the database. Thread-safe; make one per process, after any fork.
+
+    `url` is an SQLAlchemy URL: `sqlite:///path/to/file.db` (its directory is created) or `postgresql+psycopg://...`.
+    Another kind, or an in-memory SQLite database (each thread would see its own), is a ValueError.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _checked(url)
+        self.engine = _sqlite_engine(self.url) if self.is_sqlite else _postgresql_engine(self.url)
+        self._writer = self.engine.execution_options(warpsmith_writing=True)
+        self._reader = (
+            self.engine
+            if self.is_sqlite
+            else self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        )
+        self._expected: str | None = None
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is SQLite; otherwise it is PostgreSQL."""
+        return self.url.get_backend_name() == "sqlite"
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A read transaction: every query in it sees one state of the database. Rows stay readable after it ends."""
+        with Session(self._reader, expire_on_commit=False, autoflush=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A write transaction: commits at the end, rolls back whole on any error.
+
+        Raises StorageFull where there is no room left.
+        """
+        try:
+            with Session(self._writer, expire_on_commit=False) as session, session.begin():
+                yield session
+        except OperationalError as error:
+            if _is_full(error):
+                raise StorageFull(f"the database {self.url.render_as_string()} is full") from error
+            raise
+
+    def upgrade(self, revision: str = "head") -> None:
+        """Bring the schema to `revision` (alembic upgrade). Many processes may call it at once."""
+        config = Config()
+        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+        # One migrates, the others wait for it and find nothing to do: BEGIN IMMEDIATE is that lock on SQLite.
+        with self._unreferenced() as connection, connection.begin():
+            if not self.is_sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+            config.attributes["connection"] = connection
+            command.upgrade(config, revision)
+            if self.is_sqlite and (broken := connection.execute(text("PRAGMA foreign_key_check")).fetchall()):
+                raise RuntimeError(f"the migration breaks references of {sorted({str(row[0]) for row in broken})}")
+
+    @contextmanager
+    def _unreferenced(self) -> Iterator[Connection]:
+        """A connection for writing on which SQLite lets a table be dropped to which others refer: a migration may copy
+        one. No transaction can switch that, so it is switched around them."""
+        with self._writer.connect() as connection:
+            driver: Any = connection.connection.dbapi_connection
+            if self.is_sqlite:
+                driver.execute("PRAGMA foreign_keys = OFF")
+            try:
+                yield connection
+            finally:
+                if self.is_sqlite:
+                    driver.execute("PRAGMA foreign_keys = ON")
+
+    def revision(self) -> tuple[str | None, str]:
+        """(found, expected) schema revisions; `found` is None on an empty database. They differ until `upgrade` ran."""
+        if self._expected is None:
+            head = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
+            if head is None:
+                raise RuntimeError(f"no migrations in {_MIGRATIONS}")
+            self._expected = head
+        with self._reader.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision(), self._expected
+
+    def dispose(self) -> None:
+        """Close every pooled connection."""
+        self.engine.dispose()
+
+
+def _checked(url: str) -> URL:
+    parsed = make_url(url)
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        if parsed.database in {None, "", ":memory:"} or "mode=memory" in str(parsed.database):
+            raise ValueError(f"database_url: found {url!r}, expected a SQLite file such as sqlite:///path.db")
+        return parsed
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise ValueError(f"database_url: found {backend!r}, expected sqlite or postgresql")
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    path = Path(str(url.database))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "isolation_level": None})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # The driver must not open transactions of its own: `begin` below says which kind.
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            # The switch needs the file alone and does not wait for it.
+            with _file_lock(url):
+                connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        # In WAL mode NORMAL survives the death of any process; a power cut may undo the last transactions, whole.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # Reads through the page cache of the system, without a copy: half the time of a large tree's rows.
+        connection.execute("PRAGMA mmap_size = 268435456")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("warpsmith_writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _postgresql_engine(url: URL) -> Engine:
+    return create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+
+
+@contextmanager
+def _file_lock(url: URL) -> Iterator[None]:
+    """An exclusive lock beside the database file; the kernel lets go of it when the process dies."""
+    with Path(f"{url.database}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether `error` or its cause says so: a full SQLite ends the transaction, and a savepoint fails in turn."""
+    while error is not None:
+        full = getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL
+        if full or getattr(error, "sqlstate", None) == _POSTGRESQL_DISK_FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class _Ids:
+    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, counting up when they must."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def next(self) -> int:
+        with self._lock:
+            fresh = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(79)
+            self._last = max(fresh, self._last + 1)
+            return self._last
+
+
+_ids = _Ids()
+
+
+def new_id(prefix: str) -> str:
+    """A new id, `prefix` and 26 characters: the ids of one process rise, those of several sort by the millisecond."""
+    value = _ids.next()
+    return f"{prefix}_" + "".join(_CROCKFORD[value >> shift & 31] for shift in range(125, -1, -5))

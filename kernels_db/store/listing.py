@@ -1,0 +1,245 @@
+"""Lists of rows, newest first where nothing else is asked for, in pages by key.
+
+A page's `next` names its last row, so rows that arrive meanwhile shift nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, literal, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.tables import (
+    AskRow,
+    BundleJobRow,
+    KernelRow,
+    NodeRow,
+    OpRow,
+    PoolRow,
+    ReverificationRow,
+    SearchRow,
+)
+
+Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow)
+Row = TypeVar("Row")
+
+Order = Literal["asc", "desc"]
+SearchSort = Literal["created", "updated", "score", "limit", "cost", "candidates"]
+KernelSort = Literal["created", "score", "limit"]
+
+SEARCH_SORTS: dict[SearchSort, ColumnElement[Any]] = {
+    "updated": SearchRow.updated_at.expression,
+    "score": NodeRow.score.expression,
+    "limit": NodeRow.limit_fraction.expression,
+    "cost": case((SearchRow.unpriced_calls == 0, SearchRow.cost_usd)),
+    "candidates": SearchRow.candidates.expression,
+}
+KERNEL_SORTS: dict[KernelSort, ColumnElement[Any]] = {
+    "score": KernelRow.score.expression,
+    "limit": KernelRow.limit_fraction.expression,
+}
+"""What lists can be sorted by besides their rows' age; no value is below 0. A search's score and limit are those of its
+best node."""
+
+_ABOVE_ALL = 1e300
+
+_ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,28}")
+
+
+class BadCursor(ValueError):  # noqa: N818 - named for what it is
+    """A cursor that no page gave."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[Row]):
+    """Part of a list; `next` is the cursor of what follows, None at the end."""
+
+    items: Sequence[Row]
+    next: str | None
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that is out or was merged: its jobs, and how many of them have their verdicts."""
+
+    id: str
+    search_id: str
+    created_at: float
+    jobs: int
+    merged: int
+
+
+def list_ops(session: Session, *, limit: int, after: str | None = None, name: str | None = None) -> Page[OpRow]:
+    """Ops, newest first."""
+    return _page(session, OpRow, [] if name is None else [OpRow.name == name], limit, after)
+
+
+def list_searches(
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    state: Sequence[str] = (),
+    op: str | None = None,
+    target: str | None = None,
+    text: str | None = None,
+    sort: SearchSort = "created",
+    order: Order = "desc",
+) -> Page[SearchRow]:
+    """Searches, newest first unless they are sorted otherwise; those without a value come last. `state`: any of these;
+    `op` is an op's name or id; `text` is part of the op's name, the id or the reason."""
+    filters: list[ColumnElement[bool]] = []
+    if state:
+        filters.append(SearchRow.state.in_(state))
+    if op is not None:
+        filters.append(SearchRow.op_id.in_(op_ids(op)))
+    if target is not None:
+        filters.append(SearchRow.target == target)
+    if text is not None:
+        named = SearchRow.op_id.in_(select(OpRow.id).where(_holds(OpRow.name, text)))
+        filters.append(or_(named, _holds(SearchRow.id, text), _holds(func.coalesce(SearchRow.reason, ""), text)))
+    best = and_(NodeRow.search_id == SearchRow.id, NodeRow.id == SearchRow.best_node_id)
+    query = select(SearchRow).outerjoin(NodeRow, best) if sort in ("score", "limit") else select(SearchRow)
+    return _sorted_page(session, SearchRow, query.where(*filters), SEARCH_SORTS.get(sort), order, limit, after)
+
+
+def list_kernels(
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    op: str | None = None,
+    target: str | None = None,
+    language: str | None = None,
+    text: str | None = None,
+    standing: Sequence[str] = (),
+    due: ColumnElement[bool] | None = None,
+    sort: KernelSort = "created",
+    order: Order = "desc",
+) -> Page[KernelRow]:
+    """Kernels, newest first unless they are sorted otherwise; `op` is an op's name or id, `text` part of its name,
+    `standing` any of these, `due` the condition of `warpsmith.kernels_db.store.reverification_due`."""
+    filters: list[ColumnElement[bool]] = [] if due is None else [due]
+    if standing:
+        filters.append(KernelRow.standing.in_(standing))
+    if op is not None:
+        filters.append(KernelRow.op_id.in_(op_ids(op)))
+    if target is not None:
+        filters.append(KernelRow.target == target)
+    if language is not None:
+        filters.append(KernelRow.language == language)
+    if text is not None:
+        filters.append(KernelRow.op_id.in_(select(OpRow.id).where(_holds(OpRow.name, text))))
+    query = select(KernelRow).where(*filters)
+    return _sorted_page(session, KernelRow, query, KERNEL_SORTS.get(sort), order, limit, after)
+
+
+def list_bundles(
+    session: Session, *, limit: int, after: str | None = None, search_id: str | None = None
+) -> Page[Bundle]:
+    """Bundles, newest first."""
+    created_at, bundle_id = func.min(BundleJobRow.created_at), BundleJobRow.bundle_id
+    merged = func.count(BundleJobRow.merged_at)
+    query = (
+        select(bundle_id, func.min(BundleJobRow.search_id), created_at, func.count(), merged)
+        .group_by(bundle_id)
+        .order_by(created_at.desc(), bundle_id.desc())
+        .limit(limit + 1)
+    )
+    if search_id is not None:
+        query = query.where(BundleJobRow.search_id == search_id)
+    if after is not None:
+        at, row_id = _read_cursor(after)
+        query = query.having(tuple_(created_at, bundle_id) < tuple_(literal(at), literal(row_id)))
+    rows = [Bundle(*row) for row in session.execute(query)]
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Page(rows[:limit], None if last is None else _cursor(last.created_at, last.id))
+
+
+def list_pools(session: Session, *, limit: int, after: str | None = None, op: str | None = None) -> Page[PoolRow]:
+    """Pools, newest first; `op` is the op's name in the header."""
+    return _page(session, PoolRow, [] if op is None else [PoolRow.header["op"].as_string() == op], limit, after)
+
+
+def list_reverifications(
+    session: Session, *, limit: int, after: str | None = None, kernel_id: str
+) -> Page[ReverificationRow]:
+    """A kernel's re-verifications, newest first."""
+    return _page(session, ReverificationRow, [ReverificationRow.kernel_id == kernel_id], limit, after)
+
+
+def list_asks(
+    session: Session, *, limit: int, after: str | None = None, state: str | None = None, search_id: str | None = None
+) -> Page[AskRow]:
+    """Asks, newest first."""
+    filters: list[ColumnElement[bool]] = []
+    if state is not None:
+        filters.append(AskRow.state == state)
+    if search_id is not None:
+        filters.append(AskRow.search_id == search_id)
+    return _page(session, AskRow, filters, limit, after)
+
+
+def op_ids(op: str) -> Select[tuple[str]]:
+    """The ids of the ops with this name or id."""
+    return select(OpRow.id).where((OpRow.name == op) | (OpRow.id == op))
+
+
+def _holds(column: Any, text: str) -> ColumnElement[bool]:
+    found: ColumnElement[bool] = func.lower(column).contains(text.lower(), autoescape=True)
+    return found
+
+
+def _page(
+    session: Session, table: type[Listed], filters: Sequence[ColumnElement[bool]], limit: int, after: str | None
+) -> Page[Listed]:
+    return _sorted_page(session, table, select(table).where(*filters), None, "desc", limit, after)
+
+
+def _sorted_page(
+    session: Session,
+    table: type[Listed],
+    query: Select[tuple[Listed]],
+    by: ColumnElement[Any] | None,
+    order: Order,
+    limit: int,
+    after: str | None,
+) -> Page[Listed]:
+    """A page of `query`, sorted by `by` (None: by age) and by id where that ties; a cursor names both."""
+    key: Any = table.created_at
+    if by is not None:  # a row without a value comes last, whichever the order
+        key = func.coalesce(cast(by, Float(53)), literal(-1.0 if order == "desc" else _ABOVE_ALL))
+    here: Any = tuple_(key, table.id)
+    query = query.add_columns(key).limit(limit + 1)
+    query = query.order_by(key.desc(), table.id.desc()) if order == "desc" else query.order_by(key, table.id)
+    if after is not None:
+        there = tuple_(*(literal(part) for part in _read_cursor(after)))
+        query = query.where(here < there if order == "desc" else here > there)
+    rows: Sequence[Any] = session.execute(query).all()
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Page([row for row, _ in rows[:limit]], None if last is None else _cursor(float(last[1]), last[0].id))
+
+
+def _cursor(key: float, row_id: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([key, row_id]).encode()).decode().rstrip("=")
+
+
+def _read_cursor(text: str) -> tuple[float, str]:
+    found: Any = None
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        found = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
+    except (UnicodeError, binascii.Error, ValueError, RecursionError):
+        pass  # told below, like any other content
+    match found:
+        case [float() as key, str() as row_id] if math.isfinite(key) and _ID.fullmatch(row_id):
+            return key, row_id
+    raise BadCursor(f"cursor: found {text[:80]!r}, expected the `next` of a page")

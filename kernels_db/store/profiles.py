@@ -1,0 +1,125 @@
+"""Profiles of nodes: asked for, taken by a worker, finished. Nothing here touches a search's state.
+
+A row's `document` tells how far it is: {"state": pending | running | done | failed, "sent_at", "until", "reason",
+"workload", "calls", "rows", "device", "nsight", "source_sha256"}. A profile is asked for and seen to again by whoever
+wants it, so a message or a worker that is lost costs asking once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.job.documents import NsightKernel
+from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.tables import NodeRow, OpRow, ProfileRow, SearchRow
+
+SEND_AGAIN_S = 60.0
+"""A profile that nobody has taken for so long is announced again when it is asked for."""
+MOST_READ = 5
+"""Latest profiles of a node that are searched for metrics."""
+
+
+@dataclass(frozen=True)
+class ProfileWork:
+    """All that a worker needs to profile a node's candidate. op: the spec's document."""
+
+    profile_id: str
+    node_id: str
+    op: dict[str, Any]
+    target: str
+    language: str
+    source: str
+
+
+def latest_profile(session: Session, node_id: str) -> ProfileRow | None:
+    """The node's latest profile, finished or not."""
+    query = select(ProfileRow).where(ProfileRow.node_id == node_id)
+    return session.scalar(query.order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc()).limit(1))
+
+
+def source_sha256(source: str) -> str:
+    """Names the code that metrics were measured of: a node's may change by a repair."""
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def latest_metrics(session: Session, node: NodeRow) -> tuple[NsightKernel, ...]:
+    """Nsight Compute's metrics of the node's code, from the latest profile that has any; empty without one."""
+    if node.source is None:
+        return ()
+    query = select(ProfileRow.document).where(ProfileRow.node_id == node.id)
+    for document in session.scalars(
+        query.order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc()).limit(MOST_READ)
+    ):
+        kernels = (document.get("nsight") or {}).get("kernels")
+        if kernels and document.get("source_sha256") == source_sha256(node.source):
+            return tuple(kernels)
+    return ()
+
+
+def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow, bool]:
+    """The profile that is under way, or a new one; and whether it has to be announced to the workers.
+
+    Raises LookupError for an unknown node, ValueError for one without code.
+    """
+    node = session.get(NodeRow, node_id)
+    if node is None:
+        raise LookupError(f"node: found {node_id!r}, expected the id of a node")
+    # One asks at a time. The search is locked first, as every step does: the new row refers to it, and locks that are
+    # taken in another order end in a deadlock.
+    session.get(SearchRow, node.search_id, with_for_update=True, populate_existing=True)
+    session.refresh(node)
+    if node.source is None:
+        found = "the root" if node.seq == 0 else f"{node.state}, without code"
+        raise ValueError(found)
+    row = latest_profile(session, node_id)
+    if row is not None and _is_open(row, now):
+        lost = row.document["state"] == "pending" and now - row.document["sent_at"] >= SEND_AGAIN_S
+        if lost:
+            row.document = {**row.document, "sent_at": now}
+        return row, lost
+    row = ProfileRow(
+        id=new_id("pf"),
+        search_id=node.search_id,
+        node_id=node_id,
+        document={"state": "pending", "sent_at": now},
+        trace=None,
+        created_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return row, True
+
+
+def take_profile(session: Session, profile_id: str, until: float) -> ProfileWork | None:
+    """Take a pending profile until `until`, epoch seconds; None where it is not to be had."""
+    row = session.get(ProfileRow, profile_id, with_for_update=True, populate_existing=True)
+    if row is None or row.document["state"] != "pending":
+        return None
+    row.document = {**row.document, "state": "running", "until": until}
+    node, search = session.get_one(NodeRow, row.node_id), session.get_one(SearchRow, row.search_id)
+    spec = session.get_one(OpRow, search.op_id).spec
+    return ProfileWork(row.id, node.id, spec, search.target, node.language or search.language, node.source or "")
+
+
+def finish_profile(
+    session: Session,
+    profile_id: str,
+    state: Literal["done", "failed"],
+    told: dict[str, Any],
+    trace: dict[str, Any] | None = None,
+) -> None:
+    """End a profile that was taken; one that has ended stays as it is."""
+    row = session.get_one(ProfileRow, profile_id, with_for_update=True, populate_existing=True)
+    if row.document["state"] == "running":
+        row.document = {**told, "state": state}
+        row.trace = trace
+
+
+def _is_open(row: ProfileRow, now: float) -> bool:
+    state = row.document["state"]
+    return bool(state == "pending" or (state == "running" and row.document["until"] > now))

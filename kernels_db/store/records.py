@@ -1,0 +1,194 @@
+"""Records: each function takes a Session. What changes a search's state is in `warpsmith.workers.steps`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, summary
+from warpsmith.kernels_db.store.similarity import fits, similarity
+from warpsmith.kernels_db.store.tables import (
+    KernelRow,
+    ModelCallRow,
+    NodeRow,
+    OpRow,
+    PoolReplyRow,
+    PoolRow,
+    SearchRow,
+    WorkloadRow,
+)
+
+MOST_OPS, MOST_KERNELS = 200, 200
+"""Ops that are looked at for similar kernels, the newest; and of their kernels, the fastest."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A stored kernel that is worth trying for an op. `op` names its own; `similarity` says how alike the two are."""
+
+    kernel: KernelRow
+    op: str
+    similarity: float
+
+
+def similar_kernels(session: Session, op: Op, target: Target, language: str, most: int) -> list[Offer]:
+    """Up to `most` kernels in `language` for the target's device type whose op is alike (`kernels_db.similarity`), and
+    whose `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
+    that a re-verification found wrong or did not compile.
+    """
+    of_device = (
+        KernelRow.language == language,
+        KernelRow.target.startswith(f"{target.device}:"),
+        KernelRow.standing.not_in(("wrong", "uncompilable")),
+    )
+    stored = session.execute(
+        select(OpRow.id, OpRow.name, OpRow.spec)
+        .where(OpRow.id.in_(select(KernelRow.op_id).where(*of_device)))
+        .order_by(OpRow.created_at.desc(), OpRow.id.desc())
+        .limit(MOST_OPS)
+    ).tuples()
+    alike: dict[str, tuple[str, float]] = {}
+    for op_id, name, spec in stored:
+        try:
+            found = similarity(op, parse_op(spec))
+        except SpecErrors:  # an older version took it, this one would not: its kernels stay, and are not offered
+            continue
+        if found > 0:
+            alike[op_id] = name, found
+    kernels = session.scalars(
+        select(KernelRow)
+        .where(KernelRow.op_id.in_(list(alike)), *of_device)
+        .order_by(KernelRow.score.desc(), KernelRow.id)
+        .limit(MOST_KERNELS)
+    )
+    offers = [Offer(kernel, *alike[kernel.op_id]) for kernel in kernels if fits(kernel.source, op)]
+    offers.sort(key=lambda one: (one.similarity < 1, one.kernel.target != str(target), -one.similarity))
+    distinct = {offer.kernel.source_digest: offer for offer in reversed(offers)}
+    return [offer for offer in offers if distinct[offer.kernel.source_digest] is offer][:most]
+
+
+def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, bool]:
+    """The op's row, and whether it is new: the same spec is stored once. `now` is epoch seconds."""
+    known = select(OpRow).where(OpRow.digest == op.digest)
+    found = session.scalar(known)
+    if found is not None:
+        return found, False
+    created_at = time.time() if now is None else now
+    row = OpRow(id=new_id("op"), name=op.name, digest=op.digest, spec=op.document(), created_at=created_at)
+    if not inserted(session, row):
+        return session.scalars(known).one(), False
+    session.add_all(
+        WorkloadRow(
+            id=new_id("wl"),
+            op_id=row.id,
+            device=device,
+            name=workload.id,
+            role=workload.role,
+            axes=dict(workload.axes),
+        )
+        for device, workloads in op.workloads_by_device().items()
+        for workload in workloads
+    )
+    session.flush()
+    return row, True
+
+
+def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[PoolRow, bool]:
+    """The pool's row, and whether it is new: the same pool is stored once. `now` is epoch seconds."""
+    digest = pool.digest
+    known = select(PoolRow).where(PoolRow.digest == digest)
+    found = session.scalar(known)
+    if found is not None:
+        return found, False
+    row = PoolRow(
+        id=new_id("pl"),
+        digest=digest,
+        header=pool.header.document(),
+        replies=len(pool.replies),
+        created_at=time.time() if now is None else now,
+    )
+    if not inserted(session, row):
+        return session.scalars(known).one(), False
+    session.add_all(
+        PoolReplyRow(pool_id=row.id, request=reply.request, ordinal=reply.ordinal, reply=reply.document())
+        for reply in pool.replies
+    )
+    session.flush()
+    return row, True
+
+
+def inserted(session: Session, row: OpRow | PoolRow | KernelRow) -> bool:
+    """Insert `row`; False where another transaction stored the same content at the same moment."""
+    try:
+        with session.begin_nested():
+            session.add(row)
+    except IntegrityError:
+        return False
+    return True
+
+
+def export_pool(session: Session, search_id: str) -> Pool:
+    """All replies that the model gave to a search, unreadable ones included: what replays it.
+
+    Where a request was answered twice under one ordinal (a search resumed after unreadable replies), the last counts.
+    Raises NoResultFound for an unknown search.
+    """
+    search = session.get_one(SearchRow, search_id)
+    op = parse_op(session.get_one(OpRow, search.op_id).spec)
+    calls = session.execute(
+        select(ModelCallRow, NodeRow.idea, NodeRow.variant)
+        .join(NodeRow, NodeRow.id == ModelCallRow.node_id)
+        .where(ModelCallRow.search_id == search_id, ModelCallRow.reply.is_not(None))
+        .order_by(ModelCallRow.created_at, ModelCallRow.id)
+    ).tuples()
+    replies: dict[tuple[str, int], PoolReply] = {}
+    answered_by: dict[str, None] = {}
+    for call, idea, variant in calls:
+        answered_by[call.model or call.provider] = None
+        replies[call.request, call.ordinal] = PoolReply(
+            request=call.request,
+            ordinal=call.ordinal,
+            kind=call.kind,
+            summary=summary(call.kind, idea, variant)[:1000],
+            reply=call.reply or "",
+            finish_reason=call.finish_reason,
+            model=call.model,
+            prompt_tokens=call.prompt_tokens,
+            completion_tokens=call.completion_tokens,
+            latency_s=call.latency_s,
+        )
+    header = PoolHeader(
+        op=op.name,
+        op_digest=op.semantic_digest,
+        target=search.target,
+        language=search.language,
+        answered_by=(", ".join(answered_by) or str(search.model["provider"]))[:128],
+        recorded_at=search.created_at,
+        warpsmith_version=version("warpsmith"),
+        policy=search.policy,
+        budget=search.budget,
+    )
+    return Pool(header, tuple(replies.values()))
+
+
+def answered_calls(session: Session, node_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The model's answered calls for these nodes, oldest first: kind, provider, model, and the prompt's identity by
+    which a pool replays it (SHA-256, hex)."""
+    rows = session.execute(
+        select(ModelCallRow.kind, ModelCallRow.provider, ModelCallRow.model, ModelCallRow.request)
+        .where(ModelCallRow.node_id.in_(node_ids), ModelCallRow.reply.is_not(None), ModelCallRow.error.is_(None))
+        .order_by(ModelCallRow.created_at, ModelCallRow.id)
+    )
+    return [
+        {"kind": kind, "provider": provider, "model": model, "prompt": request}
+        for kind, provider, model, request in rows
+    ]

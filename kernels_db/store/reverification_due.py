@@ -1,0 +1,114 @@
+"""Which stored kernels are to be judged anew: those that nobody has judged under what their target has now, and those
+whose last word is old.
+
+What a target has now is known by its newest verdict: the fingerprint of a verdict stands for device, versions of
+torch, Triton, CUDA, driver and compiler, and the judge's protocol. Nothing else in the house knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, exists, false, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, ReverificationRow, SearchRow, VerdictRow
+
+DAY_S = 86400.0
+
+DRIFTED = ("wrong", "slower", "uncompilable")
+"""Standings of a kernel that is no longer what its evidence says."""
+
+STANDINGS = ("verified", "holds", *DRIFTED)
+"""verified: kept, and no re-verification since has come to a result. The others are the latest one's result."""
+
+
+class Present(NamedTuple):
+    """What a target's newest verdict says it has: its fingerprint, and when that was. own: a judge of this service said
+    so; otherwise it came in a bundle, from a host that this service does not reach."""
+
+    fingerprint: str
+    at: float
+    own: bool
+
+
+def present(session: Session, target: str) -> Present | None:
+    """What `target` has now, as far as that is known: of its own judges' verdicts the newest, without any the newest of
+    a bundle. A verdict of another device than the target's says nothing of it."""
+    again = session.execute(
+        select(ReverificationRow.fingerprint, ReverificationRow.finished_at)
+        .where(
+            ReverificationRow.target == target,
+            ReverificationRow.fingerprint.is_not(None),
+            _on(ReverificationRow.verdict, target),
+        )
+        .order_by(ReverificationRow.finished_at.desc())
+        .limit(1)
+    ).first()
+    merged = exists().where(BundleJobRow.attempt_id == VerdictRow.attempt_id, BundleJobRow.merged_at.is_not(None))
+    searched = _newest(session, target, ~merged)
+    own = [Present(row[0], row[1], own=True) for row in (again, searched) if row is not None]
+    if own:
+        return max(own, key=lambda one: one.at)
+    row = _newest(session, target, merged)
+    return None if row is None else Present(row[0], row[1], own=False)
+
+
+def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str, Present]:
+    """`present` of each of `targets`, None standing for all that have kernels; without those of which nothing is
+    known."""
+    if targets is None:
+        targets = session.scalars(select(KernelRow.target).distinct()).all()
+    found = {target: present(session, target) for target in targets}
+    return {target: one for target, one in found.items() if one is not None}
+
+
+def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[str, float] | None:
+    """Fingerprint and time of the newest of these verdicts of searches for the target."""
+    fingerprint = VerdictRow.document["fingerprint"].as_string()
+    row = session.execute(
+        select(fingerprint, VerdictRow.created_at)
+        .join(SearchRow, SearchRow.id == VerdictRow.search_id)
+        .where(
+            SearchRow.target == target, which, func.coalesce(fingerprint, "") != "", _on(VerdictRow.document, target)
+        )
+        .order_by(VerdictRow.id.desc())
+        .limit(1)
+    ).first()
+    return None if row is None else (row[0], row[1])
+
+
+def _on(document: InstrumentedAttribute[Any], target: str) -> ColumnElement[bool]:
+    """The verdict in this column is of the target's device, as `job.documents.judged_elsewhere` tells it."""
+    device, _, arch = target.partition(":")
+    pairs = (document[("device", name)].as_string() for name in ("type", "arch"))
+    return and_(*(func.coalesce(found, wanted) == wanted for found, wanted in zip(pairs, (device, arch), strict=True)))
+
+
+def last_judged() -> ColumnElement[float]:
+    """When a kernel's standing was found, epoch seconds."""
+    return func.coalesce(KernelRow.reverified_at, KernelRow.verified_at)
+
+
+def due(known: Mapping[str, Present], now: float, period_s: float) -> ColumnElement[bool]:
+    """A condition on kernels: to be judged anew. `known`: what their targets have now (`presents`); `period_s`: age at
+    which a word is old; 0: never."""
+    conditions: list[ColumnElement[bool]] = [false()]
+    if period_s > 0:
+        conditions.append(last_judged() <= now - period_s)
+    conditions += [
+        and_(KernelRow.target == target, ~_judged_under(found.fingerprint)) for target, found in known.items()
+    ]
+    return or_(*conditions)
+
+
+def _judged_under(fingerprint: str) -> ColumnElement[bool]:
+    """What the kernel stands at was found under this fingerprint; or it has not drifted, and was once found good under
+    it: when it was kept, or since. A kernel that drifted under an upgrade is judged anew once that is taken back."""
+    kept: ColumnElement[Any] = KernelRow.evidence["fingerprint"].as_string()
+    under = ReverificationRow.kernel_id == KernelRow.id, ReverificationRow.fingerprint == fingerprint
+    latest = exists().where(*under, ReverificationRow.finished_at == KernelRow.reverified_at)
+    held = exists().where(*under, ReverificationRow.outcome == "holds")
+    good = or_(func.coalesce(kept, "") == fingerprint, held)
+    return or_(latest, and_(KernelRow.standing.not_in(DRIFTED), good))

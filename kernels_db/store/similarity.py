@@ -1,0 +1,82 @@
+"""Which ops are alike enough that a kernel of one is worth trying for the other. Pure functions of specs.
+
+Two ops are alike where `run` takes the same: as many inputs and outputs, of the same dtypes and ranks, in the same
+order, with the same ones mutated; and where they compute alike: the same semantic digest, the same declared family, or
+references whose operations have a Jaccard similarity of at least LEAST. That a kernel then computes the right thing is
+for the judge to say.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from warpsmith.kernels_db.spec.resolve import arguments
+from warpsmith.kernels_db.spec.schema import Op
+
+LEAST, MOST = 0.6, 0.99
+"""Share of the operations of either reference that both must have; and what an op can come to that is not the same."""
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.MatMult: "matmul",
+    ast.Pow: "pow",
+}
+
+
+def similarity(op: Op, other: Op) -> float:
+    """1 for the same op, from LEAST to MOST for one alike, 0 for any other."""
+    if op.semantic_digest == other.semantic_digest:
+        return 1.0
+    if _signature(op) != _signature(other):
+        return 0.0
+    found = jaccard(operations(op.reference), operations(other.reference))
+    if op.family is not None and op.family == other.family:
+        return min(max(found, LEAST), MOST)
+    return min(found, MOST) if found >= LEAST else 0.0
+
+
+def operations(reference: str) -> frozenset[str]:
+    """The names of what a reference calls, and its operators: {"add", "relu"} of `torch.relu(x + y)`. A method in place
+    counts as the one that is not.
+    """
+    try:
+        tree = ast.parse(reference)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    found = set()
+    own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            found.add(name.rstrip("_"))
+        elif isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in _OPERATORS:
+            found.add(_OPERATORS[type(node.op)])
+    return frozenset(found - own - {""})
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    """The share of all names that both have; 0 where there are none."""
+    return len(one & other) / len(one | other) if one | other else 0.0
+
+
+def fits(source: str, op: Op) -> bool:
+    """Whether the candidate's `run` takes as many arguments as the op has inputs and outputs."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "run":
+            given = node.args
+            plain = not (given.vararg or given.kwarg or given.kwonlyargs)
+            return plain and len(given.posonlyargs) + len(given.args) == len(arguments(op)) + len(op.outputs)
+    return False
+
+
+def _signature(op: Op) -> list[tuple[object, ...]]:
+    """What `run` is given, without names and sizes."""
+    inputs = [(item.dtype, None if item.shape is None else len(item.shape), item.mutated) for item in arguments(op)]
+    return [*inputs, *((item.dtype, len(item.shape), "output") for item in op.outputs)]

@@ -1,0 +1,107 @@
+"""What every route works with: the database, the settings, the way to the workers, the metrics."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from celery import Celery
+from fastapi import Depends, Request
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.db import StorageFull as StorageFullError
+from warpsmith.kernels_db.store.tables import (
+    AskRow,
+    Base,
+    KernelRow,
+    NodeRow,
+    OpRow,
+    PoolRow,
+    ReverificationRow,
+    SearchRow,
+)
+from warpsmith.service.api import auth
+from warpsmith.service.api.metrics import Metrics
+from warpsmith.service.api.streams import Streams
+from warpsmith.service.documents.problems import NotFound, brief
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers import log, steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.settings import ALIVE_AFTER_S
+
+PREFIXES: dict[type[Base], str] = {
+    AskRow: "ak",
+    KernelRow: "kn",
+    NodeRow: "nd",
+    OpRow: "op",
+    PoolRow: "pl",
+    ReverificationRow: "rv",
+    SearchRow: "sr",
+}
+"""How ids of what has a route of its own begin."""
+
+logger = log.get(__name__)
+
+_ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,29}")
+
+
+Row = TypeVar("Row", bound=Base)
+
+
+def unknown(table: type[Base], row_id: str, noun: str) -> NotFound:
+    """The problem that no row has this id."""
+    expected = f"the id of one that is stored, {PREFIXES[table]}_..."
+    return NotFound(f"{noun}: found {brief(row_id)!r}, expected {expected}")
+
+
+@dataclass(frozen=True)
+class Service:
+    """One API process."""
+
+    settings: ServiceSettings
+    db: Database
+    celery: Celery
+    metrics: Metrics
+    streams: Streams
+    alive_after_s: float = ALIVE_AFTER_S
+
+    @staticmethod
+    def is_id(text: str) -> bool:
+        """Whether `text` could be an id; anything else need not trouble the database, which may refuse its
+        characters."""
+        return _ID.fullmatch(text) is not None
+
+    def row(self, session: Session, table: type[Row], row_id: str, noun: str) -> Row:
+        """The row with this id; raises NotFound."""
+        found = session.get(table, row_id) if self.is_id(row_id) else None
+        if found is None:
+            raise unknown(table, row_id, noun)
+        return found
+
+    def advance(self, search_id: str) -> None:
+        """Open a search's next steps now, after something of it was stored. Where this fails, the reconciler or the
+        next step that ends opens them."""
+        try:
+            dispatch.send(self.celery, steps.advance(self.db, search_id, time.time()))
+        except (OperationalError, StorageFullError) as error:
+            logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _asker(request: Request) -> str | None:
+    name: str | None = request.scope.get(auth.SCOPE_NAME)
+    return name
+
+
+Asker = Annotated[str | None, Depends(_asker)]
+"""The name of the API key that the request came with; None where no keys are in force."""
+
+ServiceDependency = Annotated[Service, Depends(_service)]

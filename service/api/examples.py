@@ -1,0 +1,43 @@
+"""The op specs that ship with Warpsmith, for whoever begins with one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from warpsmith.kernels_db.spec.op import Op, load_op
+
+PLACES = (Path(__file__).resolve().parents[1] / "examples", Path(__file__).resolve().parents[2] / "examples")
+"""In an installed package, and in a checkout."""
+
+
+class ExampleDocument(BaseModel):
+    """An op spec that ships with Warpsmith."""
+
+    name: str
+    description: str
+    family: str | None = Field(description="The kind of op, such as normalization")
+    devices: list[str] = Field(description="Types of device for which it has workloads: cpu, cuda")
+    text: str = Field(description="The spec as YAML, with its comments")
+
+
+@lru_cache(maxsize=1)
+def examples() -> tuple[ExampleDocument, ...]:
+    """Every example by name; none where the package was built without them."""
+    directory = next((place for place in PLACES if place.is_dir()), None)
+    return tuple(_example(path) for path in sorted(directory.glob("*.yaml"))) if directory else ()
+
+
+def devices_of(op: Op) -> list[str]:
+    """The types of device for which an op has workloads."""
+    return [device for device, workloads in op.workloads_by_device().items() if workloads]
+
+
+def _example(path: Path) -> ExampleDocument:
+    op = load_op(path)
+    text = path.read_text("utf-8")
+    return ExampleDocument(
+        name=op.name, description=op.description, family=op.family, devices=devices_of(op), text=text
+    )

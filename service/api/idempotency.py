@@ -1,0 +1,141 @@
+"""Idempotency-Key: a POST sent twice is done once, and its second sending gets the first one's answer.
+
+The answer is stored in the transaction that does the work: after a crash either both are there or neither. Of two
+sendings at once
+one waits for the other (SQLite), or loses at the primary key, is undone whole and reads the winner's answer
+(PostgreSQL).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from sqlalchemy import delete
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import IdempotencyRow
+from warpsmith.service.api.bodies import Body
+from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.problems import IdempotencyReuse
+
+KEPT_S = 7 * 86400.0
+"""Keys older than this are forgotten."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a POST answered."""
+
+    status: int
+    document: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, status: int, document: BaseModel, **headers: str) -> Answer:
+        """An answer with this document; header names are given with underscores."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return cls(status, document.model_dump(mode="json"), named)
+
+    def response(self) -> JSONResponse:
+        """The answer as a response."""
+        return JSONResponse(self.document, self.status, headers=self.headers)
+
+
+@dataclass(frozen=True)
+class Once:
+    """One POST under its Idempotency-Key, or without one."""
+
+    key: str | None
+    path: str
+    body_digest: str
+
+    def stored(self, session: Session) -> Answer | None:
+        """The answer that this POST got before. Raises IdempotencyReuse where the key came with another body."""
+        if self.key is None:
+            return None
+        row = session.get(IdempotencyRow, (self.key, self.path))
+        if row is None:
+            return None
+        if row.body_digest != self.body_digest:
+            error = FieldError(
+                field="header.Idempotency-Key",
+                found=f"a body with SHA-256 {self.body_digest[:12]}...",
+                expected=f"the body that this key came with first (SHA-256 {row.body_digest[:12]}...), or a new key",
+            )
+            raise IdempotencyReuse([error])
+        return Answer(row.status, row.response, {**row.headers, "Idempotent-Replayed": "true"})
+
+    def record(self, session: Session, answer: Answer) -> None:
+        """Store the answer in the transaction that does the work."""
+        if self.key is None:
+            return
+        now = time.time()
+        session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < now - KEPT_S))
+        session.add(
+            IdempotencyRow(
+                key=self.key,
+                path=self.path,
+                body_digest=self.body_digest,
+                status=answer.status,
+                headers=answer.headers,
+                response=answer.document,
+                created_at=now,
+            )
+        )
+        session.flush()
+
+    def run(self, db: Database, work: Callable[[Session], Answer]) -> Answer:
+        """Do `work` once in a write transaction and return its answer, or the stored one."""
+
+        def in_transaction() -> Answer:
+            with db.writing() as session:
+                stored = self.stored(session)
+                if stored is not None:
+                    return stored
+                answer = work(session)
+                self.record(session, answer)
+                return answer
+
+        return self.guard(db, in_transaction)
+
+    def guard(self, db: Database, work: Callable[[], Answer]) -> Answer:
+        """Do `work`, which records its answer in a transaction of its own; where another request with the key came
+        first, its answer."""
+        try:
+            return work()
+        except IntegrityError:
+            with db.reading() as session:
+                stored = self.stored(session)
+            if stored is None:
+                raise
+            return stored
+
+
+def _once(
+    request: Request,
+    body: Body,
+    key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            min_length=1,
+            max_length=255,
+            pattern=r"^[\x21-\x7e]+$",
+            description="A value of your choice: sent again with the same body, the request gets the same answer",
+            examples=["9f6c1c52-2c5b-4c0f-a9b5-9a5cf6d7a3b1"],
+        ),
+    ] = None,
+) -> Once:
+    return Once(key, request.url.path, hashlib.sha256(body.data).hexdigest())
+
+
+OnceDependency = Annotated[Once, Depends(_once)]

@@ -1,0 +1,95 @@
+"""Assemble exports of kernels as archives."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.export.joining import joined
+from warpsmith.kernels_db.export.kernel import ExportedKernel
+from warpsmith.kernels_db.export.registry import named
+from warpsmith.kernels_db.job.documents import tier_of
+from warpsmith.kernels_db.spec.errors import SpecErrors
+from warpsmith.kernels_db.store import records
+from warpsmith.kernels_db.store.tables import KernelRow, OpRow
+from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.problems import InvalidInput, NotExpressible, brief
+from warpsmith.workers.gate.normalise import normalised_digest
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip can hold: two exports of one kernel are the same bytes."""
+
+
+def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
+    """Raise InvalidInput, with the fields of the request, where the kernels cannot stand in one export."""
+    try:
+        joined(kernels)
+    except SpecErrors as error:
+        fields = {f"kernels[{position}]": field for position, field in enumerate(asked)}
+        raise InvalidInput(
+            [FieldError(field=fields[e.field], found=brief(e.found), expected=e.expected) for e in error.errors]
+        ) from None
+
+
+def exported(session: Session, row: KernelRow) -> ExportedKernel:
+    """What an exporter needs of a stored kernel."""
+    return ExportedKernel(
+        id=row.id,
+        spec=session.get_one(OpRow, row.op_id).spec,
+        target=row.target,
+        language=row.language,
+        source=row.source,
+        source_digest=row.source_digest,
+        envelope=row.envelope,
+        evidence=row.evidence,
+        lineage=row.lineage,
+        verified_at=datetime.fromtimestamp(row.verified_at, UTC).isoformat(timespec="seconds"),
+        prompts=row.prompts
+        or records.answered_calls(session, [step["node_id"] for step in row.lineage if "node_id" in step]),
+    )
+
+
+def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]) -> None:
+    """Raise InvalidInput, with the fields of the request, where the kernels cannot be exported together.
+
+    `asked` maps each field of the request to the id that it names, in the order of `kernels`.
+    """
+    for field, kernel in zip(asked, kernels, strict=True):
+        if tier_of(kernel.language) == "sandbox":  # no search keeps one
+            expected = "a kernel whose host code a gate has read: an export promises as much"
+            raise InvalidInput.one(field, f"{kernel.id} in {kernel.language}", expected)
+        if normalised_digest(kernel.source) != kernel.source_digest:
+            raise InvalidInput.one(field, kernel.id, "a kernel whose evidence is of the source that it has")
+    _one_op(asked, kernels)
+
+
+def archive_of(kernels: Sequence[ExportedKernel], form: str) -> tuple[str, bytes]:
+    """Export the kernels in a format; returns the directory's name and a zip of it.
+
+    Raises NotExpressible where the format has no room for a part of the op.
+    """
+    with tempfile.TemporaryDirectory(prefix="warpsmith-export-") as directory:
+        try:
+            project = named(form).write(kernels, Path(directory))
+        except SpecErrors as error:
+            found = [FieldError(field=f"op.{e.field}", found=brief(e.found), expected=e.expected) for e in error.errors]
+            raise NotExpressible(found) from None
+        return project.name, _zipped(project)
+
+
+def _zipped(project: Path) -> bytes:
+    """The directory as a zip whose names start with the directory's own; the same content gives the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(path for path in project.rglob("*") if path.is_file()):
+            entry = zipfile.ZipInfo(str(path.relative_to(project.parent)), EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, path.read_bytes())
+    return buffer.getvalue()

@@ -1,0 +1,97 @@
+"""Asks: model requests of agent mode that wait for somebody's answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from warpsmith.kernels_db.store import listing
+from warpsmith.kernels_db.store.tables import AskRow
+from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.documents.asks import AskDocument, AskState, AskSummary
+from warpsmith.service.documents.page import Page
+from warpsmith.service.documents.problems import (
+    AskClosed,
+    BodyTooLarge,
+    InvalidInput,
+    MalformedBody,
+    NotFound,
+    StorageFull,
+    UnsupportedMedia,
+    documented,
+)
+from warpsmith.service.views.asks import ask_document, ask_summaries
+from warpsmith.workers import steps
+from warpsmith.workers.queue import dispatch
+
+LONGEST_REPLY = 1_000_000
+
+router = APIRouter(prefix="/v1/asks", tags=["asks"], route_class=StrictRoute)
+
+
+class AskAnswer(BaseModel):
+    """The answer to an ask: what a model would have replied."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"reply": "## Idea 1\nFuse the two loops ...", "answered_by": "a person"}]},
+    )
+
+    reply: str = Field(
+        min_length=1, max_length=LONGEST_REPLY, description="The reply, in the form that the ask's prompt asks for"
+    )
+    answered_by: str = Field("unnamed", min_length=1, max_length=128, description="Who answered; recorded in the pool")
+
+
+@router.get("", summary="List asks", responses=documented(InvalidInput))
+def list_asks(
+    service: ServiceDependency,
+    state: AskState | None = None,
+    search_id: Annotated[Word | None, Query(description="Only asks of this search")] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[AskSummary]:
+    """Asks, newest first."""
+    with service.db.reading() as session:
+        found = page(listing.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
+        return Page(items=ask_summaries(session, found.items), next=found.next)
+
+
+@router.get("/{ask_id}", summary="One ask", responses=documented(NotFound))
+def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
+    """An ask with the prompt that it waits to have answered. One that expired names the ask that replaced it."""
+    with service.db.reading() as session:
+        row = service.row(session, AskRow, ask_id, "ask")
+        return ask_document(session, row, steps.replacement(session, row))
+
+
+@router.post(
+    "/{ask_id}/answer",
+    summary="Answer an ask",
+    responses=documented(MalformedBody, NotFound, AskClosed, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull),
+)
+def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> AskDocument:
+    """Gives the search the reply that it waits for. The first answer stands; the same one again changes nothing.
+
+    409 where the ask is not open: `answered_by` and `answered_at` say whose answer stands, `replaced_by` names the open
+    ask that took the place of one that expired; neither is there once nothing waits for an answer.
+    """
+    with service.db.reading() as session:
+        service.row(session, AskRow, ask_id, "ask")
+    try:
+        messages = steps.tell(service.db, ask_id, answer.reply, answer.answered_by, time.time())
+    except steps.AskClosed as closed:
+        raise AskClosed(
+            str(closed),
+            replaced_by=closed.replaced_by,
+            answered_by=closed.answered_by,
+            answered_at=closed.answered_at,
+        ) from closed
+    dispatch.send(service.celery, messages)
+    return get_ask(ask_id, service)

@@ -1,0 +1,170 @@
+"""Ops from files of other formats."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.formats.op_import import import_op
+from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, RawFile
+from warpsmith.kernels_db.job.documents import SandboxLevel
+from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
+from warpsmith.kernels_db.store import records
+from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.idempotency import Answer, OnceDependency
+from warpsmith.service.documents.ops import OpDocument
+from warpsmith.service.documents.problems import (
+    BodyTooLarge,
+    IdempotencyReuse,
+    InvalidInput,
+    InvalidSpec,
+    MalformedBody,
+    StorageFull,
+    TooManyImports,
+    UnsupportedMedia,
+    documented,
+)
+from warpsmith.service.local import machine
+from warpsmith.service.views.ops import op_document
+from warpsmith.workers.judge.analysis.client import analyser
+
+LEAST_CONFINEMENT: SandboxLevel = "confined"
+"""A file runs beside the service's own: it must not be able to read them, whatever the judge may be content with."""
+
+MOST_AT_ONCE = 2
+"""Files that are run at once by one process of the API: each has a minute and some memory."""
+
+_running = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+DEFINITION = {
+    "name": "double",
+    "op_type": "pointwise",
+    "axes": {"n": {"type": "const", "value": 4096}},
+    "inputs": {"x": {"shape": ["n"], "dtype": "float32"}},
+    "outputs": {"y": {"shape": ["n"], "dtype": "float32"}},
+    "reference": "def run(x):\n    return x + x\n",
+}
+"""A file of FlashInfer-Bench."""
+
+
+class ImportFile(BaseModel):
+    """One file; exactly one of `text` and `base64`."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
+    )
+
+    path: str = Field(min_length=1, max_length=1024, description="Relative, with `/`; files name each other by it")
+    text: str | None = Field(None, max_length=MOST_BYTES, description="Its content, where that is text")
+    base64: str | None = Field(None, max_length=2 * MOST_BYTES, description="Its content otherwise")
+
+
+class ImportRequest(BaseModel):
+    """Files that belong together."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"files": [{"path": "definition.json", "text": json.dumps(DEFINITION)}]}]},
+    )
+
+    files: list[ImportFile] = Field(min_length=1, max_length=MOST_FILES)
+    format: Literal["kernelbench", "flashinfer-bench", "gpu-mode"] | None = Field(
+        None, description="Recognised by what stands in the files where it is left out"
+    )
+
+
+class ImportedOpDocument(OpDocument):
+    """A stored op that came from files; its spec's `origin` keeps them byte for byte."""
+
+    format: str
+    notes: list[str] = Field(description="What a reader should know of how the files were read")
+    sandbox: str | None = Field(description="The level at which the files were run; null where nothing was run")
+
+
+router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
+
+
+@router.post(
+    "/import",
+    status_code=201,
+    summary="Import an op",
+    response_model=ImportedOpDocument,
+    responses={
+        200: {"model": ImportedOpDocument, "description": "This op was stored before; the answer is the stored op"},
+        **documented(
+            MalformedBody,
+            BodyTooLarge,
+            UnsupportedMedia,
+            InvalidInput,
+            InvalidSpec,
+            IdempotencyReuse,
+            TooManyImports,
+            StorageFull,
+        ),
+    },
+)
+def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+    """Stores the op that files of KernelBench, FlashInfer-Bench or GPU MODE say (docs/formats.md). Nothing of them runs
+    in this process; what only running them can tell is found in a sandboxed one."""
+    files = [_file(position, item) for position, item in enumerate(body.files)]
+    with service.db.reading() as session:
+        stored = once.stored(session)
+    if stored is not None:
+        return stored.response()
+    found = import_op(files, body.format, _analyse(service.settings.sandbox_minimum))
+
+    def work(session: Session) -> Answer:
+        row, created = records.add_op(session, found.op)
+        said = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
+        document = ImportedOpDocument(**op_document(row).model_dump(), **said)
+        return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")
+
+    return once.run(service.db, work).response()
+
+
+def _file(position: int, item: ImportFile) -> RawFile:
+    field = f"files[{position}]"
+    if (item.text is None) == (item.base64 is None):
+        raise InvalidInput.one(field, "both or none of text and base64", "exactly one of them")
+    if item.text is not None:
+        return RawFile(item.path, item.text.encode("utf-8"))
+    try:
+        return RawFile(item.path, base64.b64decode(item.base64 or "", validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput.one(f"{field}.base64", item.base64, "base64") from error
+
+
+def _analyse(minimum: SandboxLevel | None) -> Analyse | None:
+    """What runs a file: at least confined, and no more than some at once. None where this host cannot."""
+    if not machine.installed("torch"):
+        return None
+    stricter: SandboxLevel = "isolated" if minimum == "isolated" else LEAST_CONFINEMENT
+    run = analyser(stricter)
+
+    def analyse(request: dict[str, Any]) -> Analysis:
+        with _place():
+            return run(request)
+
+    return analyse
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    if not _running.acquire(blocking=False):
+        raise TooManyImports(f"{MOST_AT_ONCE} imports are being analysed here; try again when one of them is done")
+    try:
+        yield
+    finally:
+        _running.release()

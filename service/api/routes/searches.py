@@ -1,0 +1,321 @@
+"""Searches: submit, watch, pause, resume, cancel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.sse import EventSourceResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
+
+from warpsmith.kernels_db.store import listing, records
+from warpsmith.kernels_db.store.pool_file import dump_pool
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
+from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.context import Asker, Service, ServiceDependency, unknown
+from warpsmith.service.api.idempotency import Answer, OnceDependency
+from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.api.streams import BATCH, read_batch
+from warpsmith.service.api.submission import SearchRequest, check_submission, estimate_of, parse_target
+from warpsmith.service.documents.nodes import TreePage
+from warpsmith.service.documents.page import Page
+from warpsmith.service.documents.problems import (
+    BodyTooLarge,
+    IdempotencyReuse,
+    InvalidInput,
+    InvalidPool,
+    InvalidSpec,
+    MalformedBody,
+    MissingSetting,
+    NotFound,
+    StorageFull,
+    TooManyStreams,
+    UnsupportedMedia,
+    WrongState,
+    documented,
+)
+from warpsmith.service.documents.searches import (
+    EstimateDocument,
+    EventDocument,
+    EventPage,
+    ForecastDocument,
+    SearchDocument,
+    SearchState,
+    SearchSummary,
+    StoryDocument,
+)
+from warpsmith.service.story import tell
+from warpsmith.service.story.document import story_document
+from warpsmith.service.story.gather import gather
+from warpsmith.service.views import searches
+from warpsmith.service.views.nodes import node_summary
+from warpsmith.workers import steps
+from warpsmith.workers.llm.estimate import Forecast, one_line
+from warpsmith.workers.queue import dispatch
+
+NDJSON = "application/x-ndjson"
+LARGEST_ID = 2**63 - 1
+STREAM_ITEM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "The event's id, for Last-Event-ID"},
+        "event": {"type": "string", "description": "The event's type, such as `node.judged`"},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "An EventDocument"},
+        "retry": {"type": "integer", "minimum": 0},
+    },
+}
+
+router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictRoute)
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Submit a search",
+    response_model=SearchDocument,
+    responses=documented(
+        MalformedBody,
+        BodyTooLarge,
+        UnsupportedMedia,
+        InvalidInput,
+        InvalidSpec,
+        InvalidPool,
+        MissingSetting,
+        IdempotencyReuse,
+        StorageFull,
+    ),
+)
+def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+    """Stores a search and has the workers begin; `Location` names it. What cannot run is refused here, naming the
+    field."""
+    with service.db.reading() as session:
+        stored = once.stored(session)
+        if stored is not None:
+            return stored.response()
+        submission = check_submission(service, session, body)
+    answers: list[Answer] = []
+
+    def answer(session: Session, search_id: str) -> None:
+        session.flush()
+        document = searches.search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
+        answers.append(Answer.of(202, document, Location=f"/v1/searches/{search_id}"))
+        once.record(session, answers[0])
+
+    def create() -> Answer:
+        search_id = steps.create_search(
+            service.db,
+            submission.op,
+            submission.target,
+            language=submission.language,
+            policy=submission.policy,
+            budget=submission.budget,
+            model=submission.model,
+            seeds=submission.seeds,
+            now=time.time(),
+            also=answer,
+        )
+        service.advance(search_id)
+        return answers[0]
+
+    return once.guard(service.db, create).response()
+
+
+@router.post(
+    "/estimate",
+    summary="Estimate a search",
+    responses=documented(
+        MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput, InvalidSpec, InvalidPool, MissingSetting
+    ),
+)
+def estimate_search(body: SearchRequest, service: ServiceDependency) -> EstimateDocument:
+    """What a search would cost: calls, tokens and US dollars, expected and at worst. The body is that of a submission;
+    nothing is stored, and no key is needed."""
+    with service.db.reading() as session:
+        found = estimate_of(service, session, body)
+    return EstimateDocument(
+        expected=_forecast(found.expected),
+        worst=_forecast(found.worst),
+        unpriced=list(found.unpriced),
+        assumptions=list(found.assumptions),
+        summary=one_line(found),
+    )
+
+
+def _forecast(found: Forecast) -> ForecastDocument:
+    return ForecastDocument(tokens=found.tokens, **asdict(found))
+
+
+@router.get("", summary="List searches", responses=documented(InvalidInput))
+def list_searches(
+    service: ServiceDependency,
+    *,
+    state: Annotated[
+        list[SearchState] | None, Query(max_length=6, description="Only searches in one of these states")
+    ] = None,
+    op: Annotated[Word | None, Query(description="Only searches of the op with this name or id")] = None,
+    target: Annotated[Word | None, Query(description="Only searches on this target")] = None,
+    text: Annotated[Word | None, Query(description="Part of the op's name, of the id or of the reason")] = None,
+    sort: Annotated[listing.SearchSort, Query(description="What to sort by; what has no value comes last")] = "created",
+    order: Annotated[listing.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[SearchSummary]:
+    """Searches, newest first unless they are sorted otherwise."""
+    wanted = None if target is None else str(parse_target(target, "query.target"))
+    with service.db.reading() as session:
+        found = page(
+            listing.list_searches,
+            session,
+            limit=limit,
+            after=after,
+            state=state or (),
+            op=op,
+            target=wanted,
+            text=text,
+            sort=sort,
+            order=order,
+        )
+        return Page(items=searches.search_summaries(session, found.items), next=found.next)
+
+
+@router.get("/{search_id}", summary="One search", responses=documented(NotFound))
+def get_search(search_id: str, service: ServiceDependency) -> SearchDocument:
+    """A search with its progress: state, round, best so far against each baseline, spend, and what it waits for."""
+    with service.db.reading() as session:
+        row = service.row(session, SearchRow, search_id, "search")
+        return searches.search_document(session, row, service.alive_after_s)
+
+
+@router.get("/{search_id}/tree", summary="The tree", responses=documented(NotFound, InvalidInput))
+def get_tree(
+    search_id: str,
+    service: ServiceDependency,
+    after_seq: Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only nodes with a higher `seq`")] = -1,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Nodes on one page")] = 500,
+) -> TreePage:
+    """The nodes by rising `seq`; `parent_id` makes them a tree, and a parent comes before its children."""
+    with service.db.reading() as session:
+        row = service.row(session, SearchRow, search_id, "search")
+        query = select(NodeRow).where(NodeRow.search_id == search_id, NodeRow.seq > after_seq).order_by(NodeRow.seq)
+        nodes = session.scalars(query.limit(limit + 1)).all()
+        return TreePage(
+            search_id=search_id,
+            state=row.state,
+            nodes=[node_summary(node, row.best_node_id) for node in nodes[:limit]],
+            next_after_seq=nodes[limit - 1].seq if len(nodes) > limit else None,
+        )
+
+
+@router.get("/{search_id}/story", summary="The story", responses=documented(NotFound))
+def get_story(search_id: str, service: ServiceDependency) -> StoryDocument:
+    """The search in prose: what was asked and tried, what worked, what failed and why, what the winner does and how far
+    from the limit it is, what it cost, who steered, why it ended. For a running search: so far."""
+    with service.db.reading() as session:
+        row = service.row(session, SearchRow, search_id, "search")
+        return story_document(row, tell(gather(session, row, service.alive_after_s)))
+
+
+@router.get(
+    "/{search_id}/events",
+    summary="The events",
+    response_model=EventPage,
+    responses={
+        200: {
+            "description": "Server-sent events (`data` is an EventDocument), or one page of them (`format=json`)",
+            "content": {EventSourceResponse.media_type: {"itemSchema": STREAM_ITEM}},
+        },
+        **documented(NotFound, InvalidInput, TooManyStreams),
+    },
+)
+async def get_events(
+    search_id: str,
+    service: ServiceDependency,
+    *,
+    form: Annotated[
+        str,
+        Query(
+            alias="format",
+            pattern="^(sse|json)$",
+            description="`sse` streams until the search ends; `json` answers one page",
+        ),
+    ] = "sse",
+    after: Annotated[int, Query(ge=0, le=LARGEST_ID, description="Only events with a higher id")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Events on one page (`format=json`)")] = BATCH,
+    last_event_id: Annotated[
+        int,
+        Header(
+            alias="Last-Event-ID",
+            ge=0,
+            le=LARGEST_ID,
+            description="Sent by a client that resumes a stream; wins over `after` unless 0",
+        ),
+    ] = 0,
+) -> Response:
+    """What happened in a search, in order. The stream ends after the event that ends the search; a dropped one is
+    resumed with Last-Event-ID."""
+    start = last_event_id or after
+    batch = (
+        await run_in_threadpool(read_batch, service.db, search_id, start, limit) if service.is_id(search_id) else None
+    )
+    if batch is None:
+        raise unknown(SearchRow, search_id, "search")
+    if form == "json":
+        items: list[EventDocument] = [searches.event_document(row) for row in batch.events]
+        following = None if batch.ended else (items[-1].id if items else start)
+        return Response(EventPage(items=items, next_after=following).model_dump_json(), media_type="application/json")
+    service.streams.check()
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventSourceResponse(service.streams.events(search_id, start), headers=headers)
+
+
+@router.get(
+    "/{search_id}/pool",
+    summary="The recorded replies as a pool",
+    response_class=PlainTextResponse,
+    responses={
+        200: {"description": "A pool file", "content": {NDJSON: {"schema": {"type": "string"}}}},
+        **documented(NotFound),
+    },
+)
+def export_pool(search_id: str, service: ServiceDependency) -> Response:
+    """Every model reply of the search as JSON lines: with it the search can be replayed without a model."""
+    with service.db.reading() as session:
+        service.row(session, SearchRow, search_id, "search")
+        pool = records.export_pool(session, search_id)
+    headers = {"Content-Disposition": f'attachment; filename="{pool.header.op}-{search_id}.jsonl"'}
+    return Response(dump_pool(pool), media_type=NDJSON, headers=headers)
+
+
+@router.post("/{search_id}/pause", summary="Pause", responses=documented(NotFound, WrongState, StorageFull))
+def pause_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
+    """Opens no further step; running ones are finished. 409 where the search has ended."""
+    return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now, by=asker))
+
+
+@router.post("/{search_id}/resume", summary="Resume", responses=documented(NotFound, WrongState, StorageFull))
+def resume_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
+    """Goes on where the search was paused. 409 unless it is paused."""
+    return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now, by=asker))
+
+
+@router.post("/{search_id}/cancel", summary="Cancel", responses=documented(NotFound, WrongState, StorageFull))
+def cancel_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
+    """Ends the search; what it found stays. 409 where it ended otherwise."""
+    return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now, by=asker))
+
+
+def _change(service: Service, search_id: str, change: Callable[[float], list[steps.Message] | None]) -> SearchDocument:
+    with service.db.reading() as session:
+        service.row(session, SearchRow, search_id, "search")
+    try:
+        messages = change(time.time())
+    except steps.WrongState as error:
+        raise WrongState.one(error.what, error.found, error.expected) from error
+    dispatch.send(service.celery, messages or [])
+    return get_search(search_id, service)

@@ -1,0 +1,93 @@
+"""A browser's session: signing in with an API key, and out."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from warpsmith.service.api import auth, sessions
+from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.context import Asker, ServiceDependency
+from warpsmith.service.documents.problems import (
+    BodyTooLarge,
+    InvalidInput,
+    KeyRequired,
+    MalformedBody,
+    StorageFull,
+    UnsupportedMedia,
+    WrongState,
+    documented,
+)
+from warpsmith.service.documents.system import SessionDocument
+
+router = APIRouter(prefix=sessions.PATH, tags=["session"], route_class=StrictRoute)
+
+
+class SignIn(BaseModel):
+    """Who signs in."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"examples": [{"key": "wsk_0123456789ab_" + "0f" * 32}]}
+    )
+
+    key: str = Field(min_length=1, max_length=256, description="An API key (warpsmith keys create)")
+
+
+@router.get("", summary="Who am I?")
+def get_session(request: Request, service: ServiceDependency, asker: Asker) -> SessionDocument:
+    """Whether keys are in force, who asks, and the token that a session's changes need. No API key needed."""
+    return _document(service.settings.keys_required, asker, request.scope.get(sessions.SCOPE_SESSION))
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Sign in",
+    response_model=SessionDocument,
+    responses=documented(
+        MalformedBody, KeyRequired, WrongState, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull
+    ),
+)
+def sign_in(body: SignIn, request: Request, service: ServiceDependency) -> JSONResponse:
+    """Begins a session: the answer sets its cookie, which scripts cannot read. 401 for a key that is not valid, 409
+    where no keys are in force."""
+    if not service.settings.keys_required:
+        raise WrongState("keys: found none in force, expected nobody to sign in: every request is served")
+    key = auth.valid_key(service.db, body.key)
+    if key is None:
+        raise KeyRequired("key: found an unknown or revoked key, expected one that is valid (warpsmith keys create)")
+    life_s = service.settings.session_life_s
+    session = sessions.begin(service.db, key, time.time(), life_s)
+    response = JSONResponse(_document(True, session.name, session).model_dump(), 201)
+    response.set_cookie(
+        sessions.COOKIE,
+        session.token,
+        max_age=int(life_s),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+@router.delete("", status_code=204, summary="Sign out", response_class=Response, responses=documented(StorageFull))
+def sign_out(request: Request, service: ServiceDependency) -> Response:
+    """Ends the session that the request came with; without one, nothing happens."""
+    session: sessions.Session | None = request.scope.get(sessions.SCOPE_SESSION)
+    if session is not None:
+        sessions.end(service.db, session)
+    response = Response(status_code=204)
+    response.delete_cookie(sessions.COOKIE, secure=request.url.scheme == "https", httponly=True, samesite="strict")
+    return response
+
+
+def _document(keys_required: bool, name: str | None, session: sessions.Session | None) -> SessionDocument:
+    return SessionDocument(
+        keys_required=keys_required,
+        name=name,
+        csrf_token=None if session is None else session.csrf_token,
+        expires_at=None if session is None else session.expires_at,
+    )

@@ -1,0 +1,27 @@
+"""Workers that reported in."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter
+from sqlalchemy import select
+
+from warpsmith.kernels_db.store.tables import WorkerRow
+from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.documents.page import Page
+from warpsmith.service.documents.system import WorkerDocument
+from warpsmith.service.views.workers import worker_document
+
+MOST = 1000
+
+router = APIRouter(prefix="/v1/workers", tags=["workers"])
+
+
+@router.get("", summary="List workers")
+def list_workers(service: ServiceDependency) -> Page[WorkerDocument]:
+    """The workers that reported in, the latest to do so first, with what they run on. At most 1000, on one page."""
+    now = time.time()
+    with service.db.reading() as session:
+        rows = session.scalars(select(WorkerRow).order_by(WorkerRow.seen_at.desc(), WorkerRow.name).limit(MOST))
+        return Page(items=[worker_document(row, now, service.alive_after_s) for row in rows])

@@ -1,0 +1,79 @@
+"""A spec looked at without being stored: what is wrong with it, or what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.store.tables import OpRow
+from warpsmith.service.api.examples import devices_of
+from warpsmith.service.api.handlers import spec_problem
+from warpsmith.service.documents.field_error import FieldError
+
+
+class CheckedWorkload(BaseModel):
+    """A workload with every axis bound."""
+
+    id: str
+    role: str
+    device: str = Field(description="The type of device that it is for: cpu or cuda")
+    axes: dict[str, int]
+    min_bytes: int = Field(description="Bytes that no kernel can avoid to move")
+    flops: int | None = Field(description="Operations that no kernel can avoid; null where the spec has none")
+
+
+class CheckedSpec(BaseModel):
+    """What a spec says, or every field that keeps it from saying anything."""
+
+    valid: bool
+    errors: list[FieldError] = Field(description="Empty where it is valid; a text that cannot be read is one error")
+    name: str | None = None
+    description: str | None = None
+    digest: str | None = None
+    op_id: str | None = Field(None, description="Of the stored op, where this very spec is stored")
+    devices: list[str] = Field(default_factory=list, description="Types of device for which it has workloads")
+    workloads: list[CheckedWorkload] = Field(default_factory=list)
+    baselines: list[str] = Field(default_factory=list, description="What candidates are to be faster than")
+    spec: dict[str, Any] | None = Field(
+        None, description="The spec as JSON without what equals the defaults: `op` of a submission or an estimate"
+    )
+
+
+def checked(session: Session, text: bytes) -> CheckedSpec:
+    """The spec in `text`, YAML or JSON."""
+    try:
+        op = load_op(text)
+    except SpecErrors as error:
+        return CheckedSpec(valid=False, errors=spec_problem(error).errors)
+    return CheckedSpec(
+        valid=True,
+        errors=[],
+        name=op.name,
+        description=op.description,
+        digest=op.digest,
+        op_id=session.scalar(select(OpRow.id).where(OpRow.digest == op.digest)),
+        devices=devices_of(op),
+        workloads=_workloads(op),
+        baselines=list(op.objective.baselines),
+        spec=op.document(),
+    )
+
+
+def _workloads(op: Op) -> list[CheckedWorkload]:
+    return [
+        CheckedWorkload(
+            id=workload["id"],
+            role=workload["role"],
+            device=device,
+            axes=workload["axes"],
+            min_bytes=workload["min_bytes"],
+            flops=workload["flops"],
+        )
+        for device, workloads in op.workloads_by_device().items()
+        for workload in (resolve_workload(op, item) for item in workloads)
+    ]

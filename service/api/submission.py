@@ -1,0 +1,260 @@
+"""From the body of POST /v1/searches to a search that can run, or to the field that keeps it from running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.job.documents import tier_of
+from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
+from warpsmith.kernels_db.store.tables import OpRow, PoolRow
+from warpsmith.service.api.context import Service
+from warpsmith.service.api.handlers import spec_problem
+from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.problems import InvalidInput, InvalidPool, MissingSetting
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.llm.estimate import Estimate, estimate, unpriced
+from warpsmith.workers.llm.providers.cost import PriceError, Prices
+from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
+from warpsmith.workers.llm.providers.factory import check_model
+from warpsmith.workers.llm.providers.shares import parse_choices
+from warpsmith.workers.search.budget import budget_document, parse_budget
+from warpsmith.workers.search.policy import parse_policy, policy_document
+from warpsmith.workers.steps.seeding import MOST_SEEDS
+
+LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
+"""Languages by device type; the first is the default. Triton's interpreter runs on a CPU but says nothing of speed,
+so a search does not offer it."""
+
+DEFAULT_POLICY = {"name": "idea_beam"}
+
+ADD_RELU: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "add_relu",
+    "axes": {"n": {"kind": "var"}},
+    "inputs": [{"name": "x", "shape": ["n"], "dtype": "float32"}, {"name": "y", "shape": ["n"], "dtype": "float32"}],
+    "outputs": [{"name": "out", "shape": ["n"], "dtype": "float32"}],
+    "reference": "import torch\n\ndef run(x, y):\n    return torch.relu(x + y)\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"n": 1048576}},
+        {"id": "ragged", "role": "test", "axes": {"n": 1021}},
+    ],
+}
+
+
+class SearchRequest(BaseModel):
+    """What to search for, where, how, and at most at what price."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "oneOf": [{"required": ["op"]}, {"required": ["op_id"]}],
+            "examples": [
+                {"op": ADD_RELU, "target": "cpu", "model": {"provider": "agent"}, "budget": {"candidates": 12}},
+                {
+                    "op": ADD_RELU,
+                    "target": "cuda:sm_90",
+                    "language": "triton",
+                    "policy": {"name": "idea_beam", "beam": 2, "rounds": 3},
+                    "budget": {"candidates": 40, "cost_usd": 2.5, "wall_clock_s": 3600},
+                    "model": {"provider": "openai", "model": "gpt-5"},
+                },
+                {
+                    "op": ADD_RELU,
+                    "target": "cpu",
+                    "budget": {"tokens": 500000},
+                    "model": {
+                        "provider": "openai",
+                        "models": [
+                            {"model": "gpt-5", "for": ["ideate", "reflect"]},
+                            {"model": "coder", "base_url": "http://localhost:8000/v1", "for": ["code", "repair"]},
+                        ],
+                    },
+                },
+            ],
+        },
+    )
+
+    op: dict[str, Any] | None = Field(None, description="The op spec itself; stored as by POST /v1/ops")
+    op_id: str | None = Field(None, max_length=32, description="Or the id of a stored op")
+    target: str = Field(
+        description="`cpu` (this machine's architecture), `cpu:x86_64`, `cuda:sm_90` ...", max_length=64
+    )
+    language: str | None = Field(
+        None, max_length=16, description="`cpp` on a CPU; `triton` (default) or `cuda` on a GPU"
+    )
+    policy: dict[str, Any] | None = Field(
+        None, description="Name and parameters; default is the pool's, or idea_beam with its defaults"
+    )
+    budget: dict[str, Any] | None = Field(
+        None,
+        description="Limits: candidates, model_calls, tokens, cost_usd, wall_clock_s, gpu_seconds; default is the "
+        "pool's, or none",
+    )
+    model: dict[str, Any] = Field(
+        description='{"provider": "openai", "model"?, "base_url"?}, or several models with a share each: '
+        '{"provider": "openai", "models": [{"model", "base_url"?, "share"?, "for"?}]}; '
+        'or {"provider": "replay", "pool"}; or {"provider": "agent", "pool"?}, where the pool answers what it can'
+    )
+    seeds: int | None = Field(
+        None,
+        ge=0,
+        le=MOST_SEEDS,
+        description="Stored kernels for similar ops that the tree starts with, at most; they are judged anew and take "
+        "at most a quarter of the budget's candidates. Default 3, with a pool 0",
+    )
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A search that can run."""
+
+    op: Op
+    target: Target
+    language: str
+    policy: dict[str, Any]
+    budget: dict[str, Any]
+    model: dict[str, Any]
+    seeds: int
+
+
+def check_submission(service: Service, session: Session, request: SearchRequest, *, begin: bool = True) -> Submission:
+    """The search that `request` asks for. Raises InvalidInput and its kinds, naming the bad fields. Where it is not to
+    `begin`, no key is asked for."""
+    op = _op(service, session, request)
+    target = parse_target(request.target)
+    if not op.workloads_for(target):
+        raise InvalidInput.one("target", str(target), f"a device for which op {op.name} has workloads")
+    model = request.model
+    try:
+        check_model(model)
+    except SpecError as error:
+        raise InvalidInput.one(error.field, error.found, error.expected) from error
+    header: Mapping[str, Any] = {}
+    if "pool" in model:
+        header = _pool_header(service, session, model["pool"])
+    elif model["provider"] == "openai" and begin:
+        _require_key(service.settings, model)
+    language = _language(request.language, header.get("language"), target)
+    if header:
+        _check_pool(header, op, target, language)
+    try:
+        policy = policy_document(parse_policy(_first(request.policy, header.get("policy") or None, DEFAULT_POLICY)))
+        budget = budget_document(parse_budget(_first(request.budget, header.get("budget"), {})))
+    except SpecError as error:
+        raise InvalidInput.one(error.field, error.found, error.expected) from error
+    check_cost_cap(service.settings, model, budget)
+    seeds = _first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats what was recorded
+    return Submission(op, target, language, policy, dict(budget), model, seeds)
+
+
+def parse_target(text: str, field: str = "target") -> Target:
+    """A target; raises InvalidInput naming `field`."""
+    try:
+        return Target.parse(text)
+    except SpecError as error:
+        raise InvalidInput.one(field, error.found, error.expected) from error
+
+
+def _op(service: Service, session: Session, request: SearchRequest) -> Op:
+    if (request.op is None) == (request.op_id is None):
+        found = "neither op nor op_id" if request.op is None else "both op and op_id"
+        raise InvalidInput.one("op", found, "op (a spec) or op_id (a stored one)")
+    if request.op is not None:
+        try:
+            return parse_op(request.op)
+        except SpecErrors as error:
+            raise spec_problem(error, "op.") from error
+    row = session.get(OpRow, request.op_id) if service.is_id(request.op_id or "") else None
+    if row is None:
+        raise InvalidInput.one("op_id", request.op_id, "the id of a stored op (GET /v1/ops)")
+    return parse_op(row.spec)
+
+
+def _language(asked: str | None, recorded: str | None, target: Target) -> str:
+    known = LANGUAGES[target.device]
+    if asked is None:
+        return recorded if recorded in known else known[0]
+    language = asked
+    if language not in known:
+        free = "; free Python is of the sandbox tier, and judged alone (warpsmith judge)"
+        expected = f"one of {', '.join(known)} on {target}{free if tier_of(language) == 'sandbox' else ''}"
+        raise InvalidInput.one("language", language, expected)
+    return language
+
+
+def _pool_header(service: Service, session: Session, pool_id: str) -> Mapping[str, Any]:
+    row = session.get(PoolRow, pool_id) if service.is_id(pool_id) else None
+    if row is None:
+        raise InvalidInput.one("model.pool", pool_id, "the id of a stored pool (GET /v1/pools)")
+    return row.header
+
+
+def _check_pool(header: Mapping[str, Any], op: Op, target: Target, language: str) -> None:
+    """Raise InvalidPool where the requests of this search could not find the pool's replies."""
+    recorded = (header["op_digest"], str(header["target"]).partition(":")[0], header["language"])
+    wanted = (op.semantic_digest, target.device, language)
+    if recorded == wanted:
+        return
+    digest = header["op_digest"][:12]
+    found = f"a pool of op {header['op']} (digest {digest}) for {header['target']} in {header['language']}"
+    expected = f"a pool of op {op.name} (digest {op.semantic_digest[:12]}) for {target.device} in {language}"
+    raise InvalidPool([FieldError(field="model.pool", found=found, expected=expected)])
+
+
+def _require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
+    """OpenAI's own endpoint needs a key, here or at the model workers. Other endpoints may need none."""
+    addresses = {address(choice.base_url, settings) for choice in parse_choices(model)}
+    if OPENAI_BASE_URL not in addresses or has_key(OPENAI_BASE_URL, settings) or settings.openai_key_at_workers:
+        return
+    expected = (
+        "a key of OpenAI; or WARPSMITH_OPENAI_KEY_AT_WORKERS=true where the model workers alone hold it; "
+        "or an endpoint that needs none (model.base_url, WARPSMITH_OPENAI_BASE_URL)"
+    )
+    raise MissingSetting([FieldError(field="WARPSMITH_OPENAI_API_KEY", found="not set", expected=expected)])
+
+
+def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
+    """Refuse, with InvalidInput, a limit of money on a model whose price nobody knows: it could not be held."""
+    limit = budget.get("cost_usd")
+    if limit is None or not (unknown := unpriced(model, _prices(settings), settings)):
+        return
+    expected = (
+        f"no limit of money on {', '.join(unknown)}, whose price is not known: limit tokens instead, or add the price "
+        "(WARPSMITH_MODEL_PRICES)"
+    )
+    raise InvalidInput.one("budget.cost_usd", limit, expected)
+
+
+def estimate_of(service: Service, session: Session, request: SearchRequest) -> Estimate:
+    """What the search that `request` asks for would cost; it needs no key."""
+    found = check_submission(service, session, request, begin=False)
+    _prices(service.settings)
+    return estimate(
+        found.op,
+        found.target,
+        language=found.language,
+        policy=found.policy,
+        budget=found.budget,
+        model=found.model,
+        settings=service.settings,
+    )
+
+
+def _prices(settings: ServiceSettings) -> Prices:
+    try:
+        return Prices.load(settings.model_prices)
+    except PriceError as error:
+        expected = "a TOML file of prices in US dollars per million tokens"
+        raise MissingSetting(
+            [FieldError(field="WARPSMITH_MODEL_PRICES", found=str(error), expected=expected)]
+        ) from error
+
+
+def _first(*documents: Any) -> Any:
+    return next(document for document in documents if document is not None)

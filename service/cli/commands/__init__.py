@@ -1,0 +1,1 @@
+"""Commands of `warpsmith`, one module per group."""

@@ -1,0 +1,123 @@
+"""For whoever runs a service: the database's schema and API keys. They speak to the database, not to the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from warpsmith.kernels_db.library import BrokenEntry
+from warpsmith.kernels_db.library.seed_library import stock
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.tables import ApiKeyRow
+from warpsmith.service.api import auth
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.client.errors import CommandError, misuse
+from warpsmith.service.settings import ServiceSettings
+
+db_app = typer.Typer(no_args_is_help=True, help="The database's schema.")
+keys_app = typer.Typer(no_args_is_help=True, help="API keys; required when the service is bound to more than loopback.")
+
+
+@contextmanager
+def database() -> Iterator[Database]:
+    """The database of the settings; its errors end the command with a sentence."""
+    settings = ServiceSettings()
+    try:
+        db = Database(settings.database)
+    except ValueError as error:
+        raise CommandError(str(error), 2) from None
+    try:
+        yield db
+    except BrokenEntry as error:
+        raise CommandError(f"the library of kernels: {error}; install Warpsmith again") from None
+    except (SQLAlchemyError, StorageFull) as error:
+        cause = getattr(error, "orig", None) or error
+        raise CommandError(
+            f"WARPSMITH_DATABASE_URL: found {db.url.render_as_string()}, which cannot be used ({cause}); "
+            "expected a database that answers and that `warpsmith db upgrade` has prepared"
+        ) from None
+    finally:
+        db.dispose()
+
+
+@db_app.command()
+def upgrade(as_json: Json = False) -> None:
+    """Bring the database to the schema of this version, with the kernels that ship with it; safe to repeat."""
+    with database() as db:
+        before, _ = db.revision()
+        db.upgrade()
+        stored = stock(db)
+        found, _ = db.revision()
+    if as_json:
+        print_json({"before": before, "revision": found, "kernels": stored})
+    else:
+        tell(f"database at revision {found}" + ("" if before != found else " already"))
+        if stored:
+            tell(f"{stored} kernels from the library stored")
+
+
+@db_app.command()
+def revision(as_json: Json = False) -> None:
+    """The schema revision that is there and the one that this version expects; exit code 1 where they differ."""
+    with database() as db:
+        found, expected = db.revision()
+    if as_json:
+        print_json({"found": found, "expected": expected})
+    else:
+        tell(f"found {found or 'an empty database'}, expected {expected}")
+    if found != expected:
+        raise typer.Exit(1)
+
+
+@keys_app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Who the key is for.")],
+    as_json: Json = False,
+) -> None:
+    """Make an API key; it is shown this once."""
+    with database() as db:
+        try:
+            key = auth.create_key(db, name)
+        except ValueError as error:
+            raise CommandError(str(error), 2) from None
+    if as_json:
+        print_json({"name": name, "key": key})
+    else:
+        tell(key)
+        say("shown this once; send it as `Authorization: Bearer KEY`, or set WARPSMITH_API_KEY")
+
+
+@keys_app.command("list")
+def list_keys(as_json: Json = False) -> None:
+    """List the keys, without their secrets."""
+    with database() as db:
+        found = auth.list_keys(db)
+    if as_json:
+        print_json([_document(row) for row in found])
+        return
+    for row in found:
+        tell(f"{row.prefix}  {'revoked' if row.revoked_at else 'valid  '}  {row.name}")
+    if not found:
+        say("no keys: warpsmith keys create NAME")
+
+
+@keys_app.command()
+def revoke(
+    prefix: Annotated[str, typer.Argument(help="The key's prefix, as `keys list` shows it, or the whole key.")],
+    as_json: Json = False,
+) -> None:
+    """Make a key invalid at once."""
+    with database() as db:
+        revoked = auth.revoke_key(db, prefix)
+    if not revoked:
+        misuse("PREFIX", prefix, "the prefix of a valid key; see `warpsmith keys list`")
+    print_json({"prefix": prefix, "revoked": True}) if as_json else tell("revoked")
+
+
+def _document(row: ApiKeyRow) -> dict[str, Any]:
+    return {"prefix": row.prefix, "name": row.name, "created_at": row.created_at, "revoked_at": row.revoked_at}

@@ -1,0 +1,148 @@
+"""The agent's side: model requests that wait for somebody's answer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.files import make_directory
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.client.errors import CommandError, misuse
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.asks import AskDocument, AskSummary
+from warpsmith.service.documents.escaping import seen
+
+SEARCH, ASK = "sr_", "ak_"
+LONGEST = 100
+
+
+def ask(
+    which: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SEARCH|ASK]",
+            help="A search, for its open asks with their prompts; an ask, for that one; nothing, for a list of all.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also those that were answered, withdrawn or have expired.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write each prompt to a file in this directory, named after the ask.")
+    ] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Show the open asks: model requests that wait for an answer."""
+    if which is not None and not which.startswith((SEARCH, ASK)):
+        misuse("SEARCH|ASK", which, "a search's id (sr_...) or an ask's (ak_...)")
+    if which is None and output is not None:
+        misuse("--output", str(output), "a SEARCH or an ASK whose prompts are to be written")
+    state = None if every else "open"
+    with connected(url, key) as client:
+        if which is None:
+            _list(client.asks(state), every, as_json)
+            return
+        documents = [client.ask(which)] if which.startswith(ASK) else _of_search(client, which, state)
+    paths = None if output is None else [_write(document, output) for document in documents]
+    if as_json:
+        found: list[Any] = [item.model_dump(mode="json") for item in documents]
+        if paths is not None:
+            found = [item | {"file": str(path)} for item, path in zip(found, paths, strict=True)]
+        print_json(found[0] if which.startswith(ASK) else found)
+        return
+    if paths is None:
+        for document in documents:
+            _show(document)
+    else:
+        for document, path in zip(documents, paths, strict=True):
+            tell(f"{_line(document)}  {path}")
+    if not documents:
+        say(f"no {'asks' if every else 'open asks'} of {which}")
+    elif any(item.state == "open" for item in documents):
+        say("answer one: warpsmith tell ASK REPLY.txt (- reads standard input)")
+
+
+def tell_reply(
+    ask_id: Annotated[str, typer.Argument(metavar="ASK", help="An ask's id.")],
+    reply: Annotated[str, typer.Argument(metavar="FILE", help="The reply as a file; - reads standard input.")],
+    answered_by: Annotated[str | None, typer.Option("--by", help="Who answers; kept with the pool.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Answer an ask. The first answer stands; the same one again is no error."""
+    text = _read(reply)
+    with connected(url, key) as client:
+        document = client.answer(ask_id, text, answered_by)
+    print_json(document) if as_json else tell(f"ask {document.id} is {document.state}: {_subject(document)}")
+
+
+def prompt_text(document: AskDocument) -> str:
+    """The prompt as one text, each message under a line with its role."""
+    return "\n".join(f"--- {message['role']} ---\n{message['content']}" for message in document.messages)
+
+
+def _of_search(client: Client, search_id: str, state: str | None) -> list[AskDocument]:
+    client.search(search_id)  # an unknown search is an error, not an empty list
+    return [client.ask(item.id) for item in reversed(client.asks(state, search_id=search_id))]
+
+
+def _list(found: list[AskSummary], every: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    for item in found:
+        tell(_line(item))
+    if found:
+        say("with their prompts: warpsmith ask SEARCH, or warpsmith ask ASK for one")
+    else:
+        say("no asks" if every else "no open asks")
+
+
+def _line(item: AskSummary) -> str:
+    return f"{item.id}  {item.kind:8} {item.state:9} search {item.search_id}  node {item.node_id}  {_subject(item)}"
+
+
+def _subject(item: AskSummary) -> str:
+    """What the reply is for: a code ask's idea, which need not come in the order in which ideas were told."""
+    return f"{item.op_name} #{item.seq}" + (f" {seen(item.title, LONGEST)}" if item.title else "")
+
+
+def _show(document: AskDocument) -> None:
+    parts = [f"=== {_line(document)} ===", prompt_text(document)]
+    if document.reply is not None:
+        parts += [f"--- reply of {document.answered_by or 'somebody unnamed'} ---", document.reply]
+    if document.replaced_by is not None:
+        parts.append(f"--- {document.replaced_by} asks the same now ---")
+    tell("\n".join(parts))
+
+
+def _write(document: AskDocument, directory: Path) -> Path:
+    """The file that holds the prompt. One that is there already with another content is left alone."""
+    make_directory("--output", directory)
+    path, content = directory / f"{document.id}.md", prompt_text(document).encode() + b"\n"
+    if path.exists() and path.read_bytes() != content:
+        raise CommandError(f"--output: found {path} with another content, expected a new file")
+    path.write_bytes(content)
+    return path
+
+
+def _read(reply: str) -> str:
+    """The reply; ends with misuse where there is none."""
+    if reply != "-" and not Path(reply).is_file():
+        misuse("FILE", reply, "a file that exists, or - for standard input")
+    data = sys.stdin.buffer.read() if reply == "-" else Path(reply).read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        misuse("FILE", reply, f"text in UTF-8 ({error.reason} at byte {error.start})")
+    if not text.strip():
+        misuse("FILE", reply, "a reply that is not empty")
+    return text

@@ -1,0 +1,203 @@
+"""Bundles: judge jobs taken to a host that the service cannot reach, and their verdicts brought back."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warpsmith.kernels_db.job.bundle import HEADER
+from warpsmith.service.bundles.folder import (
+    JUDGE,
+    BadFolder,
+    check_free,
+    chunks,
+    files_that_came_back,
+    read_lines,
+    write_bundle,
+)
+from warpsmith.service.bundles.judge_copy import copy_judge
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.client.errors import FAILED, CommandError, misuse
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.bundles import DroppedBundle, MergedLine, MergeReport, UnjudgedJob
+
+MOST_SHOWN = 20
+
+
+def bundle(
+    search_id: Annotated[str | None, typer.Argument(metavar="SEARCH", help="The search whose jobs wait.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="New directory for the bundle.")
+    ] = None,
+    with_judge: Annotated[
+        bool, typer.Option("--with-judge", help="Put the judge itself into the directory, for hosts without Warpsmith.")
+    ] = False,
+    drop: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="Give the jobs of a bundle back to the queue instead.")
+    ] = None,
+    show: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="Show what the host of a bundle could not judge, and why.")
+    ] = None,
+    requeue: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="Give what its host could not judge back to the queue.")
+    ] = None,
+    give_up: Annotated[
+        str | None, typer.Option(metavar="BUNDLE", help="End the branches of what its host could not judge.")
+    ] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Take a search's waiting judge jobs to a host that the service cannot reach."""
+    of_a_bundle = {"--drop": drop, "--show": show, "--requeue": requeue, "--give-up": give_up}
+    given = [(option, bundle_id) for option, bundle_id in of_a_bundle.items() if bundle_id is not None]
+    if given:
+        (option, bundle_id), *others = given
+        if others or search_id is not None or output is not None or with_judge:
+            misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
+        if Path(bundle_id).is_dir():
+            misuse(option, bundle_id, f"the bundle's id, which stands in {Path(bundle_id) / HEADER}")
+        with connected(url, key) as client:
+            _with_bundle(client, option, bundle_id, as_json=as_json)
+        return
+    if search_id is None:
+        misuse("SEARCH", None, "the id of a search whose jobs wait for a judge")
+    if output is None:
+        misuse("--output", None, "a new directory for the bundle")
+    try:
+        check_free(output)
+    except BadFolder as error:
+        raise CommandError(str(error), 2) from None
+    with connected(url, key) as client:
+        found = client.create_bundle(search_id, idempotency_key=uuid.uuid4().hex)
+        try:
+            if with_judge:
+                copy_judge(output / JUDGE)
+            write_bundle(output, found, with_judge=with_judge)
+        except BaseException:
+            client.drop_bundle(found.id)  # nobody has it: its steps must not wait for it
+            raise
+    if as_json:
+        print_json(found.model_dump(mode="json", exclude={"jobs"}) | {"output": str(output)})
+        return
+    tell(f"{found.id}: {_jobs(found.count)} for {found.op} on {found.target} in {output}")
+    if found.left:
+        say(f"{_jobs(found.left)} more wait for another bundle")
+    say(f"README.txt there says how to judge them; then: warpsmith merge {output}")
+
+
+def merge(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Bundles' directories that came back, or their verdicts.jsonl."),
+    ],
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Bring in what came back of bundles. Exit code 1 where a line was refused; every other line is merged."""
+    for directory in directories:
+        if not directory.exists():
+            misuse("DIR", str(directory), "a bundle's directory")
+    try:
+        files = [(file, *read_lines(file)) for each in directories for file in files_that_came_back(each)]
+    except BadFolder as error:
+        raise CommandError(str(error), 2) from None
+    told: list[tuple[Path, MergedLine]] = []
+    with connected(url, key) as client:
+        for file, lines, torn in files:
+            if torn:
+                name = _name(file, directories)
+                say(f"the last line of {name} was not finished: left out; the judge writes it again")
+            for before, content in chunks(lines):
+                if content.strip():
+                    found = client.merge_verdicts(content).lines
+                    told += [(file, line.model_copy(update={"line": line.line + before})) for line in found]
+    report = MergeReport.of([line for _, line in told])
+    if as_json:
+        lines_of_files = [{"file": _name(file, directories), **line.model_dump(mode="json")} for file, line in told]
+        print_json({**report.model_dump(mode="json"), "lines": lines_of_files})
+    else:
+        _tell_report(report, told, directories)
+    if report.refused:
+        raise typer.Exit(FAILED)
+
+
+def _name(file: Path, directories: list[Path]) -> str:
+    """A file as it is told of: with its directory where there are several."""
+    return file.name if len(directories) == 1 else str(file)
+
+
+def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], directories: list[Path]) -> None:
+    worth_telling = [(file, line) for file, line in told if line.outcome in ("refused", "late", "unjudged")]
+    for file, line in worth_telling[:MOST_SHOWN]:
+        place = f"{_name(file, directories)}, line {line.line}"
+        if line.error is not None:
+            error = line.error
+            say(f"{place}: refused: {error.field}: found {error.found!r}, expected {error.expected}")
+        elif line.outcome == "late":
+            say(f"{place}: too late: {line.detail}")
+        else:
+            say(f"{place}: {line.nonce} has no verdict: {line.detail}")
+    if len(worth_telling) > MOST_SHOWN:
+        say(f"... and {len(worth_telling) - MOST_SHOWN} more lines: --json has them all")
+    others = {
+        "not judged": report.unjudged,
+        "already merged": report.already,
+        "too late": report.late,
+        "refused": report.refused,
+    }
+    rest = "".join(f", {count} {word}" for word, count in others.items() if count)
+    merged = f"{report.merged} verdict{'' if report.merged == 1 else 's'} merged"
+    tell(f"{merged}{rest}" if report.lines else f"no verdicts in {' '.join(map(str, directories))}")
+    for search_id in sorted({line.search_id for line in report.lines if line.search_id and line.outcome == "merged"}):
+        say(f"the search goes on: warpsmith tree {search_id}")
+    for bundle_id in sorted({line.bundle_id for line in report.lines if line.bundle_id and line.outcome == "unjudged"}):
+        _say_what_to_do(bundle_id)
+
+
+def _say_what_to_do(bundle_id: str) -> None:
+    say(f"judge the rest there again, or: warpsmith bundle --requeue {bundle_id}, or --give-up {bundle_id}")
+
+
+def _with_bundle(client: Client, option: str, bundle_id: str, *, as_json: bool) -> None:
+    """What `bundle` does with one that was made before."""
+    match option:
+        case "--show":
+            _tell_unjudged(client.unjudged(bundle_id), bundle_id, as_json=as_json)
+        case "--drop":
+            _tell_dropped(client.drop_bundle(bundle_id), "returned to the queue", as_json=as_json)
+        case "--requeue":
+            _tell_dropped(client.settle_unjudged(bundle_id, "queue"), "returned to the queue", as_json=as_json)
+        case "--give-up":
+            _tell_dropped(client.settle_unjudged(bundle_id, "fail"), "given up", as_json=as_json)
+
+
+def _tell_unjudged(jobs: list[UnjudgedJob], bundle_id: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(jobs)
+        return
+    for job in jobs:
+        tell(f"#{job.seq} {job.step}: {job.nonce} has no verdict: {job.reason}")
+    if jobs:
+        _say_what_to_do(bundle_id)
+    else:
+        tell(f"nothing of {bundle_id} is known to be left unjudged")
+
+
+def _tell_dropped(dropped: DroppedBundle, done: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(dropped)
+        return
+    kept = f"; {dropped.merged} had their verdicts" if dropped.merged else ""
+    count = dropped.returned + dropped.failed
+    tell(f"{_jobs(count)} of {dropped.id} {done} in {dropped.search_id}{kept}")
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job" + ("" if count == 1 else "s")

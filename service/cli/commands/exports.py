@@ -1,0 +1,62 @@
+"""`warpsmith verify-export`: does an export keep what its evidence promises, here?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.client.errors import DONE, FAILED, CommandError, misuse
+from warpsmith.service.documents.escaping import seen
+from warpsmith.workers.exports import CannotVerify, NotAnExport, Report
+from warpsmith.workers.exports import verify_export as verified
+
+LONGEST = 200
+
+
+def verify_export(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="An exported package's project directory.", show_default=False)
+    ],
+    as_json: Json = False,
+) -> None:
+    """Check an exported package in fresh, offline processes and leave verification.json and VERIFICATION.md in it.
+    Exit code 0: nothing failed; 1: something did; 2: misuse."""
+    try:
+        report = _announced(directory)
+    except NotAnExport as error:
+        misuse("DIR", str(directory), f"the directory of an exported package: {error}")
+    except CannotVerify as error:
+        raise CommandError(f"{directory} cannot be verified: {error}") from None
+    if as_json:
+        print_json(report.document())
+    else:
+        show(report)
+    raise typer.Exit(DONE if report.passed else FAILED)
+
+
+def verified_where_possible(project: Path) -> Report | None:
+    """What a fresh export's verification found; None, and a line about it, where this machine cannot verify."""
+    try:
+        return _announced(project)
+    except CannotVerify as error:
+        say(f"not verified: {error}; run `warpsmith verify-export {project}` where it can be used")
+        return None
+
+
+def _announced(directory: Path) -> Report:
+    say(f"verifying {directory}: the op is compiled and used, which takes a minute")
+    return verified(directory)
+
+
+def show(report: Report) -> None:
+    """The checks as a table, and what came of them."""
+    table = Table("check", "outcome", "", box=None, pad_edge=False)
+    for row in report.rows:
+        table.add_row(row.check, row.outcome, seen(row.detail, LONGEST))
+    print_wide(table)
+    tell(report.summary())

@@ -1,0 +1,167 @@
+"""`warpsmith judge`: one candidate before the judge, without service, database or broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.kernels_db.formats import kernel_import
+from warpsmith.kernels_db.job.documents import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.spec.op import Op, Target, Workload, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.service.cli.files import read_text
+from warpsmith.service.cli.options import Json, OpFile
+from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError, misuse
+from warpsmith.service.client.progress import result_rows, result_table
+from warpsmith.service.documents.figures import ratio
+from warpsmith.service.documents.workloads import WorkloadTimes
+from warpsmith.service.local import machine
+from warpsmith.service.local.judging import LANGUAGES, adapted, language_of, run_job
+from warpsmith.service.local.targets import shortfall, target_for
+from warpsmith.service.settings import ServiceSettings
+
+LEVELS = ("screen", "verify")
+LONGEST_LOG = 4000
+MOST_KERNELS = 12
+
+
+def judge(
+    op: OpFile,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.py",
+            help="The candidate; or, for an op imported from the same format, a ModelNew, a Solution or a submission.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option(help="cpu, cuda:sm_90 ...; where not given the CPU for cpp and python, else the first GPU."),
+    ] = None,
+    workload: Annotated[list[str] | None, typer.Option(help="Only this workload; may be given again.")] = None,
+    level: Annotated[str, typer.Option(help="screen: bench workloads, short timing. verify: everything.")] = "verify",
+    language: Annotated[
+        str | None, typer.Option(help="cpp, triton or cuda, read from the imports where not given; or python, free.")
+    ] = None,
+    sandbox_minimum: Annotated[
+        SandboxLevel | None,
+        typer.Option(help="Least confinement of what runs; WARPSMITH_SANDBOX_MINIMUM where not given."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compile, check against PyTorch and time one candidate. Exit code 0: accepted; 1: not; 2: misuse."""
+    spec = load_op(op)
+    if level not in LEVELS:
+        misuse("--level", level, f"one of {', '.join(LEVELS)}")
+    source = read_text("FILE.py", file)
+    if language is not None and language not in LANGUAGES:
+        misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
+    if language in (None, kernel_import.LANGUAGE) and (rewritten := adapted(file, source, spec)) is not None:
+        language, source = kernel_import.LANGUAGE, rewritten.source
+        say(f"{file} is a {rewritten.format} candidate: free Python, of the {tier_of(kernel_import.LANGUAGE)} tier")
+        for note in rewritten.notes:
+            say(f"note: {note}")
+    language = language or language_of(source, str(file))
+    candidate: JobCandidate = {"language": language, "source": source}  # type: ignore[typeddict-item]
+    where = target_for(target, language)
+    lacking = shortfall(where, language)
+    chosen = _workloads(spec, where, workload, interpreted=lacking is not None and language == "triton", level=level)
+    missing = machine.missing_for_judge(language)
+    if missing:
+        raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
+    limits = limits_with(sandbox_minimum or ServiceSettings().sandbox_minimum)
+    job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen, limits=limits)  # type: ignore[arg-type]
+    say(f"judging {file} against {spec.name} on {where} ({level}, {len(job['workloads'])} workloads)")
+    if lacking:
+        say(lacking)
+    verdict = run_job(job)
+    if as_json:
+        print_json(verdict)
+    else:
+        show(verdict)
+    raise typer.Exit(DONE if verdict["verdict"] == "accepted" else FAILED)
+
+
+def show(verdict: Verdict) -> None:
+    """A verdict for people: the table of an accepted candidate, or what went wrong and where."""
+    tell(f"{verdict['verdict']} at {verdict['gate']}: {verdict['reason']}")
+    failure = verdict["failure"]
+    if failure is not None:
+        for line in describe_failure(failure):
+            tell(f"  {line}")
+    for line in kernel_lines(verdict["compile"] or {}):
+        tell(f"  {line}")
+    times = [_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
+    if times:
+        print_wide(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
+    if verdict["score"] is not None:
+        tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
+    level = verdict["sandbox"].get("level", "none")
+    tell(f"sandbox: {level}" + (" (nothing of the candidate was run)" if level == "none" else ""))
+    if verdict.get("tier") == "sandbox":
+        tell("tier: sandbox (free Python: no gate has read it, and no search keeps it)")
+
+
+def kernel_lines(report: dict[str, Any]) -> list[str]:
+    """What each compiled kernel uses of a GPU, one line each; nothing for a CPU's."""
+    lines = []
+    for kernel in report.get("kernels", []):
+        if kernel["registers"] is None:
+            continue
+        config = ", ".join(f"{name}={value}" for name, value in kernel.get("config", {}).items())
+        uses = f"{kernel['registers']} registers, {kernel['spills']} bytes spilled, {kernel['shared']} bytes shared"
+        lines.append(f"kernel    {kernel['name']}: {uses}" + (f" ({config})" if config else ""))
+    lines = list(dict.fromkeys(lines))
+    rest = len(lines) - MOST_KERNELS
+    return lines[:MOST_KERNELS] + ([f"kernel    and {rest} more"] if rest > 0 else [])
+
+
+def describe_failure(failure: Failure) -> list[str]:
+    """Which workload, which element, expected and found; then the log."""
+    lines = []
+    place = failure.get("tensor") or failure.get("field")
+    if place is not None:
+        index = "[" + ", ".join(map(str, failure["index"])) + "]" if failure.get("index") is not None else ""
+        place = f"{place}{index}"
+    if failure.get("workload"):
+        lines.append(f"workload  {failure['workload']}")
+    if place:
+        lines.append(f"element   {place}" if "index" in failure else f"where     {place}")
+    values = {"expected": failure.get("expected"), "found": failure.get("found"), "limit": failure.get("limit")}
+    lines += [f"{name:9} {value}" for name, value in values.items() if value is not None]
+    if failure.get("wrong_elements") is not None:
+        lines.append(f"wrong     {failure['wrong_elements']:,} of {failure.get('elements', 0):,} elements")
+    if failure.get("log"):
+        lines.append("log:")
+        lines += failure["log"][-LONGEST_LOG:].splitlines()
+    return lines
+
+
+def _times(workload: WorkloadVerdict) -> WorkloadTimes:
+    return WorkloadTimes(
+        id=workload["id"],
+        role=workload["role"],
+        time_us=workload["time_us"],
+        speedup=workload["speedup"],
+        ci95=workload["ci95"],
+        limit_fraction=workload["limit_fraction"],
+    )
+
+
+def _workloads(
+    spec: Op, target: Target, names: list[str] | None, *, interpreted: bool, level: str
+) -> list[Workload] | None:
+    """The workloads to judge on; None where `build_job` chooses.
+
+    Those that a screening times are mostly too large for Triton's interpreter, so a screening that is `interpreted`
+    gets the test workloads too: the judge takes the smallest.
+    """
+    if names:
+        return [spec.workload(target, name) for name in names]
+    if interpreted and level == "screen":
+        return [item for item in spec.workloads_for(target) if item.role != "holdout"]
+    return None

@@ -1,0 +1,134 @@
+"""Kernels: the winners that were kept, and their packages; `export` of anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warpsmith.kernels_db.export import registry
+from warpsmith.service.cli.commands.exports import show, verified_where_possible
+from warpsmith.service.cli.commands.pools import export_pool
+from warpsmith.service.cli.connection import connected_or_embedded
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import print_json, say, tell
+from warpsmith.service.client.archive import ArchiveError, unpack
+from warpsmith.service.client.errors import FAILED, CommandError, misuse
+from warpsmith.service.client.http import Client
+from warpsmith.service.client.kernels import best_kernel, drift, has_drifted
+from warpsmith.service.documents.figures import ratio, share
+
+VERIFIED = registry.FORMATS[0].name
+"""The format that `verify-export` reads."""
+FORMATS = (*(each.name for each in registry.FORMATS), "pool")
+
+
+def kernels(
+    op: Annotated[str | None, typer.Option(help="Only those of this op, by name.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only those for this target.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """List the kernels that searches kept and those that ship, newest first. Starts a service for itself where none
+    runs.
+    """
+    with connected_or_embedded(url, key, must_work=False) as (client, _):
+        found = client.kernels(op=op, target=target)
+    if as_json:
+        print_json(found)
+        return
+    for item in found:
+        gained = f"{ratio(item.score, item.ci95)} over the fastest baseline, {share(item.limit_fraction)} of the limit"
+        state = f"  drifted: {item.reverification.state}" if item.reverification and has_drifted(item) else ""
+        tell(f"{item.id}  {item.op_name:24} {item.target:12} {item.language:7} {gained}{state}")
+    if not found:
+        say("no kernels yet: a search keeps its best verified candidate")
+
+
+def export(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KERNEL|OP|SEARCH",
+            help="A kernel's id, or an op's name for its best kernel; several kernels of one op for one export. With "
+            "--format pool a search's id.",
+        ),
+    ],
+    format_name: Annotated[
+        str,
+        typer.Option(
+            "--format", help=f"Of a kernel: {', '.join(FORMATS[:-1])}; pool: the recorded replies of a search."
+        ),
+    ] = "package",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Directory below which the export's own is made, by default exports; file that receives the pool, by "
+            "default SEARCH.jsonl.",
+        ),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="With an op's name: only kernels for this target.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist with another content.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Verify a package once it is written, as verify-export does.")
+    ] = True,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Write a kernel as a Python package (a PyTorch op with its guards, fallback and evidence) or in another format;
+    several kernels of one op as one package, whose op picks one at each call; or a search's replies as a pool, from
+    which it can be replayed. For kernels a service is started where none runs."""
+    if format_name not in FORMATS:
+        misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
+    if format_name == "pool":
+        if target is not None:
+            misuse("--target", target, "no target with --format pool: a search has one")
+        if len(what) > 1:
+            misuse("KERNEL|OP|SEARCH", " ".join(what), "one search with --format pool")
+        export_pool(what[0], output, force, url, key, as_json)
+        return
+    output = output or Path("exports")
+    with connected_or_embedded(url, key, must_work=False) as (client, _):
+        chosen = [each if each.startswith("kn_") else best_kernel(client, each, target).id for each in what]
+        for each in chosen:
+            warn_if_drifted(client, each)
+        content = client.export(chosen[0], format_name, chosen[1:])
+    try:
+        written = unpack(content, output, replace=force)
+    except ArchiveError as error:
+        raise CommandError(str(error)) from None
+    if not as_json:
+        tell(f"{'kernel' if len(chosen) == 1 else 'kernels'} {', '.join(chosen)} as {format_name} in {output}:")
+        for path in written:
+            tell(f"  {path.relative_to(output)}")
+    report = None
+    if verify and format_name == VERIFIED:
+        report = verified_where_possible(output / written[0].relative_to(output).parts[0])
+    if as_json:
+        found = None if report is None else report.document()
+        files = [str(path) for path in written]
+        print_json(
+            {
+                "kernel": chosen[0],
+                "kernels": chosen,
+                "output": str(output),
+                "files": files,
+                "verification": found,
+            }
+        )
+    elif report is not None:
+        show(report)
+    if report is not None and not report.passed:
+        raise typer.Exit(FAILED)
+
+
+def warn_if_drifted(client: Client, kernel_id: str) -> None:
+    """Say `drift` on standard error."""
+    found = drift(client, kernel_id)
+    if found is not None:
+        say(f"warning: {found}")

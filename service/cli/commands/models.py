@@ -1,0 +1,267 @@
+"""Kernels and the user's own models: `profile MODEL.py`, `apply` and `ablate`. A process of its own runs the model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from warpsmith.service.cli.commands.kernels import VERIFIED
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.files import make_directory
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.client.archive import ArchiveError, unpack
+from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError, misuse
+from warpsmith.service.documents.escaping import seen
+from warpsmith.service.documents.kernels import KernelSummary
+from warpsmith.service.local import machine
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.optimize.client import Died, Refused, ask
+
+DEVICES = ("cpu", "cuda")
+LONGEST = 200
+
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL.py", help="A file with model() and example_inputs().", show_default=False)
+]
+Device = Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")]
+Packages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--package", help="An exported package's project directory; may be given again. The first goes first."
+    ),
+]
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option("--kernel", help="A stored kernel's id; may be given again. By default the best of every op."),
+]
+
+
+def profile_model(model: Path, device: str, output: Path, top: int, force: bool, as_json: bool) -> None:
+    """Print what kernels for the parts of a model would save, and write the op specs of the first `top`."""
+    _check(model, device)
+    make_directory("--output", output)
+    cache = ServiceSettings().judge_cache_dir.expanduser().resolve()
+    request = {"command": "profile", "model": str(model), "device": device, "output": str(output)}
+    found = _asked(request | {"cache": str(cache), "top": top, "force": force})
+    if as_json:
+        print_json(found)
+        return
+    print_wide(_opportunities(found))
+    written = [one["file"] for one in found["opportunities"] if one["file"] is not None]
+    for one in found["opportunities"]:
+        if one["reason"] is not None:
+            say(f"no spec for {seen(one['operators'], LONGEST)}: {seen(one['reason'], LONGEST)}")
+    tell(f"{len(written)} op specs in {output}")
+    if written:
+        say(f"next: warpsmith search {written[0]} --target {found['target']} --model agent")
+
+
+def apply(
+    model: Model,
+    package: Packages = None,
+    kernel: Kernels = None,
+    device: Device = "cpu",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Directory below which MODEL_kernels is made: apply() for your own code."),
+    ] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Put kernels into a model wherever they fit, compare its results, and say what was replaced where, and what was
+    not and why. Exit code 0: something was replaced, and the results agree; 1: not; 2: misuse."""
+    _check(model, device)
+    with _projects(package, kernel, device, url, key) as projects:
+        request = {"command": "apply", "model": str(model), "device": device, "packages": projects}
+        found = _asked(request | {"output": None if output is None else str(output)})
+    if as_json:
+        print_json(found)
+    else:
+        print_wide(_places(found))
+        _tell_unusable(found)
+        tell(_compared(found))
+        weights = "untouched" if found["weights_untouched"] else "CHANGED"
+        tell(f"weights {weights}, modules and results {'' if found['undone'] else 'NOT '}restored by undo()")
+        if found["package"] is not None:
+            tell(f"from {Path(found['package']).name} import apply   # {found['package']}")
+    replaced = any(place["replaced"] for place in found["places"])
+    good = replaced and found["agrees"] and found["weights_untouched"] and found["undone"]
+    raise typer.Exit(DONE if good else FAILED)
+
+
+def ablate(
+    model: Model,
+    package: Packages = None,
+    kernel: Kernels = None,
+    device: Device = "cpu",
+    time_s: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of timing, all variants together.")] = 20.0,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Time a model without kernels, with all, with each alone and with all but each, in turns, and compare its results.
+    Exit code 0: the results agree; 1: they do not, or no kernel fits; 2: misuse."""
+    _check(model, device)
+    with _projects(package, kernel, device, url, key) as projects:
+        request = {"command": "ablate", "model": str(model), "device": device, "packages": projects, "time_s": time_s}
+        found = _asked(request)
+    if as_json:
+        print_json(found)
+    else:
+        print_wide(_variants(found))
+        for one in found["brings"]:
+            tell(f"{one['kernel']}: {_ratio(one['alone'])} alone, {_ratio(one['beside'])} beside the others")
+        if not found["kernels"]:
+            print_wide(_places(found))
+        _tell_unusable(found)
+    good = bool(found["kernels"]) and all(row["agrees"] for row in found["variants"])
+    raise typer.Exit(DONE if good else FAILED)
+
+
+def _check(model: Path, device: str) -> None:
+    if device not in DEVICES:
+        misuse("--device", device, f"one of {', '.join(DEVICES)}")
+    if not model.is_file():
+        misuse("MODEL.py", str(model), "a file that exists")
+    if not machine.installed("torch"):
+        raise CommandError('torch is not installed: pip install -c constraints.txt -e ".[worker]"', MISUSE)
+
+
+def _asked(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return ask(request)
+    except Refused as error:
+        named = {name: error.document[name] for name in ("field", "found", "expected") if error.document.get(name)}
+        more = {name: error.document[name] for name in ("part", "where") if name in error.document}
+        raise CommandError(str(error), MISUSE if named else FAILED, {"errors": [named | more]}) from None
+    except Died as error:
+        raise CommandError(str(error)) from None
+
+
+@contextmanager
+def _projects(
+    packages: list[Path] | None, kernels: list[str] | None, device: str, url: str | None, key: str | None
+) -> Iterator[list[str]]:
+    """The project directories: those given, and those of stored kernels, exported for as long as this lasts."""
+    given = [str(path.resolve()) for path in packages or []]
+    if given and not kernels:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="warpsmith-apply-") as scratch, connected(url, key) as client:
+        chosen = kernels or _best(client.kernels(target=_target(device)))
+        if not chosen:
+            misuse("--package", None, f"an exported package, for no kernel for {_target(device)} is stored")
+        for number, each in enumerate(chosen):
+            try:
+                written = unpack(client.export(each, VERIFIED), Path(scratch) / str(number))
+            except ArchiveError as error:
+                raise CommandError(str(error)) from None
+            root = Path(scratch) / str(number)
+            given.append(str(root / written[0].relative_to(root).parts[0]))
+        yield given
+
+
+def _best(stored: list[KernelSummary]) -> list[str]:
+    """The kernel of each op with the highest score, the highest first; none that was found to have drifted."""
+    best: dict[str, KernelSummary] = {}
+    for each in sorted(stored, key=lambda each: -each.score):
+        if each.reverification is None or not each.reverification.drifted:
+            best.setdefault(each.op_name, each)
+    return [each.id for each in best.values()]
+
+
+def _target(device: str) -> str:
+    if device == "cpu":
+        return machine.cpu_target()
+    found = machine.gpus()
+    if not found:
+        misuse("--device", device, "cpu: this machine lists no CUDA GPU")
+    return found[0].target
+
+
+def _opportunities(found: dict[str, Any]) -> Table:
+    table = Table(title=f"{found['model']} on {found['device']}: {found['model_us'] / 1e3:.3f} ms a call")
+    for heading in ("operators", "places"):
+        table.add_column(heading)
+    for heading in ("us", "share", "limit us", "by", "saves us", "model"):
+        table.add_column(heading, justify="right")
+    table.add_column("spec")
+    for one in found["opportunities"]:
+        limit = "-" if one["limit_us"] is None else f"{one['limit_us']:.1f}"
+        gain = "-" if one["model_speedup"] is None or one["limit_us"] is None else f"{one['model_speedup']:.2f}x"
+        table.add_row(
+            seen(one["operators"], LONGEST),
+            seen(_short(one["places"]), LONGEST),
+            f"{one['time_us']:.1f}",
+            "-" if one["share"] is None else f"{one['share']:.1%}",
+            limit,
+            one["limit_by"] or "-",
+            f"{one['saving_us']:.1f}",
+            gain,
+            "-" if one["file"] is None else Path(one["file"]).name,
+        )
+    return table
+
+
+def _short(places: list[str]) -> str:
+    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
+
+
+def _places(found: dict[str, Any]) -> Table:
+    table = Table("op", "place", "", "package", box=None, pad_edge=False)
+    for place in found["places"]:
+        outcome = f"replaced ({place['kind']})" if place["replaced"] else f"not: {place['reason']}"
+        table.add_row(place["op"], seen(place["where"], LONGEST), seen(outcome, LONGEST), place["kernel"])
+    return table
+
+
+def _variants(found: dict[str, Any]) -> Table:
+    table = Table(title=f"{found['model']} on {found['device']}, {found['rounds']} rounds")
+    table.add_column("variant")
+    for heading in ("ms", "95 %", "over model", "95 %", "largest difference", "argmax", "agrees"):
+        table.add_column(heading, justify="right")
+    for row in found["variants"]:
+        table.add_row(
+            seen(row["variant"], LONGEST),
+            f"{row['ms']:.3f}",
+            _interval(row["ms_ci95"]),
+            f"{row['speedup']:.3f}x",
+            _interval(row["speedup_ci95"]),
+            _difference(row),
+            "-" if row["argmax_agreement"] is None else f"{row['argmax_agreement']:.2%}",
+            "yes" if row["agrees"] else "NO",
+        )
+    return table
+
+
+def _compared(found: dict[str, Any]) -> str:
+    argmax = "" if found["argmax_agreement"] is None else f", argmax agreement {found['argmax_agreement']:.2%}"
+    word = "agree" if found["agrees"] else "do NOT agree"
+    alone = "" if found["reference"] == "float64" else ", reference: none (the model does not run in float64)"
+    return f"results {word}: largest difference {_difference(found)}{argmax}{alone}"
+
+
+def _difference(one: dict[str, Any]) -> str:
+    found = one["largest_difference"]
+    return "not finite" if found is None else f"{found:.2e}"
+
+
+def _interval(found: list[float] | None) -> str:
+    return "-" if found is None else f"{found[0]:.3f} to {found[1]:.3f}"
+
+
+def _ratio(one: dict[str, Any]) -> str:
+    return f"{one['speedup']:.3f}x [{_interval(one['ci95'])}]"
+
+
+def _tell_unusable(found: dict[str, Any]) -> None:
+    for name, reason in found["unusable"].items():
+        tell(f"{name} stands nowhere: {seen(reason, LONGEST)}")

@@ -1,0 +1,129 @@
+"""Op specs: check one before it is submitted, see those that ship with Warpsmith."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.service.cli.commands import imports
+from warpsmith.service.cli.commands.judge import describe_failure
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError
+from warpsmith.service.local import machine
+from warpsmith.service.local.judging import run_job
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.reference.refusals import grouped, refusal
+
+app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
+app.command("origin")(imports.give_back)
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+@app.command()
+def validate(
+    op: OpFile,
+    target: Annotated[str, typer.Option(help="The target whose workloads are shown.")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Check a spec without running anything; every bad field is named."""
+    spec = load_op(op)
+    workloads = spec.workloads_for(Target.parse(target))
+    if as_json:
+        shown = [{"id": item.id, "role": item.role, "axes": dict(item.axes)} for item in workloads]
+        print_json({"name": spec.name, "digest": spec.digest, "valid": True, "workloads": shown})
+        return
+    tell(f"{spec.name} is valid ({spec.digest[:12]})")
+    for item in workloads:
+        tell(f"  {item.role:8} {item.id:16} {', '.join(f'{name}={value}' for name, value in item.axes.items())}")
+
+
+@app.command()
+def check(
+    op: OpFile,
+    target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Put a spec before the judge: does its reference run, do deliberately wrong answers fail on it, is PyTorch right?
+
+    Exit code 0: admitted; 1: not; 2: misuse.
+    """
+    spec = load_op(op)
+    where = Target.parse(target)
+    if missing := machine.missing_for_judge():
+        raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
+    limits = limits_with(ServiceSettings().sandbox_minimum)
+    job = build_job(spec, where, level="baseline", limits=limits)
+    say(f"checking {spec.name} on {where} ({len(job['workloads'])} workloads)")
+    verdict = run_job(job)
+    admitted = is_admitted(verdict)
+    if as_json:
+        kept = ("op", "target", "verdict", "gate", "reason", "failure", "device")
+        answers = verdict.get("admission", [])
+        print_json({**{name: verdict[name] for name in kept}, "admitted": admitted, "answers": answers})  # type: ignore[literal-required]
+    else:
+        show_admission(verdict, admitted=admitted)
+    raise typer.Exit(DONE if admitted else FAILED)
+
+
+def is_admitted(verdict: Verdict) -> bool:
+    """Whether every wrong answer that must be found out was; a missing device leaves only the times open."""
+    examined = verdict["verdict"] in ("accepted", "ambiguous") and "admission" in verdict
+    return examined and refusal(verdict["admission"]) is None
+
+
+def show_admission(verdict: Verdict, *, admitted: bool) -> None:
+    """The admission for people: each wrong answer with what found it out, or what to change."""
+    tell(f"{verdict['op']} on {verdict['target']}: {'admitted' if admitted else 'not admitted'}")
+    caught = [check for check in verdict.get("admission", []) if check["caught"]]
+    checks = [check for check in verdict.get("admission", []) if not check["caught"]]
+    if caught:
+        table = Table("wrong answer", "found out on", "inputs", "error", "limit", box=None)
+        for check in caught:
+            numbers = ("-" if size is None else f"{float(size):.3g}" for size in (check["error"], check["limit"]))
+            table.add_row(
+                check["answer"], f"{check['workload']}: {check['tensor']}", check["family"] or "declared", *numbers
+            )
+        print_wide(table)
+    for needed, word in ((True, "not told from a right answer"), (False, "warning, not told from a right answer")):
+        for field, remedy, answers in grouped([check for check in checks if check["needed"] is needed]):
+            tell(f"{word}: {', '.join(answers)}\n  {field}: expected {remedy}")
+    if verdict["failure"] is None or verdict["failure"]["kind"] != "admission":
+        tell(f"{verdict['gate']}: {verdict['reason']}")
+    if verdict["failure"] is not None and verdict["failure"]["kind"] != "admission":
+        for line in describe_failure(verdict["failure"]):
+            tell(f"  {line}")
+
+
+@app.command()
+def examples(as_json: Json = False) -> None:
+    """List the specs that ship with Warpsmith's source."""
+    if not EXAMPLES.is_dir():
+        raise CommandError(f"examples: found no {EXAMPLES}, expected a checkout or source distribution of Warpsmith")
+    found = [(path, load_op(path)) for path in sorted(EXAMPLES.glob("*.yaml"))]
+    if as_json:
+        print_json([{"name": op.name, "path": str(path), "description": op.description} for path, op in found])
+        return
+    for path, op in found:
+        tell(f"{op.name:24} {path}  {op.description or ''}".rstrip())
+
+
+@app.command("list")
+def list_ops(url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """List the ops that a service knows, newest first."""
+    with connected(url, key) as client:
+        found = client.ops()
+    if as_json:
+        print_json(found)
+        return
+    for item in found:
+        tell(f"{item.id}  {item.name:24} {item.digest[:12]}")
+    if not found:
+        say("no ops yet: a search stores its op")

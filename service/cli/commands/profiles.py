@@ -1,0 +1,112 @@
+"""Profiles: what a candidate's calls run, and for how long."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from warpsmith.kernels_db.job import nsight_metrics
+from warpsmith.kernels_db.job.documents import NsightKernel
+from warpsmith.service.cli.commands.models import profile_model
+from warpsmith.service.cli.commands.steer import node_id
+from warpsmith.service.cli.connection import connected
+from warpsmith.service.cli.options import Json, Key, Url
+from warpsmith.service.cli.output import print_json, print_wide, say
+from warpsmith.service.client.errors import CommandError
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.escaping import seen
+from warpsmith.service.documents.profiles import ProfileDocument
+
+POLL_S = 0.5
+LONGEST_NAME = 300
+
+
+def profile(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE|MODEL.py",
+            help="A node's id, or SEARCH#7 for number 7 of its tree; or a file with model() and example_inputs().",
+        ),
+    ],
+    trace: Annotated[Path | None, typer.Option(help="File that receives a Chrome trace.")] = None,
+    wait: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for a judge worker to make it.")] = 600.0,
+    device: Annotated[str, typer.Option(help="Of a model: where it runs, cpu or cuda.")] = "cpu",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Of a model: directory that receives the op specs.")
+    ] = Path("specs"),
+    top: Annotated[int, typer.Option(min=0, help="Of a model: how many op specs to write, the best first.")] = 8,
+    force: Annotated[
+        bool, typer.Option("--force", help="Of a model: replace specs that exist with another content.")
+    ] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Profile a node's candidate: its kernels or functions, how often they run and for how long. Or profile a model of
+    yours: which of its parts cost most, what a kernel at the physical limit would save, and their op specs."""
+    if what.endswith(".py"):
+        profile_model(Path(what), device, output, top, force, as_json)
+        return
+    with connected(url, key) as client:
+        chosen = node_id(client, what)
+        found = _waited(client, chosen, wait, trace=trace is not None)
+    if found.state == "failed":
+        raise CommandError(f"no profile of {chosen}: {found.reason}")
+    if trace is not None:
+        trace.write_text(json.dumps(found.trace), encoding="utf-8")
+        found.trace = None
+    if as_json:
+        print_json(found)
+        return
+    print_profile(found)
+
+
+def print_profile(found: ProfileDocument) -> None:
+    """A finished profile for a person: the table on standard output, what comes with it beside."""
+    print_wide(_table(found))
+    if found.nsight is not None:
+        kernels = [cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]
+        say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *nsight_metrics.lines(kernels)]))
+    say("by the candidate's own word: a profile decides nothing")
+
+
+def _waited(client: Client, chosen: str, wait_s: float, *, trace: bool) -> ProfileDocument:
+    """The profile, asked for now or earlier, when it has ended. Asking again has a lost one made anew."""
+    deadline = time.monotonic() + wait_s
+    asked = client.request_profile(chosen)
+    while True:
+        found = client.profile(chosen, trace=trace)
+        if found.id == asked.id and found.state in ("done", "failed"):
+            return found
+        if time.monotonic() >= deadline:
+            raise CommandError(
+                f"the profile of {chosen} is {found.state} after {wait_s:g} s: is a judge worker up? "
+                f"warpsmith doctor says; then ask again: warpsmith profile {chosen}"
+            )
+        time.sleep(POLL_S)
+
+
+def _table(found: ProfileDocument) -> Table:
+    table = Table(title=_plain(f"{found.calls} calls on {found.workload}, {found.device or 'a device without a name'}"))
+    for heading in ("kind", "name"):
+        table.add_column(heading)
+    for heading in ("count", "mean us", "total us"):
+        table.add_column(heading, justify="right")
+    table.add_column("launch")
+    for row in found.rows:
+        launch = ", ".join(f"{name} {value}" for name, value in (row.launch or {}).items())
+        numbers = (str(row.count), f"{row.mean_us:.2f}", f"{row.total_us:.2f}")
+        table.add_row(_plain(row.kind), _plain(row.name), *numbers, _plain(launch))
+    return table
+
+
+def _plain(text: str) -> Text:
+    """Names that a candidate gave, as a table takes them: no markup, nothing that steers a terminal."""
+    return Text(seen(text, LONGEST_NAME))

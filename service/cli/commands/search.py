@@ -1,0 +1,192 @@
+"""Searches: submit and follow, list, show as a tree, pause, resume, cancel."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.service.cli import arguments
+from warpsmith.service.cli.connection import connected, connected_or_embedded
+from warpsmith.service.cli.follow import follow
+from warpsmith.service.cli.options import Json, Key, OpFile, Url
+from warpsmith.service.cli.output import print_json, print_wide, say, tell
+from warpsmith.service.client.errors import FAILED, CommandError
+from warpsmith.service.client.http import Client
+from warpsmith.service.client.progress import best_line, model_line, result_rows, result_table, tree_text
+from warpsmith.service.documents.figures import dollars
+from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
+
+
+def search(
+    op: OpFile,
+    target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="replay:FILE or replay:POOL-ID, openai or openai:MODEL, agent, or agent:FILE, which asks for what is "
+            "not recorded; or a JSON document. By default openai."
+        ),
+    ] = None,
+    model_file: Annotated[
+        Path | None, typer.Option(help="The model as a JSON document: several models with a share each.")
+    ] = None,
+    language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
+    budget: Annotated[str, typer.Option(help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100")] = "",
+    policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
+    seeds: Annotated[
+        int | None, typer.Option(min=0, max=3, help="Stored kernels for similar ops to start from; 0: none.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Endpoint of an openai model, where not the service's own.")
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say what the search would cost, and do not begin it.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Submit and return; needs a running service.")] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Submit a search and follow it to its end. Starts a service for itself where none runs."""
+    body: dict[str, Any] = {"op": load_op(op).document(), "target": target}
+    if language is not None:
+        body["language"] = language
+    if budget:
+        body["budget"] = arguments.parse_budget(budget)
+    if policy:
+        body["policy"] = arguments.parse_policy(policy)
+    if seeds is not None:
+        body["seeds"] = seeds
+    choice = arguments.choose_model(model, model_file, base_url) or {"provider": "openai"}
+    with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
+        body["model"] = model_document(client, choice)
+        found = client.estimate(body)
+        if estimate:
+            print_json(found) if as_json else tell_estimate(found)
+            return
+        say(found.summary)
+        created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
+        if detach:
+            print_json(created) if as_json else tell(created.id)
+            return
+        try:
+            final = follow(client, created, quiet=as_json)
+        except KeyboardInterrupt:
+            going_on = (
+                "it continues when a service runs on this home again" if embedded else "it goes on in the service"
+            )
+            raise CommandError(f"stopped following {created.id}; {going_on}: warpsmith tree {created.id}") from None
+        if as_json:
+            print_json({"search": final, "tree": client.tree(final.id)})
+        else:
+            summarise(client, final)
+    if final.state != "finished":
+        raise typer.Exit(FAILED)
+
+
+def tell_estimate(found: EstimateDocument) -> None:
+    """An estimate as lines."""
+    for name, forecast in (("expected", found.expected), ("at worst", found.worst)):
+        least = "" if forecast.complete else "more than "
+        calls = ", ".join(f"{count:,} {kind}" for kind, count in forecast.calls.items())
+        tell(f"{name}: {least}{forecast.model_calls:,} calls ({calls}), {forecast.candidates:,} candidates")
+        tell(
+            f"  {forecast.tokens:,} tokens ({forecast.prompt_tokens:,} of prompts, {forecast.completion_tokens:,} of "
+            f"replies), {dollars(forecast.cost_usd)}; it ends because {forecast.ends}"
+        )
+    if found.unpriced:
+        tell(f"no price is known for {', '.join(found.unpriced)}: limit tokens, or add it (WARPSMITH_MODEL_PRICES)")
+    for assumption in found.assumptions:
+        tell(f"assumed: {assumption}")
+
+
+def model_document(client: Client, choice: dict[str, Any]) -> dict[str, Any]:
+    """The model of a search; a pool that is a file is stored first."""
+    if "file" not in choice:
+        return choice
+    return {"provider": choice["provider"], "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
+
+
+def summarise(client: Client, search: SearchDocument) -> None:
+    """How a search ended: its best candidate as a table, what it cost, and what to do next."""
+    reason = f": {search.reason}" if search.reason else ""
+    tell(f"search {search.id} {search.state}{reason}")
+    if search.problem is not None:
+        problem = search.problem
+        tell(f"  {problem.field}: found {problem.found!r}, expected {problem.expected}")
+    if search.best is not None:
+        rows = result_rows(search.op_name, search.best.workloads)
+        print_wide(result_table(rows))
+        tell(f"best {best_line(search.best)}")
+    tell(f"model {model_line(search)}; {search.nodes} nodes in {search.round} rounds")
+    if search.state == "paused":
+        tell(f"go on: warpsmith resume {search.id}")
+    for kernel in search.kernels:
+        tell(f"kept as kernel {kernel}; export it: warpsmith export {kernel} --output DIR")
+
+
+def searches(url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """List searches, newest first."""
+    with connected(url, key) as client:
+        found = client.searches()
+    if as_json:
+        print_json(found)
+        return
+    for item in found:
+        best = f"{item.best_score:.2f}x" if item.best_score is not None else "-"
+        tell(f"{item.id}  {item.state:9}  {item.op_name:24} {item.target:12} best {best}")
+    if not found:
+        say("no searches yet: warpsmith search examples/layer_norm.yaml")
+
+
+def tree(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")],
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+    story: Annotated[bool, typer.Option("--story", help="The story alone, without the tree.")] = False,
+) -> None:
+    """The tree of a search and its story. A star marks the path to the best; the story tells what was tried, what
+    worked, what failed and why, and what it cost."""
+    with connected(url, key) as client:
+        document = client.search(search_id)
+        nodes = [] if story else client.tree(search_id)
+        told = client.story(search_id)
+    if as_json:
+        print_json({"search": document, "story": told} | ({} if story else {"nodes": nodes}))
+        return
+    if not story:
+        print_wide(tree_text(document, nodes))
+        tell("")
+    tell(told.text.rstrip())
+
+
+def pause(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
+) -> None:
+    """Pause a search: steps that run are finished, no new ones begin."""
+    _change(search_id, "pause", url, key, as_json)
+
+
+def resume(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
+) -> None:
+    """Go on with a paused search."""
+    _change(search_id, "resume", url, key, as_json)
+
+
+def cancel(
+    search_id: Annotated[str, typer.Argument(metavar="SEARCH")], url: Url = None, key: Key = None, as_json: Json = False
+) -> None:
+    """End a search for good; the best of what it has verified is kept."""
+    _change(search_id, "cancel", url, key, as_json)
+
+
+def _change(search_id: str, action: str, url: str | None, key: str | None, as_json: bool) -> None:
+    with connected(url, key) as client:
+        document = client.change_search(search_id, action)
+    print_json(document) if as_json else tell(f"search {document.id} is {document.state}")

@@ -1,0 +1,1 @@
+"""HTTP client of the API, with the terminal views of its answers."""

@@ -1,0 +1,56 @@
+"""Errors of a client and of a command, and exit codes; apart from the client, since loading that takes longer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+DONE, FAILED, MISUSE = 0, 1, 2
+"""Exit codes of commands."""
+
+
+class ServiceUnreachableError(RuntimeError):
+    """Nothing answers at the URL."""
+
+    def __init__(self, url: str, error: Exception) -> None:
+        super().__init__(
+            f"url: found {url}, where nothing answers ({error}); expected a running service: "
+            "start one with `warpsmith up`, or name another with --url or WARPSMITH_URL"
+        )
+
+
+class ProblemError(RuntimeError):
+    """The service refused a request; `document` is its problem+json."""
+
+    def __init__(self, status: int, document: dict[str, Any]) -> None:
+        self.status = status
+        self.document = document
+        super().__init__(describe_problem(status, document))
+
+
+def describe_problem(status: int, document: dict[str, Any]) -> str:
+    """A problem+json document as text: one line for each bad field."""
+    lines = [
+        f"{item.get('field')}: found {json.dumps(item.get('found'))}, expected {item.get('expected')}"
+        for item in document.get("errors") or []
+    ]
+    if lines:
+        return "\n".join(lines)
+    title = document.get("title") or f"HTTP {status}"
+    detail = document.get("detail")
+    return f"{title}: {detail}" if detail else str(title)
+
+
+class CommandError(Exception):
+    """Ends a command with a message and an exit code; `document` stands beside the message under `--json`."""
+
+    def __init__(self, message: str, code: int = FAILED, document: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.document = document or {}
+
+
+def misuse(field: str, found: object, expected: str) -> NoReturn:
+    """End with exit code 2, naming the bad argument."""
+    error = {"field": field, "found": found, "expected": expected}
+    raise CommandError(f"{field}: found {found!r}, expected {expected}", MISUSE, {"errors": [error]})

@@ -1,0 +1,38 @@
+"""Find an op's best kernel over the API, and whether its environment has changed."""
+
+from __future__ import annotations
+
+from warpsmith.service.client.errors import misuse
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.kernels import KernelSummary
+
+
+def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:
+    """The kernel of an op with the highest score, of those that have not drifted where there is one; `field` is the
+    argument that names the op. Without a target those for what the service judges on come first: a kernel that ships
+    for a GPU which nobody has here may have the larger figure.
+    """
+    found = client.kernels(op=op, target=target)
+    if len({item.target for item in found}) > 1:
+        here = {worker.target for worker in client.workers() if worker.alive}
+        found = [item for item in found if item.target in here] or found
+    if not found:
+        there = sorted({item.op_name for item in client.kernels()})
+        hint = "; a search is exported with --format pool" if op.startswith("sr_") and field == "KERNEL|OP" else ""
+        misuse(
+            field, op, f"a kernel's id (kn_...) or an op with a kernel: {', '.join(there) or 'there is none yet'}{hint}"
+        )
+    return max(found, key=lambda item: (not has_drifted(item), item.score))
+
+
+def drift(client: Client, kernel_id: str) -> str | None:
+    """That what is taken away is no longer what its evidence says; None where that was not found."""
+    again = client.kernel(kernel_id).reverification
+    if again is None or not again.drifted:
+        return None
+    return f"{kernel_id} has drifted ({again.state}); warpsmith reverify {kernel_id} asks again"
+
+
+def has_drifted(item: KernelSummary) -> bool:
+    """Whether the latest re-verification found it wrong, slower than a baseline, or that it no longer compiles."""
+    return item.reverification is not None and item.reverification.drifted

@@ -1,0 +1,103 @@
+"""Documents of bundles and of merging them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from warpsmith.service.documents.field_error import FieldError
+
+
+class BundleDocument(BaseModel):
+    """Judge jobs that leave for a host which this service cannot reach."""
+
+    format: Literal["warpsmith-bundle"]
+    version: int
+    id: str
+    search_id: str
+    op: str
+    target: str
+    created_at: float
+    count: int = Field(description="Jobs in the bundle")
+    left: int = Field(description="Steps that wait for a judge and found no room: they are for another bundle")
+    jobs: list[str] = Field(description="The lines of jobs.jsonl, each a signed job as JSON, to be kept as they are")
+
+
+class BundleSummary(BaseModel):
+    """A bundle that was made and not dropped."""
+
+    id: str
+    search_id: str
+    op_name: str
+    target: str
+    created_at: float
+    jobs: int = Field(description="Jobs in the bundle")
+    merged: int = Field(description="Of these, jobs whose verdicts have come")
+    out: int = Field(description="Of these, jobs whose verdicts are still to come")
+    unjudged: int = Field(description="Of those that are out, jobs that their host could not judge")
+
+
+class UnjudgedJob(BaseModel):
+    """A job of a bundle that its host could not judge."""
+
+    nonce: str
+    attempt_id: str
+    node_id: str
+    seq: int = Field(description="The node's number in its search")
+    step: Literal["judge", "verify"]
+    reason: str = Field(
+        description="refused, timeout or died, and what the judge there said: it could not read the job, had no "
+        "verdict in time, or fell"
+    )
+
+
+class DroppedBundle(BaseModel):
+    """What was dropped of a bundle."""
+
+    id: str
+    search_id: str
+    returned: int = Field(description="Steps that returned to the queue")
+    failed: int = Field(description="Steps that failed, since their host could not judge them")
+    merged: int = Field(description="Jobs whose verdicts had come; they stay")
+
+
+class MergedLine(BaseModel):
+    """What became of one line of verdicts.jsonl or unjudged.jsonl."""
+
+    line: int = Field(description="Its number in the body, from 1")
+    nonce: str | None = Field(description="The job's, where that could be read")
+    bundle_id: str | None = Field(None, description="The job's bundle, where that could be read")
+    outcome: Literal["merged", "unjudged", "already", "late", "refused"] = Field(
+        description="merged: stored now. unjudged: its host could not judge the job, and `detail` says why; it stays "
+        "out. already: this very verdict was stored before, or the job has one. late: its search ended, or its step is "
+        "somebody else's. refused: the line is; `error` says why, and nothing of it was stored"
+    )
+    search_id: str | None = None
+    detail: str | None = Field(None, description="Of one that is unjudged, came already or late: since when, or why")
+    error: FieldError | None = None
+
+
+class MergeReport(BaseModel):
+    """What became of lines that came back."""
+
+    merged: int
+    unjudged: int
+    already: int
+    late: int
+    refused: int
+    lines: list[MergedLine]
+
+    @classmethod
+    def of(cls, lines: list[MergedLine]) -> MergeReport:
+        """The lines, and how many had each outcome."""
+        counts = Counter(line.outcome for line in lines)
+        return cls(
+            merged=counts["merged"],
+            unjudged=counts["unjudged"],
+            already=counts["already"],
+            late=counts["late"],
+            refused=counts["refused"],
+            lines=lines,
+        )

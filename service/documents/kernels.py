@@ -1,0 +1,92 @@
+"""Documents of kernels and their exports."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class KernelWorkload(BaseModel):
+    """A shape that a kernel was verified on."""
+
+    id: str
+    role: str
+    axes: dict[str, Any] | None = Field(description="Its sizes; null where the op no longer declares it")
+
+
+class Verification(BaseModel):
+    """When and where a kernel was verified in full, and whether that still says something here."""
+
+    verdict: str
+    verified_at: float
+    device: str | None
+    sandbox: str | None = Field(description="What stood around the candidate: its level")
+    fingerprint: str | None = Field(description="SHA-256 of device, versions and protocol")
+    versions: dict[str, str]
+    current: bool | None = Field(
+        description="Whether the latest verdict on this target has the same fingerprint. false: device, versions or "
+        "protocol are others now, so verify it anew; null: nothing tells"
+    )
+
+
+class Reverified(BaseModel):
+    """Whether a kernel still is what its evidence says, by the latest time that somebody looked."""
+
+    state: Literal["verified", "holds", "wrong", "slower", "uncompilable"] = Field(
+        description="verified: as it was kept, and no re-verification since has come to a result. holds: right and not "
+        "slower than its fastest baseline; wrong, slower, uncompilable: it has drifted"
+    )
+    drifted: bool
+    at: float | None = Field(description="When that was found; null for a kernel that is as it was kept")
+    due: bool = Field(
+        description="Nobody has judged it under what its target has now (device, versions), or not for too long"
+    )
+    under_way: str | None = Field(description="The re-verification that is to come to a result")
+
+
+class ExportFormat(BaseModel):
+    """A form in which a kernel can be taken away."""
+
+    name: str = Field(description="Give it as `format`")
+    title: str
+    media_type: str
+
+
+class KernelSummary(BaseModel):
+    """A verified winner for (op, target)."""
+
+    id: str
+    op_id: str
+    op_name: str
+    target: str
+    language: str
+    search_id: str | None
+    node_id: str | None
+    title: str | None = Field(None, description="The winner's idea in one line")
+    technique: str | None = None
+    score: float
+    ci95: list[float]
+    limit_fraction: float | None
+    speedup: dict[str, float] = Field(
+        default_factory=dict, description="Geometric mean over bench workloads of the speed-up over each baseline"
+    )
+    speedup_ci95: dict[str, list[float]] = Field(
+        default_factory=dict,
+        description="95 % interval of each, from those of the workloads; absent where a workload has none",
+    )
+    workloads: list[KernelWorkload] = Field(default_factory=list)
+    verification: Verification | None = None
+    reverification: Reverified | None = None
+    created_at: float
+
+
+class KernelDocument(KernelSummary):
+    """A kernel with its source, envelope and evidence."""
+
+    source: str
+    source_digest: str
+    envelope: dict[str, Any]
+    evidence: dict[str, Any] = Field(description="The verify verdict, whole")
+    lineage: list[dict[str, Any]] = Field(description="From the root to the winner: the ideas that led there")
+    formats: list[ExportFormat] = Field(default_factory=list, description="What it can be exported as")

@@ -1,0 +1,315 @@
+"""Every error that the API answers, as RFC 9457 problem details.
+
+    Problem (application/problem+json)
+    ├── MalformedBody        400  not UTF-8, not JSON or YAML: names line and column
+    ├── KeyRequired          401  no API key, an unknown or a revoked one
+    ├── HostRefused          403  a Host header that a server bound to loopback does not serve (DNS rebinding)
+    ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
+    ├── TokenRequired        403  a change by a session's cookie without the session's CSRF token
+    ├── NotFound             404  no such path, or no row with this id
+    ├── MethodNotAllowed     405  the path exists, the method does not
+    ├── WrongState           409  the resource's state does not allow it (cancel a finished search)
+    │   └── AskClosed        409  an ask that takes no answer any more: names who was first, or the ask that replaced it
+    ├── BodyTooLarge         413  refused before the rest of the body is read
+    ├── UnsupportedMedia     415  another Content-Type than those listed
+    ├── InvalidInput         422  a field is wrong: `errors` lists field, found, expected
+    │   ├── InvalidSpec      422  an op spec is wrong
+    │   ├── NotExpressible   422  an export format has no room for a part of the op
+    │   ├── InvalidPool      422  a pool file is wrong, or belongs to another op
+    │   ├── MissingSetting   422  the request needs a setting that this server lacks
+    │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
+    ├── TooManyStreams       429  more open event streams than this server serves
+    ├── TooManyImports       429  more files to be run for an import than this server runs at once
+    ├── InternalError        500  ours; logged under `error_id`, nothing else leaves the server
+    ├── NotReady             503  /readyz: names what fails
+    ├── DatabaseUnavailable  503  the database cannot be reached or stays locked; try again
+    └── StorageFull          507  the disk is full; nothing was stored, try again once there is room
+
+`type` is a stable URN; programs branch on it, never on `title` or `detail`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from fastapi import HTTPException
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from warpsmith.service.documents.field_error import FieldError
+
+MEDIA_TYPE = "application/problem+json"
+URN = "urn:warpsmith:problem:"
+LONGEST_FOUND = 200
+EXPECTED = {"missing": "a value: the field is required", "extra_forbidden": "no field of this name"}
+SUBJECTS = {
+    "Value error, ": "",
+    "Input should be ": "",
+    "String should have ": "text with ",
+    "String should match ": "text that matches ",
+}
+
+
+class ProblemDocument(BaseModel):
+    """The body of every error (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:warpsmith:problem:invalid-input",
+                    "title": "A field is wrong",
+                    "status": 422,
+                    "detail": "budget.candidates: found 0, expected a whole number above 0",
+                    "errors": [{"field": "budget.candidates", "found": 0, "expected": "a whole number above 0"}],
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="Stable URN of the kind of problem")
+    title: str = Field(description="The kind of problem in a few words")
+    status: int = Field(description="The HTTP status again")
+    detail: str = Field(description="This occurrence, for people")
+    errors: list[FieldError] | None = Field(None, description="The bad fields, where fields are at fault")
+    error_id: str | None = Field(None, description="Names an internal error in the server's log")
+    replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
+    answered_by: str | None = Field(None, description="Of an ask that was answered before: whose answer stands")
+    answered_at: float | None = Field(None, description="Since when that answer stands")
+
+
+class Problem(HTTPException):
+    """Base of every problem; raise a subclass anywhere in a request."""
+
+    code: ClassVar[int] = 500
+    slug: ClassVar[str] = "internal-error"
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(
+        self, detail: str, *, errors: Sequence[FieldError] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status_code=self.code, detail=detail, headers=dict(headers or {}))
+        self.errors = list(errors)
+        self.error_id: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The problem document."""
+        document: dict[str, Any] = {
+            "type": URN + self.slug,
+            "title": self.title,
+            "status": self.code,
+            "detail": self.detail,
+        }
+        if self.errors:
+            document["errors"] = [error.model_dump() for error in self.errors]
+        if self.error_id:
+            document["error_id"] = self.error_id
+        return document
+
+    def response(self) -> Response:
+        """The problem as a response."""
+        body = json.dumps(self.document(), ensure_ascii=True, allow_nan=False)
+        return Response(body, self.code, headers=dict(self.headers or {}), media_type=MEDIA_TYPE)
+
+
+class MalformedBody(Problem):
+    code, slug, title = 400, "malformed-body", "The body cannot be parsed"
+
+
+class KeyRequired(Problem):
+    code, slug, title = 401, "key-required", "An API key is required"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"WWW-Authenticate": 'Bearer realm="warpsmith"'})
+
+
+class HostRefused(Problem):
+    code, slug, title = 403, "host-refused", "This host name is not served"
+
+
+class CrossSite(Problem):
+    code, slug, title = 403, "cross-site", "A change from another site"
+
+
+class TokenRequired(Problem):
+    code, slug, title = 403, "csrf-token", "The session's CSRF token is required"
+
+
+class NotFound(Problem):
+    code, slug, title = 404, "not-found", "Not found"
+
+
+class MethodNotAllowed(Problem):
+    code, slug, title = 405, "method-not-allowed", "Method not allowed"
+
+
+class WrongState(Problem):
+    code, slug, title = 409, "wrong-state", "The state does not allow this"
+
+    @classmethod
+    def one(cls, field: str, found: object, expected: str) -> WrongState:
+        """The problem with what is at fault named, as InvalidInput names a field."""
+        error = FieldError(field=field, found=brief(found), expected=expected)
+        return cls(f"{field}: found {error.found}, expected {expected}", errors=[error])
+
+
+class AskClosed(WrongState):
+    slug, title = "ask-closed", "The ask takes no answer any more"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        replaced_by: str | None = None,
+        answered_by: str | None = None,
+        answered_at: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.members = {"replaced_by": replaced_by, "answered_by": answered_by, "answered_at": answered_at}
+
+    def document(self) -> dict[str, Any]:
+        """The problem document, with what a client needs to go on."""
+        return super().document() | {name: value for name, value in self.members.items() if value is not None}
+
+
+class BodyTooLarge(Problem):
+    code, slug, title = 413, "body-too-large", "The body is too large"
+
+
+class UnsupportedMedia(Problem):
+    code, slug, title = 415, "unsupported-media-type", "Unsupported media type"
+
+
+class InvalidInput(Problem):
+    code, slug, title = 422, "invalid-input", "A field is wrong"
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__(
+            "; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""), errors=errors
+        )
+
+    @classmethod
+    def one(cls, field: str, found: object, expected: str) -> InvalidInput:
+        """The problem of a single field."""
+        return cls([FieldError(field=field, found=brief(found), expected=expected)])
+
+
+class InvalidSpec(InvalidInput):
+    slug, title = "invalid-spec", "The op spec is wrong"
+
+
+class NotExpressible(InvalidInput):
+    slug, title = "not-expressible", "This export format cannot say the op"
+
+
+class InvalidPool(InvalidInput):
+    slug, title = "invalid-pool", "The pool is wrong"
+
+
+class MissingSetting(InvalidInput):
+    slug, title = "missing-setting", "This server lacks a setting"
+
+
+class IdempotencyReuse(InvalidInput):
+    slug, title = "idempotency-key-reused", "The Idempotency-Key came before with another body"
+
+
+class TooManyStreams(Problem):
+    code, slug, title = 429, "too-many-streams", "Too many open event streams"
+
+
+class TooManyImports(Problem):
+    code, slug, title = 429, "too-many-imports", "Too many imports at once"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": "10"})
+
+
+class InternalError(Problem):
+    def __init__(self, error_id: str) -> None:
+        super().__init__(f"The server failed; its log says more under {error_id}")
+        self.error_id = error_id
+
+
+class NotReady(Problem):
+    code, slug, title = 503, "not-ready", "Not ready"
+
+
+class DatabaseUnavailable(Problem):
+    code, slug, title = 503, "database-unavailable", "The database is unavailable"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": "2"})
+
+
+class StorageFull(Problem):
+    code, slug, title = 507, "storage-full", "The storage is full"
+
+    def __init__(self) -> None:
+        super().__init__("The database has no room; nothing was stored. Free space and send the request again.")
+
+
+def brief(value: object) -> Any:
+    """`value` as something short that fits a JSON document: numbers, words and None as they are, the rest as text."""
+    if value is None or isinstance(value, bool | int):
+        return value if not isinstance(value, int) or abs(value) < 2**63 else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    text = value if isinstance(value, str) else repr(value)
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    return text if len(text) <= LONGEST_FOUND else f"{text[:LONGEST_FOUND]}... ({len(text)} characters)"
+
+
+def sentence(error: FieldError) -> str:
+    """`inputs[1].dtype: found 'float31', expected one of ...`."""
+    return f"{error.field}: found {error.found!r}, expected {error.expected}"
+
+
+def field_path(location: Sequence[int | str]) -> str:
+    """Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`; other places keep their
+    name in front."""
+    parts = list(location)
+    if parts and parts[0] == "body" and len(parts) > 1:
+        parts = parts[1:]
+    path = ""
+    for part in parts:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path or "body"
+
+
+def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    """Pydantic's errors as ours."""
+    found = []
+    for error in errors:
+        kind = error["type"]
+        expected = EXPECTED.get(kind) or _without_subject(str(error["msg"]))
+        value = None if kind == "missing" else brief(error.get("input"))
+        found.append(FieldError(field=field_path(error["loc"]), found=value, expected=brief(expected)))
+    return found
+
+
+def _without_subject(message: str) -> str:
+    """Pydantic's sentence as the end of ours: "Input should be a valid string" is "a valid string"."""
+    for subject, replacement in SUBJECTS.items():
+        if message.startswith(subject):
+            return replacement + message.removeprefix(subject)
+    return message
+
+
+def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
+    """The OpenAPI `responses` of these problems; those of one status share an entry."""
+    by_status: dict[int, list[type[Problem]]] = {}
+    for problem in problems:
+        by_status.setdefault(problem.code, []).append(problem)
+    return {
+        status: {
+            "description": f"{HTTPStatus(status).phrase}: "
+            + "; ".join(f"{kind.title} (`{URN}{kind.slug}`)" for kind in kinds),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+        }
+        for status, kinds in by_status.items()
+    }

@@ -1,0 +1,176 @@
+"""Documents of searches and their events. Times are UTC epoch seconds; ids sort by time; lists page by `next`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from warpsmith.service.documents.workloads import WorkloadTimes
+
+SearchState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
+TERMINAL_STATES = ("finished", "failed", "cancelled")
+
+
+class Spend(BaseModel):
+    """What a search has used of each limit."""
+
+    candidates: int
+    model_calls: int
+    tokens: int
+    cost_usd: float | None = Field(description="null where the price of some call is not known: unknown is not free")
+    wall_clock_s: float = Field(description="Running time; pauses left out")
+    gpu_seconds: float = Field(0.0, description="Seconds for which the judge held the device")
+
+
+class ForecastDocument(BaseModel):
+    """One play of a search in figures."""
+
+    model_calls: int
+    calls: dict[str, int] = Field(description="By kind of request: ideate, reflect, code, repair")
+    candidates: int
+    tokens: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float | None = Field(description="US dollars; null where a price is not known")
+    ends: str = Field(description="Why the search would end")
+    complete: bool = Field(description="false: too large to be played to its end, so it may take more")
+
+
+class EstimateDocument(BaseModel):
+    """What a search will cost. Nothing is stored and no model is asked."""
+
+    expected: ForecastDocument
+    worst: ForecastDocument = Field(description="The worst of each figure by itself")
+    unpriced: list[str] = Field(
+        description="Models without a price: limit tokens, or add prices (WARPSMITH_MODEL_PRICES)"
+    )
+    assumptions: list[str]
+    summary: str = Field(description="The estimate in one line")
+
+
+class BadField(BaseModel):
+    """What made a search fail, or what an op's author must change."""
+
+    field: str | None = None
+    found: Any = None
+    expected: Any = None
+
+
+class BestSummary(BaseModel):
+    """The best accepted candidate so far, as a list shows it."""
+
+    node_id: str
+    seq: int
+    title: str | None
+    technique: str | None
+    language: str | None
+    verified: bool = Field(description="Whether it passed the full verification")
+    score: float | None = Field(
+        description="Geometric mean over bench workloads of the speed-up over the fastest baseline"
+    )
+    ci95: list[float] | None
+    limit_fraction: float | None
+    speedup: dict[str, float] = Field(
+        description="Geometric mean over bench workloads of the speed-up over each baseline"
+    )
+    speedup_ci95: dict[str, list[float]] = Field(
+        default_factory=dict,
+        description="95 % interval of each, from those of the workloads; absent where a workload has none",
+    )
+
+
+class Best(BestSummary):
+    """The best accepted candidate so far."""
+
+    workloads: list[WorkloadTimes]
+
+
+class WaitingFor(BaseModel):
+    """Something that a search waits for."""
+
+    what: Literal["model", "judge", "answer", "worker", "retry", "person", "step"] = Field(
+        description="model, judge: steps that run now. answer: open asks. worker: queued steps that no live worker "
+        "takes. retry: steps put off until `until`, or a pause that ends by itself then. step: queued steps. person: "
+        "the search is paused"
+    )
+    count: int
+    detail: str
+    until: float | None = None
+
+
+class SearchSummary(BaseModel):
+    """A search as the list shows it."""
+
+    id: str
+    op_id: str
+    op_name: str
+    target: str
+    language: str
+    state: SearchState
+    reason: str | None = Field(description="Why it ended or was paused")
+    policy_name: str = Field("", description="The policy's name")
+    provider: str = Field("", description="Who answers its model requests: openai, replay or agent")
+    best_score: float | None
+    best: BestSummary | None = Field(None, description="The best accepted candidate so far")
+    spend: Spend
+    created_at: float
+    updated_at: float
+
+
+class SearchDocument(SearchSummary):
+    """A search with its progress."""
+
+    branched_from: str | None = Field(None, description="The node of an older search whose candidate it starts from")
+    problem: BadField | None = Field(description="Of a failed search: the field of the op or request at fault")
+    policy: dict[str, Any]
+    budget: dict[str, Any] = Field(description="The limits; null or absent means none")
+    model: dict[str, Any]
+    round: int = Field(description="The latest round with a node; 0 before the first")
+    nodes: int
+    nodes_by_state: dict[str, int]
+    nodes_by_verdict: dict[str, int]
+    baselines: list[WorkloadTimes] = Field(description="The baselines as first measured; empty before that")
+    best: Best | None = Field(None, description="The best accepted candidate so far")
+    kernels: list[str] = Field(description="Ids of the kernels that this search kept")
+    waiting_for: list[WaitingFor]
+
+
+class StorySection(BaseModel):
+    """One part of a story as plain text: a paragraph, and items below it."""
+
+    heading: str
+    paragraph: str
+    items: list[str]
+
+
+class StoryDocument(BaseModel):
+    """A search told in prose. Quoted titles, mechanisms and reasons are a model's or a person's words: data, on one
+    line, without control characters; in `markdown` they are escaped."""
+
+    search_id: str
+    state: SearchState
+    title: str
+    sections: list[StorySection]
+    text: str = Field(description="The whole as plain text, wrapped at 100 columns")
+    markdown: str = Field(description="The whole as CommonMark")
+
+
+class EventDocument(BaseModel):
+    """One event of a search; the same document is a server-sent event's data."""
+
+    id: int
+    type: str
+    search_id: str
+    node_id: str | None
+    payload: dict[str, Any]
+    created_at: float
+
+
+class EventPage(BaseModel):
+    """Events by rising id."""
+
+    items: list[EventDocument]
+    next_after: int | None = Field(
+        description="Give it as `after` for what follows; null when nothing is there and nothing will come"
+    )

@@ -1,0 +1,26 @@
+"""Times of one workload, as documents show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class WorkloadTimes(BaseModel):
+    """One workload, timed. Times are microseconds by contender; speed-ups are keyed by baseline."""
+
+    id: str
+    role: str
+    time_us: dict[str, float]
+    speedup: dict[str, float] = Field(default_factory=dict)
+    ci95: dict[str, list[float]] = Field(default_factory=dict, description="95 % interval of each speed-up")
+    limit_fraction: float | None = None
+
+
+def workload_times(workloads: Sequence[Mapping[str, Any]] | None) -> list[WorkloadTimes]:
+    """The timed part of a verdict's workloads."""
+    fields = WorkloadTimes.model_fields
+    workloads = workloads or []
+    return [WorkloadTimes(**{name: workload[name] for name in fields if name in workload}) for workload in workloads]

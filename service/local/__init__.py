@@ -1,0 +1,1 @@
+"""This machine: its devices, its home directory, its processes, its own judge runs."""

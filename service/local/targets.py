@@ -1,0 +1,61 @@
+"""Where a candidate is judged: its target, and what this machine can do for it."""
+
+from __future__ import annotations
+
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.service.client.errors import misuse
+from warpsmith.service.local import machine
+
+SOME_GPU = "cuda:sm_90"
+ON_A_CPU = ("cpp", "python")
+WITHOUT_DEVICE = {
+    "triton": "the candidate is compiled for the target and checked under Triton's interpreter on the smallest "
+    "workloads; nothing is timed",
+    "cuda": "the candidate is compiled for the target, and what its kernels use is reported; it is not run",
+    "python": "the file is parsed and its imports are looked up; it is not run",
+}
+"""What becomes of a candidate for a GPU that is not here, by language."""
+
+
+def target_for(named: str | None, language: str) -> Target:
+    """The target to judge on: `named`, or by default the CPU for C++ and for free Python, which is timed there alone,
+    and the first GPU for the other languages.
+
+    Ends with misuse where the language cannot run on the target that is named, or none is named and there is no GPU.
+    """
+    if named is None and language in ON_A_CPU:
+        return Target.parse("cpu")
+    if named is None:
+        found = machine.gpus()
+        if not found:
+            expected = f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}; without a CUDA GPU here"
+            misuse("--target", None, f"{expected} {WITHOUT_DEVICE[language]}")
+        return Target.parse(found[0].target)
+    target = Target.parse(named)
+    if language == "cpp" and target.device != "cpu":
+        misuse("--target", named, "cpu for a cpp candidate")
+    if language not in ON_A_CPU and target.device == "cpu":
+        misuse("--target", named, f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}")
+    return target
+
+
+def own_targets() -> list[str]:
+    """The targets whose device this machine has."""
+    gpus = [gpu.target for gpu in machine.gpus()] if machine.torch_cuda() is not None else []
+    return [str(Target.parse("cpu")), *dict.fromkeys(gpus)]
+
+
+def shortfall(target: Target, language: str) -> str | None:
+    """Why `target` cannot be judged on in full here and what happens instead; None where it can."""
+    if target.device == "cpu":
+        return None
+    found = machine.gpus()
+    if not found:
+        lacking = machine.driver_fault() or "no CUDA GPU here"
+    elif str(target) not in [gpu.target for gpu in found]:
+        lacking = f"no GPU of {target} here, but {', '.join(dict.fromkeys(gpu.target for gpu in found))}"
+    elif machine.torch_cuda() is None:
+        lacking = "the torch that is installed is built without CUDA"
+    else:
+        return None
+    return f"{lacking}: {WITHOUT_DEVICE[language]}"

@@ -1,0 +1,159 @@
+"""Streamable HTTP for the MCP server: host names, origins and API keys as the REST API has them.
+
+A loopback address needs no key, unless the service asks for one. Any other address is bound only before a service that
+asks for keys; every caller brings their own, and it goes on to the service, which alone decides.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError, misuse
+from warpsmith.service.client.http import Client
+from warpsmith.service.documents.authorization import bearer_key
+from warpsmith.service.documents.problems import KeyRequired, NotReady, Problem
+
+PATH = "/mcp"
+LISTEN_BACKLOG = 128
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to bind."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`HOST:PORT`, with brackets around an IPv6 address; ends with misuse for anything else."""
+        host, colon, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if not (colon and bare and (":" not in bare or bracketed) and port.isascii() and port.isdigit()) or (
+            int(port) > 65535
+        ):
+            misuse("--http", text, "HOST:PORT, such as 127.0.0.1:8421 or [::1]:8421 (port 0 takes a free one)")
+        return cls(bare, int(port))
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether it is every address of the machine, and so no host name."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
+    def name(self) -> str:
+        """The host as it stands in a URL."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def security(address: Address, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
+    """Which host names are served and which origins may ask: a web page elsewhere reaches nothing (DNS rebinding).
+
+    Ends with misuse where every address is bound and no host name is allowed.
+    """
+    names = [
+        *allowed_hosts,
+        *(LOOPBACK_NAMES if address.loopback else ()),
+        *(() if address.wildcard else [address.name]),
+    ]
+    if not names:
+        misuse("--http", address.host, "WARPSMITH_ALLOWED_HOSTS to name the host names that are served")
+    hosts = [form for name in dict.fromkeys(names) for form in (name, f"{name}:*")]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=hosts,
+        allowed_origins=[f"http://{form}" for form in hosts],
+    )
+
+
+class KeyGate:
+    """Lets through whom the service would serve; the key is looked at for every request."""
+
+    def __init__(self, app: ASGIApp, url: Callable[[], str]) -> None:
+        self.app = app
+        self._url = url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = await run_in_threadpool(self._problem, scope) if scope["type"] == "http" else None
+        if problem is not None:
+            await problem.response()(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> Problem | None:
+        key = bearer_key(Headers(scope=scope).get("authorization"))
+        try:
+            with Client(self._url(), key) as client:
+                if client.admits():
+                    return None
+        except (ServiceUnreachableError, ProblemError) as error:
+            return NotReady(f"the service cannot be asked: {error}")
+        found = "an unknown or revoked key" if key else "none"
+        return KeyRequired(f"Authorization: found {found}, expected 'Bearer wsk_...' (warpsmith keys create)")
+
+
+def check_place(address: Address, url: str) -> None:
+    """Raise CommandError where others could reach a service that asks nobody for a key."""
+    if address.loopback:
+        return
+    with Client(url) as client:
+        if client.admits():
+            raise CommandError(
+                f"--http: found {address.host}, which others can reach, before a service that asks for no keys; "
+                "expected a loopback address, or a service that asks for keys (WARPSMITH_AUTH=always)"
+            )
+
+
+def serve(
+    server: MCPServer,
+    address: Address,
+    url: Callable[[], str],
+    allowed_hosts: Sequence[str],
+    announce: Callable[[str], None],
+) -> None:
+    """Serve until interrupted; `announce` is told the URL once it listens. Raises CommandError where it cannot."""
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, stateless_http=True, transport_security=security(address, allowed_hosts)
+    )
+    with _listen(address) as listener:
+        config = uvicorn.Config(KeyGate(app, url), log_config=None, access_log=False)
+        announce(f"http://{address.name}:{listener.getsockname()[1]}{PATH}")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(address: Address) -> socket.socket:
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        raise CommandError(
+            f"--http: found {address.name}:{address.port}, which cannot be bound ({error.strerror or error}); "
+            "expected a free port"
+        ) from None
+    return listener

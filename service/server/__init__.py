@@ -1,0 +1,1 @@
+"""The ASGI application: middleware, OpenAPI document, dashboard files, process entry."""

@@ -1,0 +1,120 @@
+"""The API as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.api.context import Service
+from warpsmith.service.api.handlers import install
+from warpsmith.service.api.metrics import Metrics
+from warpsmith.service.api.routes import (
+    asks,
+    bundles,
+    health,
+    imports,
+    kernels,
+    nodes,
+    ops,
+    pools,
+    profiles,
+    reverifications,
+    searches,
+    session,
+    steering,
+    system,
+    watching,
+    workers,
+)
+from warpsmith.service.api.streams import Streams
+from warpsmith.service.server import openapi, pages
+from warpsmith.service.server.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers import log
+from warpsmith.workers.queue import celery_app
+from warpsmith.workers.settings import ALIVE_AFTER_S
+
+ROUTERS = (
+    health.router,
+    session.router,
+    imports.router,
+    ops.router,
+    searches.router,
+    steering.router,
+    watching.router,
+    nodes.router,
+    profiles.router,
+    pools.router,
+    bundles.router,
+    asks.router,
+    kernels.router,
+    reverifications.router,
+    workers.router,
+    system.router,
+)
+
+
+def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.DIST) -> FastAPI:
+    """The application; opens no connection before its first request. Every app has a database pool and metrics of
+    its own. `dashboard` holds the dashboard's built files."""
+    settings = settings or ServiceSettings()
+    db = Database(settings.database)
+    service = Service(
+        settings=settings,
+        db=db,
+        celery=celery_app.make_app(settings),
+        metrics=Metrics(db, ALIVE_AFTER_S),
+        streams=Streams(db, settings),
+    )
+    app = FastAPI(
+        title="Warpsmith",
+        summary="LLM-driven kernel search",
+        version=openapi.VERSION,
+        docs_url=None,  # the usual pages load scripts from elsewhere
+        redoc_url=None,
+        generate_unique_id_function=openapi.operation_id,
+        lifespan=_lifespan,
+        middleware=_middleware(service),
+    )
+    app.state.service = service
+    install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.router.default = pages.Dashboard(dashboard, app.router.default)
+    openapi.install(app, keys_required=settings.keys_required)
+    return app
+
+
+def _middleware(service: Service) -> list[Middleware]:
+    """From the outside in."""
+    settings = service.settings
+
+    def limit(path: str) -> int:
+        return settings.max_pool_bytes if path in ("/v1/pools", bundles.MERGE) else settings.max_body_bytes
+
+    keys = [Middleware(RequireKey, db=service.db, is_page=pages.is_page)] if settings.keys_required else []
+    return [
+        Middleware(RequestLog, observe=service.metrics.observe),
+        Middleware(ResponseHeaders),
+        Middleware(
+            Gatekeeper,
+            served_hosts=settings.served_hosts,
+            origins=frozenset(host.lower() for host in settings.allowed_hosts),
+        ),
+        *keys,
+        Middleware(BodyLimit, limit=limit),
+    ]
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    log.configure(service.settings)
+    yield
+    service.celery.close()
+    service.db.dispose()

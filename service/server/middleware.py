@@ -1,0 +1,301 @@
+"""What stands before every route, from the outside in: the request log, response headers, host and origin, API key,
+body limit.
+
+Plain ASGI, so that event streams pass through unbuffered. Each piece answers its own problem document.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.api import auth, sessions
+from warpsmith.service.api.handlers import as_problem
+from warpsmith.service.documents.authorization import bearer_key
+from warpsmith.service.documents.problems import (
+    BodyTooLarge,
+    CrossSite,
+    HostRefused,
+    InternalError,
+    InvalidInput,
+    KeyRequired,
+    Problem,
+    TokenRequired,
+)
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Answered without an API key: orchestrators ask them, and they tell nothing but names of parts that fail."""
+
+SIGNING_IN = frozenset({("GET", sessions.PATH), ("HEAD", sessions.PATH), ("POST", sessions.PATH)})
+"""Asked by who has no session yet."""
+
+CSRF_HEADER = "X-CSRF-Token"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+DOCUMENT_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""For every answer that is no page: should a browser show one after all, it runs and loads nothing."""
+
+LONGEST_REQUEST_ID = 64
+
+Observe = Callable[[str, str, int, float], None]
+"""Takes method, route template, status and seconds of an answered request."""
+
+log = structlog.get_logger("service.requests")
+
+
+class RequestLog:
+    """One log line and one measurement per request; turns what nobody caught into a 500 with an id that the log
+    explains."""
+
+    def __init__(self, app: ASGIApp, observe: Observe) -> None:
+        self.app = app
+        self.observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 0
+        request_id = _request_id(scope)
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self.app(scope, receive, noting)
+            except Exception as error:
+                if status:
+                    log.exception("request.broken_off", method=scope["method"], path=scope["path"])
+                    raise
+                await self._answer(error, scope, receive, noting)
+            finally:
+                seconds = time.perf_counter() - started
+                self.observe(scope["method"], route_template(scope), status, seconds)
+                log.info(
+                    "request", method=scope["method"], path=scope["path"], status=status, ms=round(1000 * seconds, 1)
+                )
+
+    @staticmethod
+    async def _answer(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = as_problem(error)
+        if problem is None:
+            error_id = uuid.uuid4().hex[:12]
+            log.exception("request.failed", error_id=error_id, method=scope["method"], path=scope["path"])
+            problem = InternalError(error_id)
+        await problem.response()(scope, receive, send)
+
+
+class ResponseHeaders:
+    """Headers that keep a browser from running, framing or guessing anything."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("Content-Security-Policy", DOCUMENT_POLICY)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers["Cross-Origin-Resource-Policy"] = "same-origin"
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self.app(scope, receive, hardened if scope["type"] == "http" else send)
+
+
+class Gatekeeper:
+    """Refuses what a web page elsewhere could make a browser send: a foreign Host (DNS rebinding), and changes from
+    another site. `origins` are names of hosts whose pages may change something besides the one that is asked: that of a
+    proxy which asks under another name than the browser asked it."""
+
+    def __init__(self, app: ASGIApp, served_hosts: frozenset[str] | None, origins: frozenset[str]) -> None:
+        self.app = app
+        self.served_hosts = served_hosts
+        self.origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._problem(scope) if scope["type"] == "http" else None
+        if problem is not None:
+            await problem.response()(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> Problem | None:
+        headers = Headers(scope=scope)
+        host = host_name(headers.get("host", ""))
+        if self.served_hosts is not None and host not in self.served_hosts:
+            return HostRefused(f"Host: found {host[:200]!r}, expected one of {', '.join(sorted(self.served_hosts))}")
+        if scope["method"] in SAFE_METHODS:
+            return None
+        site = headers.get("sec-fetch-site", "same-origin")
+        if site not in {"same-origin", "none"}:
+            return CrossSite(f"Sec-Fetch-Site: found {site[:40]!r}, expected a request of this origin")
+        origin = headers.get("origin")
+        if origin is not None and not self._is_own(origin.lower(), headers.get("host", "").lower()):
+            return CrossSite(f"Origin: found {origin[:200]!r}, expected this server's own")
+        return None
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """By host and port alone: behind a proxy that ends TLS, the scheme here is not the browser's."""
+        scheme, _, authority = origin.partition("://")
+        return scheme in {"http", "https"} and (authority == host or host_name(authority) in self.origins)
+
+
+class RequireKey:
+    """Asks for an API key, or for the session of a browser that signed in with one.
+
+    A browser adds the session's cookie by itself, so a change needs what only a page of this origin can read as well:
+    the session's CSRF token. Pages are open: they hold nothing until the API has answered them.
+    """
+
+    def __init__(self, app: ASGIApp, db: Database, is_page: Callable[[str], bool]) -> None:
+        self.app = app
+        self.db = db
+        self.is_page = is_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self.app(scope, receive, send)
+            return
+        method, path = scope["method"], scope["path"]
+        if method in SAFE_METHODS and self.is_page(path):
+            await self.app(scope, receive, send)
+            return
+        problem = await run_in_threadpool(self._identify, scope)
+        if problem is not None and (method, path) not in SIGNING_IN:
+            await problem.response()(scope, receive, send)
+            return
+        with structlog.contextvars.bound_contextvars(api_key=scope.get(auth.SCOPE_NAME)):
+            await self.app(scope, receive, send)
+
+    def _identify(self, scope: Scope) -> Problem | None:
+        """Note in `scope` who asks, or return what is missing. A key that is sent is not passed over for a cookie."""
+        headers = Headers(scope=scope)
+        key = bearer_key(headers.get("authorization"))
+        if key is not None:
+            row = auth.valid_key(self.db, key)
+            if row is not None:
+                scope[auth.SCOPE_NAME] = row.name
+                return None
+            found = "an unknown or revoked key"
+        else:
+            token = sessions.token_in(headers.getlist("cookie"))
+            held = None if token is None else sessions.find(self.db, token, time.time())
+            if held is not None:
+                if scope["method"] not in SAFE_METHODS and not held.has_token(headers.get(CSRF_HEADER)):
+                    found = "another" if CSRF_HEADER in headers else "none"
+                    return TokenRequired(
+                        f"{CSRF_HEADER}: found {found}, expected the `csrf_token` of GET {sessions.PATH}"
+                    )
+                scope[auth.SCOPE_NAME] = held.name
+                scope[sessions.SCOPE_SESSION] = held
+                return None
+            found = "none" if token is None else "a session that has ended"
+        expected = "'Bearer wsk_...' (warpsmith keys create), or the cookie of a session"
+        return KeyRequired(f"Authorization: found {found}, expected {expected}")
+
+
+class BodyLimit:
+    """Refuses a body above the limit of its path with 413: at once by its Content-Length, else as soon as the limit
+    is passed.
+
+    What is below the limit is read here and handed on, so a route starts with the whole body at hand.
+    """
+
+    def __init__(self, app: ASGIApp, limit: Callable[[str], int]) -> None:
+        self.app = app
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        limit = self.limit(scope["path"])
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not (declared.isascii() and declared.isdigit()):
+            problem: Problem = InvalidInput.one("header.Content-Length", declared, "a number of bytes")
+            await problem.response()(scope, receive, send)
+            return
+        body: bytes | None = b""
+        if int(declared) > limit:
+            body, found = None, f"{declared} bytes"
+        else:
+            try:
+                body = await _read(receive, limit)
+            except ClientDisconnect:
+                return  # nobody is left to answer, and half a body is nothing to act on
+            found = f"more than {limit} bytes"
+        if body is None:
+            problem = BodyTooLarge(f"body: found {found}, expected at most {limit}")
+            problem.headers = {"Connection": "close"}
+            await problem.response()(scope, receive, send)
+            return
+        await self.app(scope, _replay(body, receive), send)
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The whole body, or None as soon as it passes `limit`."""
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            return None
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body once, then what the server still says (a disconnect)."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def host_name(host: str) -> str:
+    """A Host header without its port: "[::1]:8420" is "[::1]"."""
+    if host.startswith("["):
+        return host.partition("]")[0].lower() + "]"
+    return host.partition(":")[0].lower()
+
+
+def route_template(scope: Scope) -> str:
+    """The path with its parameters' names, so that metrics have as many labels as there are routes."""
+    route: Any = scope.get("route")
+    return getattr(route, "path", None) or "unmatched"
+
+
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get("x-request-id", "")
+    if 0 < len(given) <= LONGEST_REQUEST_ID and given.isascii() and all(c.isalnum() or c in "-_." for c in given):
+        return given
+    return uuid.uuid4().hex[:16]

@@ -1,0 +1,160 @@
+"""The OpenAPI document: what FastAPI derives from the routes, and what it cannot know.
+
+`write_openapi` writes it where the dashboard's types are generated from it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, get_args
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from warpsmith.kernels_db.spec.op import Op
+from warpsmith.service.api import sessions
+from warpsmith.service.documents.problems import (
+    CrossSite,
+    DatabaseUnavailable,
+    HostRefused,
+    InternalError,
+    KeyRequired,
+    ProblemDocument,
+    TokenRequired,
+    documented,
+)
+from warpsmith.service.server.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
+from warpsmith.workers.steps.values import EventType
+
+VERSION = version("warpsmith")
+TAGS = [
+    {"name": "searches", "description": "Submit, watch, steer, pause, resume, cancel"},
+    {"name": "ops", "description": "What can be searched for"},
+    {"name": "nodes", "description": "Steps of a search's tree"},
+    {"name": "kernels", "description": "Verified winners and their packages"},
+    {"name": "pools", "description": "Recorded model replies"},
+    {"name": "bundles", "description": "Judge jobs for hosts that the service cannot reach, and their verdicts"},
+    {"name": "asks", "description": "Model requests that wait for somebody's answer"},
+    {"name": "workers", "description": "Processes that do the work"},
+    {"name": "system", "description": "The state of the house, and what a submission can say"},
+    {"name": "session", "description": "Browsers that sign in with an API key, where keys are in force"},
+    {"name": "health", "description": "Liveness, readiness, metrics"},
+]
+REFERENCE = "#/components/schemas/{model}"
+
+
+ITEM_LINKS = {
+    "create_op": ("op_id", ("get_op",)),
+    "import_files": ("op_id", ("get_op",)),
+    "create_search": (
+        "search_id",
+        (
+            "get_search",
+            "get_tree",
+            "get_tree_rows",
+            "get_progress",
+            "list_attempts",
+            "get_story",
+            "get_events",
+            "export_pool",
+            "pause_search",
+            "resume_search",
+            "cancel_search",
+            "create_bundle",
+        ),
+    ),
+    "create_bundle": ("bundle_id", ("drop_bundle",)),
+    "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
+    "pin_node": ("node_id", ("get_node", "get_source", "get_report", "unpin_node", "branch_node")),
+    "ban_node": ("node_id", ("get_node", "unban_node")),
+    "create_pool": ("pool_id", ("get_pool",)),
+    "get_ask": ("ask_id", ("answer_ask",)),
+    "get_kernel": ("kernel_id", ("export_kernel", "reverify_kernel", "list_reverifications")),
+    "reverify_kernel": ("reverification_id", ("get_reverification",)),
+}
+LIST_LINKS = {
+    "list_ops": ("op_id", "get_op"),
+    "list_searches": ("search_id", "get_search"),
+    "list_pools": ("pool_id", "get_pool"),
+    "list_asks": ("ask_id", "get_ask"),
+    "list_kernels": ("kernel_id", "get_kernel"),
+    "list_reverifications": ("reverification_id", "get_reverification"),
+}
+"""What an answer's ids are good for, by operation."""
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of the route's function."""
+    return route.name
+
+
+def install(app: FastAPI, *, keys_required: bool) -> None:
+    """Serve the completed document at /openapi.json; it is made once, on first use."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = build(app, keys_required=keys_required)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way to extend the document
+
+
+def build(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
+    """The document of `app`, with the op spec's schema, the problems that any route may answer, and the API key."""
+    document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes, tags=TAGS)
+    schemas: dict[str, Any] = document.setdefault("components", {}).setdefault("schemas", {})
+    for model in (ProblemDocument, Op):
+        schema = model.model_json_schema(ref_template=REFERENCE)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
+    # Not in the model: a client of an older version takes what a newer service tells.
+    schemas["EventDocument"]["properties"]["type"]["enum"] = list(get_args(EventType))
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    if keys_required:
+        document["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "An API key, `wsk_...`"},
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": sessions.COOKIE,
+                "description": f"The cookie of POST {sessions.PATH}; a change needs the header {CSRF_HEADER} as well",
+            },
+        }
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            _complete(operation, path, method, keys_required=keys_required)
+    return document
+
+
+def _complete(operation: dict[str, Any], path: str, method: str, *, keys_required: bool) -> None:
+    common = [HostRefused, InternalError]
+    if path != "/healthz":
+        common.append(DatabaseUnavailable)
+    if method != "get":
+        common.append(CrossSite)
+    if keys_required and path not in OPEN_PATHS and (method.upper(), path) not in SIGNING_IN:
+        common.append(KeyRequired)
+        if method != "get":
+            common.append(TokenRequired)
+        operation["security"] = [{"key": []}, {"session": []}]
+    responses = operation["responses"]
+    links = _links(operation["operationId"])
+    if links:
+        for success in {"200", "201", "202"} & responses.keys():
+            responses[success]["links"] = links
+    for status, entry in documented(*common).items():
+        responses.setdefault(str(status), entry)
+    unprocessable = responses.get("422", {})
+    if "HTTPValidationError" in str(unprocessable.get("content", "")):
+        del responses["422"]
+
+
+def _links(operation: str) -> dict[str, Any]:
+    parameter, followers = ITEM_LINKS.get(operation, ("", ()))
+    links = {name: {"operationId": name, "parameters": {parameter: "$response.body#/id"}} for name in followers}
+    if operation in LIST_LINKS:
+        parameter, follower = LIST_LINKS[operation]
+        links[follower] = {"operationId": follower, "parameters": {parameter: "$response.body#/items/0/id"}}
+    return links

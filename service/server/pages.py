@@ -1,0 +1,101 @@
+"""The dashboard's built files, and its one page for every address that is a page's.
+
+Whoever asks for a page need hold no key: the files are the same for everybody, and what they show they ask of the API.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi.responses import HTMLResponse, Response
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+DIST = Path(__file__).resolve().parents[1] / "dashboard" / "dist"
+READING = frozenset({"GET", "HEAD"})
+API_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+ABSENT = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Warpsmith</title></head>
+<body>
+<main>
+<h1>The dashboard is not built</h1>
+<p>The service itself works: its API answers under <code>/v1</code>, and the command line reaches all of it.</p>
+<p>To build the dashboard, run this where Warpsmith's source is, then load this page again:</p>
+<pre>cd service/dashboard
+npm ci
+npm run build</pre>
+</main>
+</body>
+</html>
+"""
+
+
+def is_page(path: str) -> bool:
+    """Whether `path` is the dashboard's and not the API's."""
+    return path not in API_PATHS and not path.startswith("/v1/")
+
+
+@dataclass(frozen=True)
+class _Route:
+    """What the request log takes for the route, so that metrics tell pages from paths that are not there."""
+
+    path: str
+
+
+class Dashboard:
+    """Answers what no route of the API did: a file of the dashboard, its page, or what `absent` answers.
+
+    The browser's side routes by address, so every address that is asked for as `text/html` gets the one page.
+    """
+
+    def __init__(self, dist: Path, absent: ASGIApp) -> None:
+        self.dist = dist
+        self.absent = absent
+        self.files = StaticFiles(directory=dist, check_dir=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Never looks outside of `dist`, whatever the path says."""
+        response = await self._response(scope) if scope["type"] == "http" else None
+        if response is None:
+            await self.absent(scope, receive, send)
+            return
+        scope["route"] = _Route("/{page}")
+        response.headers["Content-Security-Policy"] = POLICY
+        await response(scope, receive, send)
+
+    async def _response(self, scope: Scope) -> Response | None:
+        path = scope["path"]
+        if scope["method"] not in READING or not is_page(path):
+            return None
+        if not (self.dist / "index.html").is_file():
+            return HTMLResponse(ABSENT, 503) if _wants_page(scope) else None
+        name = self.files.get_path(scope)
+        found = await self._file(name, scope)
+        if found is not None:
+            # The build names what lies here by its content; everything else may change under its name.
+            asset = name.startswith("assets/")
+            found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if asset else "no-cache"
+            return found
+        if not _wants_page(scope) or path.startswith("/assets/"):
+            return None
+        page = await self.files.get_response("index.html", scope)
+        page.headers["Cache-Control"] = "no-cache"
+        return page
+
+    async def _file(self, name: str, scope: Scope) -> Response | None:
+        try:
+            return await self.files.get_response(name, scope)
+        except HTTPException:
+            return None
+
+
+def _wants_page(scope: Scope) -> bool:
+    return "text/html" in Headers(scope=scope).get("accept", "")

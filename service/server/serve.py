@@ -1,0 +1,40 @@
+"""The API process: `python -m warpsmith.service.server.serve`, bound as the settings say, or on its parent's socket."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+
+import uvicorn
+
+from warpsmith.service.server.app import create_app
+from warpsmith.service.settings import ServiceSettings
+
+SHUTDOWN_GRACE_S = 3
+
+
+def main() -> None:
+    """Serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m warpsmith.service.server.serve", description=__doc__)
+    parser.add_argument("--fd", type=int, help="a listening socket inherited from the parent")
+    arguments = parser.parse_args()
+    settings = ServiceSettings()
+    config = uvicorn.Config(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,  # the application configures logging
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_S,  # open event streams do not hold up a stop
+    )
+    sockets = None if arguments.fd is None else [socket.socket(fileno=arguments.fd)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Once it has shut down, uvicorn raises the signal again for whoever handled it before: a stop in order is no
+        # failure.
+        signal.signal(number, lambda *_: None)
+    uvicorn.Server(config).run(sockets=sockets)
+
+
+if __name__ == "__main__":
+    main()

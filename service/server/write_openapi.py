@@ -1,0 +1,22 @@
+"""Write the committed OpenAPI document: `python -m warpsmith.service.server.write_openapi`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from warpsmith.service.server.app import create_app
+from warpsmith.service.settings import ServiceSettings
+
+COMMITTED = Path(__file__).resolve().parents[1] / "dashboard" / "openapi.json"
+COMMAND = "python -m warpsmith.service.server.write_openapi"
+
+
+def committed_text() -> str:
+    """The document as it is committed: with keys in force, since a client must know their problems."""
+    document = create_app(ServiceSettings(auth="always")).openapi()
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    COMMITTED.write_text(committed_text(), "utf-8")

@@ -1,0 +1,1 @@
+"""Build API documents from database rows; reads only."""

@@ -1,0 +1,154 @@
+"""From kernels' rows to their documents: with what they were verified on, and whether that still holds here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.store.reverification_due import DRIFTED, Present, due
+from warpsmith.kernels_db.store.tables import EventRow, KernelRow, NodeRow, OpRow, ReverificationRow, SearchRow
+from warpsmith.service.documents.kernels import (
+    ExportFormat,
+    KernelDocument,
+    KernelSummary,
+    KernelWorkload,
+    Reverified,
+    Verification,
+)
+from warpsmith.service.documents.speedups import mean_intervals, mean_speedups
+from warpsmith.service.documents.workloads import workload_times
+from warpsmith.service.views.rows import idea_title
+from warpsmith.workers.reverification import OPEN
+from warpsmith.workers.steps.rows import ENDED
+
+FORMATS = tuple(
+    ExportFormat(name=each.name, title=each.title, media_type="application/zip") for each in registry.FORMATS
+)
+"""Every format that GET /v1/kernels/{id}/export takes; the first is the default."""
+
+
+def kernel_summaries(
+    session: Session, rows: Sequence[KernelRow], known: Mapping[str, Present], period_s: float
+) -> list[KernelSummary]:
+    """One page of kernels, in a few queries. `known`: what their targets have now; `period_s`: the age at which one is
+    due."""
+    ops = {op.id: op for op in session.scalars(select(OpRow).where(OpRow.id.in_({row.op_id for row in rows})))}
+    fingerprints = {target: found.fingerprint for target, found in known.items()}
+    again = _reverified(session, rows, known, period_s)
+    return [_summary(row, ops[row.op_id], fingerprints.get(row.target), again[row.id]) for row in rows]
+
+
+def kernel_document(session: Session, row: KernelRow, known: Mapping[str, Present], period_s: float) -> KernelDocument:
+    """A kernel with its source, envelope and evidence."""
+    [summary] = kernel_summaries(session, [row], known, period_s)
+    return KernelDocument(
+        **summary.model_dump(),
+        source=row.source,
+        source_digest=row.source_digest,
+        envelope=row.envelope,
+        evidence=row.evidence,
+        lineage=row.lineage,
+        formats=list(FORMATS),
+    )
+
+
+def _reverified(
+    session: Session, rows: Sequence[KernelRow], known: Mapping[str, Present], period_s: float
+) -> dict[str, Reverified]:
+    ids = [row.id for row in rows]
+    to_do = select(KernelRow.id).where(KernelRow.id.in_(ids), due(known, time.time(), period_s))
+    waiting = set(session.scalars(to_do))
+    is_open = ReverificationRow.kernel_id.in_(ids), ReverificationRow.state.in_(OPEN)
+    opened = select(ReverificationRow.kernel_id, ReverificationRow.id).where(*is_open)
+    under_way = dict(session.execute(opened).tuples().all())
+    return {
+        row.id: Reverified(
+            state=row.standing,
+            drifted=row.standing in DRIFTED,
+            at=row.reverified_at,
+            due=row.id in waiting,
+            under_way=under_way.get(row.id),
+        )
+        for row in rows
+    }
+
+
+def _summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified) -> KernelSummary:
+    evidence = row.evidence
+    workloads = workload_times(evidence.get("workloads"))
+    winner: Mapping[str, Any] = row.lineage[-1] if row.lineage else {}
+    axes = {name: item.get("axes", {}) for name, item in _declared(op.spec, row.target).items()}
+    return KernelSummary(
+        id=row.id,
+        op_id=row.op_id,
+        op_name=op.name,
+        target=row.target,
+        language=row.language,
+        search_id=row.search_id,
+        node_id=row.node_id,
+        title=idea_title(winner.get("idea")),
+        technique=winner.get("technique"),
+        score=row.score,
+        ci95=[row.ci_low, row.ci_high],
+        limit_fraction=row.limit_fraction,
+        speedup=mean_speedups(workloads),
+        speedup_ci95=mean_intervals(workloads),
+        workloads=[KernelWorkload(id=item.id, role=item.role, axes=axes.get(item.id)) for item in workloads],
+        verification=_verification(row, latest),
+        reverification=again,
+        created_at=row.created_at,
+    )
+
+
+def _verification(row: KernelRow, latest: str | None) -> Verification:
+    evidence = row.evidence
+    fingerprint = evidence.get("fingerprint")
+    return Verification(
+        verdict=evidence.get("verdict", "accepted"),  # only a kernel that passed is kept
+        verified_at=row.verified_at,
+        device=(evidence.get("device") or {}).get("name"),
+        sandbox=(evidence.get("sandbox") or {}).get("level"),
+        fingerprint=fingerprint,
+        versions=evidence.get("versions") or {},
+        current=None if latest is None or fingerprint is None else latest == fingerprint,
+    )
+
+
+def _declared(spec: Mapping[str, Any], target: str) -> dict[str, Mapping[str, Any]]:
+    """The workloads of the stored spec by id: read as it stands, since a spec of an older version may not parse."""
+    section = (spec.get("targets") or {}).get(target.partition(":")[0]) or spec
+    return {item["id"]: item for item in section.get("workloads") or []}
+
+
+def kernels_kept(session: Session, row: SearchRow) -> list[str]:
+    """The kernels that a search kept. A kernel's row names the last search that found its code; that an earlier one
+    kept it too stands in that one's history.
+    """
+    own = select(KernelRow.id).where(KernelRow.search_id == row.id).order_by(KernelRow.created_at, KernelRow.id)
+    found = list(session.scalars(own))
+    if found or row.best_node_id is None or row.state not in ENDED:
+        return found
+    kept = _kept_events(row.id)
+    return list(dict.fromkeys(payload["kernel_id"] for payload in session.scalars(kept)))
+
+
+def kernel_of(session: Session, row: NodeRow) -> str | None:
+    """The kernel that a node was kept as, by whichever search."""
+    found = session.scalar(select(KernelRow.id).where(KernelRow.node_id == row.id).limit(1))
+    if found is not None or row.verification != "passed":
+        return found
+    kept = session.scalar(_kept_events(row.search_id).where(EventRow.node_id == row.id).limit(1))
+    return None if kept is None else str(kept["kernel_id"])
+
+
+def _kept_events(search_id: str) -> Select[tuple[dict[str, Any]]]:
+    return (
+        select(EventRow.payload)
+        .where(EventRow.search_id == search_id, EventRow.type == "kernel.kept")
+        .order_by(EventRow.id)
+    )

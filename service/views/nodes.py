@@ -1,0 +1,115 @@
+"""Build documents of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, VerdictRow
+from warpsmith.service.documents.nodes import (
+    AttemptDocument,
+    ModelCallDocument,
+    NodeCost,
+    NodeDocument,
+    NodeReference,
+    NodeSummary,
+    VerdictRecord,
+)
+from warpsmith.service.views.kernels import kernel_of
+from warpsmith.service.views.rows import document_of, idea_title, interval
+
+
+def node_summary(row: NodeRow, best_id: str | None) -> NodeSummary:
+    """One node of the tree."""
+    return NodeSummary(
+        id=row.id,
+        seq=row.seq,
+        parent_id=row.parent_id,
+        round=row.round,
+        technique=row.technique,
+        title=idea_title(row.idea),
+        state=row.state,
+        reason=row.reason,
+        origin=row.origin,
+        mark=row.mark,
+        language=row.language,
+        variant=row.variant,
+        repairs=row.repairs,
+        verdict=row.verdict,
+        gate=row.gate,
+        score=row.score,
+        ci95=interval(row.ci_low, row.ci_high),
+        limit_fraction=row.limit_fraction,
+        verification=row.verification,
+        best=row.id == best_id,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def node_document(session: Session, row: NodeRow, best_id: str | None) -> NodeDocument:
+    """A node with its verdicts, attempts and model calls, each oldest first."""
+    verdicts = session.scalars(
+        select(VerdictRow).where(VerdictRow.node_id == row.id).order_by(VerdictRow.created_at, VerdictRow.id)
+    )
+    attempts = session.scalars(
+        select(AttemptRow).where(AttemptRow.node_id == row.id).order_by(AttemptRow.created_at, AttemptRow.id)
+    )
+    calls = session.scalars(
+        select(ModelCallRow).where(ModelCallRow.node_id == row.id).order_by(ModelCallRow.created_at, ModelCallRow.id)
+    )
+    documents = [document_of(VerdictRecord, verdict) for verdict in verdicts]
+    model_calls = [document_of(ModelCallDocument, call) for call in calls]
+    near = session.scalars(
+        select(NodeRow)
+        .where(
+            NodeRow.search_id == row.search_id,
+            or_(NodeRow.parent_id == row.id, NodeRow.id.in_([row.parent_id, best_id])),
+        )
+        .order_by(NodeRow.seq)
+    ).all()
+    by_id = {node.id: node_reference(node) for node in near}
+    return NodeDocument(
+        **node_summary(row, best_id).model_dump(),
+        search_id=row.search_id,
+        idea=row.idea,
+        source=row.source,
+        parent=by_id.get(row.parent_id or ""),
+        champion=node_reference(row) if row.id == best_id else by_id.get(best_id or ""),
+        children=[by_id[node.id] for node in near if node.parent_id == row.id],
+        kernel_id=kernel_of(session, row),
+        cost=node_cost(documents, model_calls),
+        verdicts=documents,
+        attempts=[document_of(AttemptDocument, attempt) for attempt in attempts],
+        model_calls=model_calls,
+    )
+
+
+def node_reference(row: NodeRow) -> NodeReference:
+    """A node in a few words."""
+    return NodeReference(
+        id=row.id,
+        seq=row.seq,
+        title=idea_title(row.idea),
+        technique=row.technique,
+        state=row.state,
+        verdict=row.verdict,
+        score=row.score,
+    )
+
+
+def node_cost(verdicts: Sequence[VerdictRecord], calls: Sequence[ModelCallDocument]) -> NodeCost:
+    """What a node's verdicts and model calls cost together."""
+    answered = [call for call in calls if call.reply is not None]
+    unknown = any(call.cost_usd is None and call.provider == "openai" for call in answered)
+    seconds = [verdict.document.get("seconds") or {} for verdict in verdicts]
+    return NodeCost(
+        model_calls=len(answered),
+        prompt_tokens=sum(call.prompt_tokens or 0 for call in answered),
+        completion_tokens=sum(call.completion_tokens or 0 for call in answered),
+        cost_usd=None if unknown else sum(call.cost_usd or 0.0 for call in answered),
+        judge_s=sum(value for each in seconds for gate, value in each.items() if gate != "exclusive"),
+        gpu_seconds=sum(each.get("exclusive", 0.0) for each in seconds),
+    )

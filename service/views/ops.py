@@ -1,0 +1,26 @@
+"""Build documents of ops."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.tables import OpRow
+from warpsmith.service.documents.ops import OpDocument, OpSummary
+
+
+def op_summary(row: OpRow) -> OpSummary:
+    """An op without its spec."""
+    return OpSummary(id=row.id, name=row.name, digest=row.digest, created_at=row.created_at)
+
+
+def op_document(row: OpRow) -> OpDocument:
+    """An op with its spec."""
+    return OpDocument(**op_summary(row).model_dump(), spec=row.spec)
+
+
+def op_names(session: Session, ids: set[str]) -> dict[str, str]:
+    """Names of ops by id."""
+    if not ids:
+        return {}
+    return dict(session.execute(select(OpRow.id, OpRow.name).where(OpRow.id.in_(ids))).tuples().all())

@@ -1,0 +1,120 @@
+"""What a search waits for, so that nobody looks at a search that stands still and wonders why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, SearchRow, WorkerRow
+from warpsmith.service.documents.searches import TERMINAL_STATES, WaitingFor
+from warpsmith.workers.steps.bundling import owner_of, unjudged
+from warpsmith.workers.steps.outages import again_at
+
+MODEL_STEPS = ("ideate", "code")
+
+
+def waiting_for(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+    """Everything that `search` waits for at `now`; empty once it has ended."""
+    if search.state in TERMINAL_STATES:
+        return []
+    found: list[WaitingFor] = []
+    if search.state == "paused":
+        found.append(_paused(session, search))
+    asks = session.scalar(select(func.count()).where(AskRow.search_id == search.id, AskRow.state == "open")) or 0
+    if asks:
+        found.append(WaitingFor(what="answer", count=asks, detail=f"{_count(asks, 'ask')} to be answered"))
+    found.extend(_running(session, search))
+    if search.state != "paused":
+        found.extend(_pending(session, search, now, alive_after_s))
+    return found
+
+
+def _paused(session: Session, search: SearchRow) -> WaitingFor:
+    until = again_at(session, search)
+    if until is not None:
+        return WaitingFor(what="retry", count=1, detail=f"paused: {search.reason}", until=until)
+    return WaitingFor(what="person", count=1, detail=f"paused: {search.reason or 'on request'}; resume it to go on")
+
+
+def _running(session: Session, search: SearchRow) -> list[WaitingFor]:
+    away = AttemptRow.owner.startswith(owner_of(""))
+    example = case((unjudged(), AttemptRow.owner))
+    rows = session.execute(
+        select(AttemptRow.kind, away, func.count(), func.count(example), func.min(example))
+        .where(AttemptRow.search_id == search.id, AttemptRow.state == "running")
+        .group_by(AttemptRow.kind, away)
+    )
+    by_side: dict[Literal["model", "judge"], int] = {}
+    bundled = failed = 0
+    owners: list[str] = []
+    for kind, in_bundle, count, left, owner in rows:
+        if in_bundle:
+            bundled += count - left
+            failed += left
+            owners += [owner] if left else []
+            continue
+        side: Literal["model", "judge"] = "model" if kind in MODEL_STEPS else "judge"
+        by_side[side] = by_side.get(side, 0) + count
+    found = [
+        WaitingFor(what=side, count=count, detail=f"{_count(count, 'step')} at the {side}")
+        for side, count in by_side.items()
+    ]
+    if bundled:
+        detail = f"{_count(bundled, 'step')} in a bundle: warpsmith merge DIR brings the verdicts"
+        found.append(WaitingFor(what="judge", count=bundled, detail=detail))
+    if failed:
+        bundle_id = min(owners).removeprefix(owner_of(""))
+        detail = f"{_count(failed, 'step')} not judged by a bundle's host: warpsmith bundle --show {bundle_id}"
+        found.append(WaitingFor(what="judge", count=failed, detail=detail))
+    return found
+
+
+def _pending(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+    pending = session.scalars(
+        select(AttemptRow).where(AttemptRow.search_id == search.id, AttemptRow.state == "pending")
+    ).all()
+    found: list[WaitingFor] = []
+    put_off = [row for row in pending if row.not_before > now]
+    if put_off:
+        until = min(row.not_before for row in put_off)
+        why = next((row.error for row in put_off if row.error), "the model was unavailable")
+        found.append(
+            WaitingFor(
+                what="retry", count=len(put_off), detail=f"{_count(len(put_off), 'step')} put off: {why}", until=until
+            )
+        )
+    due = [row for row in pending if row.not_before <= now]
+    alive = (
+        session.execute(select(WorkerRow.role, WorkerRow.target).where(WorkerRow.seen_at >= now - alive_after_s))
+        .tuples()
+        .all()
+    )
+    for role, steps in (
+        ("model", [row for row in due if row.kind in MODEL_STEPS]),
+        ("judge", [row for row in due if row.kind not in MODEL_STEPS]),
+    ):
+        if not steps:
+            continue
+        served = any(name == role and (role == "model" or target in (search.target, None)) for name, target in alive)
+        if served:
+            found.append(
+                WaitingFor(
+                    what="step", count=len(steps), detail=f"{_count(len(steps), 'step')} queued for a {role} worker"
+                )
+            )
+        else:
+            where = f" for {search.target}" if role == "judge" else ""
+            found.append(
+                WaitingFor(
+                    what="worker",
+                    count=len(steps),
+                    detail=f"no live {role} worker{where}: {_count(len(steps), 'step')} queued",
+                )
+            )
+    return found
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,321 @@
+"""A search as it is watched: the rows of its tree, its progress, its attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+from sqlalchemy import RowMapping, func, select
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, SearchRow
+from warpsmith.service.documents.searches import SearchState, WaitingFor
+from warpsmith.service.views.rows import interval
+from warpsmith.service.views.searches import spend
+from warpsmith.service.views.waiting import waiting_for
+
+GATES = ("gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics")
+JUDGED = ("node.judged", "node.verified")
+MOST_VERDICTS = 10_000
+OVERLAP_S = 2.0
+"""A row is stamped before its transaction commits: who asks for changes is told of the last ones twice."""
+
+
+class TreeRow(BaseModel):
+    """A node as the tree shows it. What is null is left out."""
+
+    id: str
+    parent_id: str | None = None
+    seq: int
+    round: int
+    state: str
+    verdict: str | None = None
+    gate: str | None = None
+    technique: str | None = None
+    title: str | None = Field(None, description="The idea in one line")
+    origin: str
+    mark: Literal["pinned", "banned"] | None = None
+    verification: str
+    score: float | None = Field(None, description="Speed-up over the fastest baseline")
+    ci95: list[float] | None = None
+    limit_fraction: float | None = None
+    updated_at: float
+
+
+class TreeRows(BaseModel):
+    """Rows of a tree by rising `seq`: a parent comes before its children."""
+
+    search_id: str
+    state: SearchState
+    as_of: float = Field(description="Give it as `updated_since` to ask for what changes from here on")
+    best_node_id: str | None
+    best_path: list[str] = Field(description="From the root to the best node, both included; empty without one")
+    nodes: int = Field(description="Nodes in the whole tree")
+    rows: list[TreeRow]
+    next_after_seq: int | None = Field(description="Give it as `after_seq` for more; null when these were the last")
+
+
+class BestPoint(BaseModel):
+    """A verdict that changed which candidate is the best so far, or what its speed-up is."""
+
+    at: float
+    elapsed_s: float = Field(description="Since the search was created, pauses included")
+    candidates: int = Field(description="Candidates judged by then")
+    cost_usd: float | None = Field(description="Spent by then; null where the price of some call is not known")
+    score: float
+    ci95: list[float] | None
+    limit_fraction: float | None
+    node_id: str
+    seq: int
+    level: Literal["screen", "verify"] = Field(
+        description="What measured the score: a screening, or the full verification, which may find a lower one"
+    )
+
+
+class JudgedPoint(BaseModel):
+    """One verdict on a candidate."""
+
+    at: float
+    elapsed_s: float
+    candidates: int
+    cost_usd: float | None
+    node_id: str
+    seq: int
+    level: Literal["screen", "verify"]
+    verdict: str | None
+    gate: str | None
+    score: float | None
+    technique: str | None
+
+
+class GateCount(BaseModel):
+    """How many candidates ended at a gate with this verdict."""
+
+    gate: str
+    verdict: str
+    count: int
+
+
+class Cap(BaseModel):
+    """What was used of one limit."""
+
+    name: str = Field(description="candidates, model_calls, tokens, cost_usd, wall_clock_s or gpu_seconds")
+    used: float | None = Field(description="null where it is not known")
+    limit: float | None = Field(description="null where there is none")
+    fraction: float | None = Field(description="Used of the limit; above 1 where steps under way went beyond it")
+
+
+class ProgressDocument(BaseModel):
+    """How a search gets on."""
+
+    search_id: str
+    state: SearchState
+    created_at: float
+    as_of: float
+    best: list[BestPoint] = Field(description="The best so far after every verdict that changed it")
+    judged: list[JudgedPoint] = Field(description="Every verdict on a candidate in order; the latest 10,000")
+    gates: list[GateCount] = Field(description="Candidates by the gate at which they stand now, in the gates' order")
+    caps: list[Cap]
+    waiting_for: list[WaitingFor]
+
+
+class TimelineAttempt(BaseModel):
+    """One execution of one step, for a line in time."""
+
+    id: str
+    node_id: str
+    seq: int
+    kind: str = Field(description="ideate, code, judge or verify")
+    ordinal: int
+    state: str
+    owner: str | None = Field(description="The worker that has it or had it last")
+    tries: int
+    error: str | None
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+
+
+def tree_rows(session: Session, search: SearchRow, after_seq: int, limit: int, updated_since: float | None) -> TreeRows:
+    """A page of a tree's rows."""
+    as_of = time.time() - OVERLAP_S
+    columns = (
+        NodeRow.id,
+        NodeRow.parent_id,
+        NodeRow.seq,
+        NodeRow.round,
+        NodeRow.state,
+        NodeRow.verdict,
+        NodeRow.gate,
+        NodeRow.technique,
+        NodeRow.idea["title"].as_string().label("title"),
+        NodeRow.origin,
+        NodeRow.mark,
+        NodeRow.verification,
+        NodeRow.score,
+        NodeRow.ci_low,
+        NodeRow.ci_high,
+        NodeRow.limit_fraction,
+        NodeRow.updated_at,
+    )
+    query = select(*columns).where(NodeRow.search_id == search.id, NodeRow.seq > after_seq)
+    if updated_since is not None:
+        query = query.where(NodeRow.updated_at >= updated_since)
+    found = session.execute(query.order_by(NodeRow.seq).limit(limit + 1)).mappings().all()
+    rows = [_row(row) for row in found[:limit]]
+    return TreeRows(
+        search_id=search.id,
+        state=search.state,
+        as_of=as_of,
+        best_node_id=search.best_node_id,
+        best_path=_path(session, search),
+        nodes=session.scalar(select(func.count()).where(NodeRow.search_id == search.id)) or 0,
+        rows=rows,
+        next_after_seq=rows[-1].seq if len(found) > limit else None,
+    )
+
+
+def _row(row: RowMapping) -> TreeRow:
+    """Without what is null: of a young tree, that is most."""
+    known = {**row, "ci95": interval(row["ci_low"], row["ci_high"])}
+    return TreeRow(**{name: known[name] for name in TreeRow.model_fields if known[name] is not None})
+
+
+def _path(session: Session, search: SearchRow) -> list[str]:
+    if search.best_node_id is None:
+        return []
+    pairs = select(NodeRow.id, NodeRow.parent_id).where(NodeRow.search_id == search.id)
+    parents: dict[str, str | None] = dict(session.execute(pairs).tuples().all())
+    path: list[str] = []
+    node_id: str | None = search.best_node_id
+    while node_id in parents and node_id not in path:
+        path.append(node_id)
+        node_id = parents[node_id]
+    return path[::-1]
+
+
+def progress(session: Session, search: SearchRow, alive_after_s: float) -> ProgressDocument:
+    """How a search gets on."""
+    now = time.time()
+    judged = list(_judged(session, search))
+    return ProgressDocument(
+        search_id=search.id,
+        state=search.state,
+        created_at=search.created_at,
+        as_of=now,
+        best=list(best_points(judged, _standing(session, search))),
+        judged=[point for point, _ in judged],
+        gates=_gates(session, search),
+        caps=_caps(search, now),
+        waiting_for=waiting_for(session, search, now, alive_after_s),
+    )
+
+
+def _judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, Mapping[str, Any]]]:
+    """Each verdict on a candidate with its event's payload, in order."""
+    latest = (
+        select(EventRow.type, EventRow.node_id, EventRow.payload, EventRow.created_at)
+        .where(EventRow.search_id == search.id, EventRow.type.in_(JUDGED))
+        .order_by(EventRow.id.desc())
+        .limit(MOST_VERDICTS)
+    )
+    for kind, node_id, payload, at in reversed(session.execute(latest).tuples().all()):
+        if node_id is None or not payload.get("seq"):  # the root's verdict is the baselines'
+            continue
+        point = JudgedPoint(
+            at=at,
+            elapsed_s=at - search.created_at,
+            candidates=payload["candidates"],
+            cost_usd=None if search.unpriced_calls else payload["cost_usd"],
+            node_id=node_id,
+            seq=payload["seq"],
+            level="verify" if kind == "node.verified" else "screen",
+            verdict=payload["verdict"],
+            gate=payload["gate"],
+            score=payload["score"],
+            technique=payload["technique"],
+        )
+        yield point, payload
+
+
+def _standing(session: Session, search: SearchRow) -> set[str]:
+    """The nodes that may be the best: what was refused or banned later on was none."""
+    query = select(NodeRow.id).where(
+        NodeRow.search_id == search.id, NodeRow.verdict == "accepted", NodeRow.mark.is_distinct_from("banned")
+    )
+    return set(session.scalars(query))
+
+
+def best_points(judged: list[tuple[JudgedPoint, Mapping[str, Any]]], standing: set[str]) -> Iterator[BestPoint]:
+    """What was the best from verdict to verdict, each candidate by its latest score."""
+    latest: dict[str, tuple[JudgedPoint, Mapping[str, Any]]] = {}
+    best: str | None = None
+    for point, payload in judged:
+        if point.verdict != "accepted" or point.score is None or point.node_id not in standing:
+            continue
+        latest[point.node_id] = (point, payload)
+        if best == point.node_id:  # a verification may have found that another one is faster
+            best = max(latest, key=lambda node_id: _rank(latest[node_id][0]))
+        elif best is None or _rank(point) > _rank(latest[best][0]):
+            best = point.node_id
+        else:
+            continue
+        champion, told = latest[best]
+        yield BestPoint(
+            at=point.at,
+            elapsed_s=point.elapsed_s,
+            candidates=point.candidates,
+            cost_usd=point.cost_usd,
+            score=champion.score or 0.0,
+            ci95=told.get("ci95"),
+            limit_fraction=told.get("limit_fraction"),
+            node_id=champion.node_id,
+            seq=champion.seq,
+            level=champion.level,
+        )
+
+
+def _rank(point: JudgedPoint) -> tuple[float, int]:
+    """By the score; of two alike, the older one."""
+    return point.score or 0.0, -point.seq
+
+
+def _gates(session: Session, search: SearchRow) -> list[GateCount]:
+    query = (
+        select(NodeRow.gate, NodeRow.verdict, func.count())
+        .where(NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.gate.is_not(None), NodeRow.verdict.is_not(None))
+        .group_by(NodeRow.gate, NodeRow.verdict)
+    )
+    found = [GateCount(gate=gate, verdict=word, count=count) for gate, word, count in session.execute(query)]
+    order = {gate: position for position, gate in enumerate(GATES)}
+    return sorted(found, key=lambda one: (order.get(one.gate, len(order)), one.verdict))
+
+
+def _caps(search: SearchRow, now: float) -> list[Cap]:
+    found = []
+    for name, used in spend(search, now).model_dump().items():
+        limit = search.budget.get(name)
+        fraction = used / limit if limit and used is not None else None
+        found.append(Cap(name=name, used=used, limit=limit, fraction=fraction))
+    return found
+
+
+def attempts(
+    session: Session, search: SearchRow, after: str | None, limit: int
+) -> tuple[list[TimelineAttempt], str | None]:
+    """A page of a search's attempts by rising id, which is the order in which they were opened, and where the next
+    one begins."""
+    columns = [getattr(AttemptRow, name) for name in TimelineAttempt.model_fields if name != "seq"]
+    query = (
+        select(*columns, NodeRow.seq)
+        .join(NodeRow, NodeRow.id == AttemptRow.node_id)
+        .where(AttemptRow.search_id == search.id)
+        .order_by(AttemptRow.id)
+        .limit(limit + 1)
+    )
+    if after is not None:
+        query = query.where(AttemptRow.id > after)
+    found = [TimelineAttempt(**row) for row in session.execute(query).mappings()]
+    return found[:limit], found[limit - 1].id if len(found) > limit else None

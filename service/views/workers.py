@@ -1,0 +1,19 @@
+"""Build documents of workers."""
+
+from __future__ import annotations
+
+from warpsmith.kernels_db.store.tables import WorkerRow
+from warpsmith.service.documents.system import WorkerDocument
+
+
+def worker_document(row: WorkerRow, now: float, alive_after_s: float) -> WorkerDocument:
+    """A worker; it counts as alive for `alive_after_s` after it last reported in."""
+    return WorkerDocument(
+        name=row.name,
+        role=row.role,
+        target=row.target,
+        alive=row.seen_at >= now - alive_after_s,
+        facts=row.facts,
+        started_at=row.started_at,
+        seen_at=row.seen_at,
+    )

@@ -1,0 +1,169 @@
+"""`warpsmith ask` and `warpsmith tell` against a served API: prompts printed and in files, answers, refusals."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from tests.support.api_support import application, seed, served, settings_for
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow
+from warpsmith.service.cli import run
+from warpsmith.workers import steps
+from warpsmith.workers.settings import Settings
+
+PROMPT = "write code"
+
+LINE = "ak_0  code     open      search sr_seed  node nd_bad  add_relu #2 <script>alert('x')</script>"
+
+
+@dataclass
+class Desk:
+    """The commands, run in this process against the served application."""
+
+    app: FastAPI
+    url: str
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str, code: int = 0) -> tuple[str, str]:
+        """Standard output and standard error of a command that ends with `code`."""
+        self.capsys.readouterr()
+        found = run([*arguments, "--url", self.url])
+        said = self.capsys.readouterr()
+        assert found == code, said.err
+        return said.out, said.err
+
+    def document(self, *arguments: str, code: int = 0) -> Any:
+        """The document that a command prints."""
+        return json.loads(self(*arguments, "--json", code=code)[0])
+
+    def expire(self, ask_id: str) -> None:
+        """Let an ask run out."""
+        db = self.app.state.service.db
+        with db.writing() as session:
+            session.get_one(AskRow, ask_id).expires_at = 1.0
+        steps.reconcile(db, time.time(), Settings(_env_file=None))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Desk]:
+    app = application(settings_for(tmp_path))
+    seed(app.state.service.db)
+    with app.state.service.db.writing() as session:
+        session.get_one(NodeRow, "nd_bad").state = "coding"
+        session.get_one(AttemptRow, "at_2").state = "waiting"
+    with served(app) as url:
+        yield Desk(app, url, capsys)
+
+
+def test_the_open_asks_of_a_search_come_with_their_prompts(desk: Desk) -> None:
+    out, err = desk("ask", "sr_seed")
+    assert out == f"=== {LINE} ===\n--- user ---\nwrite code\n"
+    assert "warpsmith tell ASK" in err
+    [document] = desk.document("ask", "sr_seed")
+    assert document["messages"] == [{"role": "user", "content": PROMPT}]
+    assert desk.document("ask", "ak_0") == document
+
+
+def test_without_a_search_asks_are_listed_without_prompts(desk: Desk) -> None:
+    out, err = desk("ask")
+    assert out == f"{LINE}\n"
+    assert "warpsmith ask SEARCH" in err
+    [item] = desk.document("ask")
+    assert "messages" not in item
+
+
+def test_all_shows_the_closed_ones_too(desk: Desk) -> None:
+    desk.expire("ak_0")
+    [new] = desk.document("ask", "sr_seed")
+    both = desk.document("ask", "sr_seed", "--all")
+    assert [(item["id"], item["state"], item["replaced_by"]) for item in both] == [
+        ("ak_0", "expired", new["id"]),
+        (new["id"], "open", None),
+    ]
+    assert f"--- {new['id']} asks the same now ---" in desk("ask", "sr_seed", "--all")[0]
+    assert len(desk.document("ask", "--all")) == 2
+    assert len(desk.document("ask")) == 1
+
+
+def test_prompts_are_written_to_files_and_never_over_others(desk: Desk, tmp_path: Path) -> None:
+    directory = tmp_path / "asks"
+    [document] = desk.document("ask", "sr_seed", "--output", str(directory))
+    path = Path(document["file"])
+    assert (path.name, path.read_text()) == ("ak_0.md", f"--- user ---\n{PROMPT}\n")
+    out, _ = desk("ask", "sr_seed", "--output", str(directory))
+    assert out.rstrip().endswith(str(path))
+    assert PROMPT not in out
+    path.write_text("# my notes")
+    assert "with another content" in desk("ask", "ak_0", "--output", str(directory), code=1)[1]
+    assert path.read_text() == "# my notes"
+
+
+def test_control_characters_of_a_prompt_are_shown_and_not_obeyed(desk: Desk) -> None:
+    with desk.app.state.service.db.writing() as session:
+        session.get_one(AskRow, "ak_0").messages = [{"role": "user", "content": "a\x1b[2Jb\r\x9bc\td"}]
+    assert "a\ufffd[2Jb\ufffd\ufffdc\td" in desk("ask", "ak_0")[0]
+    assert desk.document("ask", "ak_0")["messages"][0]["content"] == "a\x1b[2Jb\r\x9bc\td"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ["ask", "layer_norm"],
+            2,
+            "SEARCH|ASK: found 'layer_norm', expected a search's id (sr_...) or an ask's (ak_...)",
+        ),
+        (["ask", "--output", "x"], 2, "--output: found 'x', expected a SEARCH or an ASK"),
+        (["ask", "sr_none"], 1, "sr_none"),
+        (["ask", "ak_none"], 1, "ak_none"),
+        (["tell", "ak_0", "nothing.txt"], 2, "FILE: found 'nothing.txt', expected a file that exists"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: list[str], code: int, message: str, desk: Desk) -> None:
+    assert message in desk(*arguments, code=code)[1]
+
+
+def test_an_answer_comes_from_a_file_or_from_standard_input(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = tmp_path / "reply.txt"
+    for content, message in (
+        (b" \n", "a reply that is not empty"),
+        (b"\xff", "text in UTF-8 (invalid start byte at byte 0)"),
+    ):
+        reply.write_bytes(content)
+        assert message in desk("tell", "ak_0", str(reply), code=2)[1]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("größer\n".encode()), encoding="ascii"))
+    assert desk("tell", "ak_0", "-", "--by", "ada")[0].startswith("ask ak_0 is answered: ")
+    assert "no open asks" in desk("ask", "sr_seed")[1]
+    shown = desk("ask", "ak_0")[0]
+    assert shown.endswith("--- reply of ada ---\ngrößer\n\n")
+
+
+def test_who_comes_second_is_told_who_was_first(desk: Desk, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text("one")
+    second.write_text("two")
+    desk("tell", "ak_0", str(first), "--by", "ada")
+    desk("tell", "ak_0", str(first), "--by", "bob")
+    err = desk("tell", "ak_0", str(second), "--by", "bob", code=1)[1]
+    assert "ask ak_0: found answered, expected open; the first answer stands, by ada at 20" in err
+    problem = desk.document("tell", "ak_0", str(second), code=1)["error"]["problem"]
+    assert (problem["type"], problem["answered_by"]) == ("urn:warpsmith:problem:ask-closed", "ada")
+
+
+def test_an_answer_to_an_expired_ask_is_told_where_to_go(desk: Desk, tmp_path: Path) -> None:
+    reply = tmp_path / "reply.txt"
+    reply.write_text("one")
+    desk.expire("ak_0")
+    problem = desk.document("tell", "ak_0", str(reply), code=1)["error"]["problem"]
+    assert f"{problem['replaced_by']}, which is open and asks the same: answer that one" in problem["detail"]
+    assert desk.document("tell", problem["replaced_by"], str(reply))["state"] == "answered"

@@ -1,0 +1,188 @@
+"""`warpsmith bundle` and `warpsmith merge`, against a service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.api.test_bundles import attempts, created, unjudged_line, verdict_line
+from tests.support.api_support import application, command_line, settings_for
+from warpsmith.service.documents.bundles import BundleDocument
+from warpsmith.workers.judge.protocol.directory import read_bundle
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Run a command against a service, with its database as `db`; returns exit code and both outputs."""
+    app = application(settings_for(tmp_path / "home", log_level="ERROR"))
+    monkeypatch.setenv("COLUMNS", "200")
+    with command_line(app, capsys, monkeypatch) as run_it:
+        run_it.db = app.state.service.db  # type: ignore[attr-defined] # for the tests
+        yield run_it
+
+
+def bundle_in(directory: Path) -> BundleDocument:
+    """The bundle as the service answered it."""
+    header, jobs = read_bundle(directory)
+    return BundleDocument(**{**header, "left": 0, "jobs": [json.dumps(job) for job in jobs]})
+
+
+def lie_in(directory: Path) -> dict[str, Any]:
+    """What a host that lies would write on the bundle's first job."""
+    return verdict_line(bundle_in(directory))
+
+
+def test_there_and_back(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    directory = tmp_path / "out" / "bundle"
+    code, out, err = said("bundle", search_id, "--output", str(directory), "--with-judge")
+    assert code == 0, err
+    assert "1 job for add_relu on cpu:x86_64" in out
+    assert f"warpsmith merge {directory}" in err
+    assert (directory / "judge" / "workers" / "judge" / "__main__.py").is_file()
+    assert "PYTHONPATH=judge python -m warpsmith.workers.judge ." in (directory / "README.txt").read_text()
+    assert not [name for name in directory.rglob("*") if name.name == "bundle.key"]
+
+    code, _, err = said("merge", str(directory))
+    assert (code, "found no verdicts.jsonl" in err) == (2, True)
+    line = json.dumps(lie_in(directory))
+    verdicts = directory / "verdicts.jsonl"
+    verdicts.write_text(line.replace('"signature": "', '"signature": "0')[:-1] + "}\n" + line + "\n" + line[:99])
+    code, out, err = said("merge", str(directory))
+    assert code == 1
+    assert out == "1 verdict merged, 1 refused\n"
+    assert "verdicts.jsonl, line 1: refused: signature: found" in err
+    assert "the last line of verdicts.jsonl was not finished" in err
+    assert f"the search goes on: warpsmith tree {search_id}" in err
+
+    verdicts.write_text(line + "\n")
+    assert said("merge", str(verdicts))[:2] == (0, "0 verdicts merged, 1 already merged\n")
+    code, out, _ = said("merge", str(directory), "--json")
+    assert (code, json.loads(out)["already"]) == (0, 1)
+
+
+def test_lines_keep_their_numbers_across_requests(said: Any, tmp_path: Path) -> None:
+    file = tmp_path / "verdicts.jsonl"
+    file.write_text("\n" * 700 + "{}\n")
+    code, out, err = said("merge", str(file))
+    assert (code, out) == (1, "0 verdicts merged, 1 refused\n")
+    assert "line 701: refused: nonce: found None, expected this field" in err
+
+
+def test_a_bundle_is_dropped(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    code, out, _ = said("bundle", search_id, "-o", str(tmp_path / "b"), "--json")
+    document = json.loads(out)
+    assert (code, document["count"], "jobs" in document) == (0, 1, False)
+    code, _, err = said("bundle", "--drop", str(tmp_path / "b"))
+    assert (code, "stands in" in err) == (2, True)
+    assert said("bundle", "--drop", document["id"])[:2] == (
+        0,
+        f"1 job of {document['id']} returned to the queue in {search_id}\n",
+    )
+    assert attempts(said.db, search_id)[0].state == "pending"
+    code, _, err = said("bundle", "--drop", document["id"])
+    assert (code, "expected the id of a bundle that is out" in err) == (1, True)
+
+
+def test_what_was_not_judged_is_shown_and_settled(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    directory = tmp_path / "b"
+    assert said("bundle", search_id, "-o", str(directory))[0] == 0
+    bundle = bundle_in(directory)
+    (directory / "verdicts.jsonl").write_text("")
+    forged = {**unjudged_line(bundle), "signature": "0" * 64}
+    hostile = unjudged_line(bundle, kind="refused", reason="limits: found \x1b[2J0")
+    (directory / "unjudged.jsonl").write_text(f"{json.dumps(forged)}\n{json.dumps(hostile)}\n")
+    code, out, err = said("merge", str(directory))
+    assert (code, out) == (1, "0 verdicts merged, 1 not judged, 1 refused\n")
+    assert "unjudged.jsonl, line 1: refused: signature: found" in err
+    assert "unjudged.jsonl, line 2: bj_" in err
+    assert "has no verdict: refused: limits: found" in err
+    assert f"warpsmith bundle --requeue {bundle.id}, or --give-up {bundle.id}" in err
+    assert "\x1b" not in err
+
+    code, out, _ = said("merge", str(directory / "unjudged.jsonl"), "--json")
+    assert [(line["file"], line["line"]) for line in json.loads(out)["lines"]] == [
+        ("unjudged.jsonl", 1),
+        ("unjudged.jsonl", 2),
+    ]
+    code, out, err = said("bundle", "--show", bundle.id)
+    assert code == 0, err
+    assert out.startswith("#0 judge: bj_")
+    assert "refused: limits: found" in out
+    assert [job["attempt_id"] for job in json.loads(said("bundle", "--show", bundle.id, "--json")[1])] == [
+        attempts(said.db, search_id)[0].id
+    ]
+
+    assert said("bundle", "--requeue", bundle.id)[:2] == (
+        0,
+        f"1 job of {bundle.id} returned to the queue in {search_id}\n",
+    )
+    assert attempts(said.db, search_id)[0].state == "pending"
+    code, _, err = said("bundle", "--show", bundle.id)
+    assert (code, "expected the id of a bundle that is out" in err) == (1, True)
+
+
+def test_several_directories_are_merged_at_once(said: Any, tmp_path: Path) -> None:
+    directories = [tmp_path / "one", tmp_path / "other"]
+    for directory in directories:
+        assert said("bundle", created(said.db), "-o", str(directory))[0] == 0
+        (directory / "verdicts.jsonl").write_text("")
+        (directory / "unjudged.jsonl").write_text(json.dumps(unjudged_line(bundle_in(directory))) + "\n")
+    code, out, err = said("merge", *map(str, directories))
+    assert (code, out) == (0, "0 verdicts merged, 2 not judged\n"), err
+    assert all(f"{directory / 'unjudged.jsonl'}, line 1: bj_" in err for directory in directories)
+    code, _, err = said("merge", str(directories[0]), str(tmp_path / "none"))
+    assert (code, "expected a bundle's directory" in err) == (2, True)
+
+
+def test_what_was_not_judged_is_given_up(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    assert said("bundle", search_id, "-o", str(tmp_path / "b"))[0] == 0
+    bundle = bundle_in(tmp_path / "b")
+    assert said("bundle", "--show", bundle.id)[1] == f"nothing of {bundle.id} is known to be left unjudged\n"
+    file = tmp_path / "unjudged.jsonl"
+    file.write_text(json.dumps(unjudged_line(bundle)) + "\n")
+    assert said("bundle", "--give-up", bundle.id)[1] == f"0 jobs of {bundle.id} given up in {search_id}\n"
+    assert said("merge", str(file))[:2] == (0, "0 verdicts merged, 1 not judged\n")
+    code, out, err = said("bundle", "--give-up", bundle.id)
+    assert (code, out) == (0, f"1 job of {bundle.id} given up in {search_id}\n"), err
+    assert attempts(said.db, search_id)[0].state == "failed"
+
+
+def test_what_cannot_be_written_takes_no_jobs(said: Any, tmp_path: Path) -> None:
+    search_id = created(said.db)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("")
+    code, _, err = said("bundle", search_id, "-o", str(tmp_path / "full"))
+    assert (code, "not empty, expected a new directory" in err) == (2, True)
+    (tmp_path / "file").write_text("")
+    code, _, err = said("bundle", search_id, "-o", str(tmp_path / "file"))
+    assert (code, "file, which is a file, expected a new directory" in err) == (2, True)
+    code, _, err = said("bundle", search_id, "-o", str(tmp_path / "file" / "below"))
+    assert code == 1, err
+    assert attempts(said.db, search_id)[0].state == "pending"  # taken, and given back when it could not be written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["bundle"], 2, "SEARCH: found None"),
+        (["bundle", "sr_x"], 2, "--output: found None"),
+        (["bundle", "sr_x", "--drop", "bn_x"], 2, "--drop: found 'bn_x', expected nothing beside it"),
+        (["bundle", "--show", "bn_x", "--give-up", "bn_y"], 2, "--show: found 'bn_x', expected nothing beside it"),
+        (["bundle", "--give-up", "bn_x"], 1, "expected the id of a bundle that is out"),
+        (["bundle", "sr_absent", "-o", "{new}"], 1, "expected the id of one that is stored"),
+        (["merge", "{new}"], 2, "expected a bundle's directory"),
+    ],
+)
+def test_misuse_is_named(arguments: list[str], code: int, message: str, said: Any, tmp_path: Path) -> None:
+    found, _, err = said(*(word.replace("{new}", str(tmp_path / "new")) for word in arguments))
+    assert found == code, err
+    assert message in err
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,83 @@
+"""`warpsmith judge` with the real judge: exit codes, one JSON document, and what a wrong candidate is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support import scenario
+from tests.support.launching import REPOSITORY, warpsmith
+from warpsmith.service.local import machine
+from warpsmith.service.local.targets import WITHOUT_DEVICE
+
+CANDIDATES = REPOSITORY / "tests" / "candidates"
+
+
+def judge(tmp_path: Path, body: str, *arguments: str, code: int) -> tuple[str, str]:
+    spec, candidate = tmp_path / "spec.yaml", tmp_path / "candidate.py"
+    spec.write_text(scenario.OP)
+    candidate.write_text(scenario.candidate(body))
+    result = warpsmith(tmp_path / "home", "judge", str(spec), str(candidate), *arguments, code=code)
+    return result.stdout, result.stderr
+
+
+def test_a_good_candidate_is_accepted(tmp_path: Path) -> None:
+    out, err = judge(tmp_path, scenario.LOOP, "--json", code=0)
+    verdict = json.loads(out)
+    assert verdict["verdict"] == "accepted"
+    assert {"gate", "reason", "op", "target", "language", "sandbox", "versions", "fingerprint"} <= set(verdict)
+    declared = [item["id"] for item in verdict["workloads"] if not item["id"].startswith("holdout-")]
+    assert declared == ["even", "odd"]
+    assert verdict["workloads"][0]["speedup"]["eager"] > 0
+    assert "judging" in err
+
+
+def test_a_wrong_candidate_is_told_workload_element_expected_and_found(tmp_path: Path) -> None:
+    out, _ = judge(tmp_path, scenario.LOOP.replace("+ 1.0f", "+ 1.5f"), "--level", "screen", code=1)
+    assert out.startswith("rejected at screen: workload even: y[")
+    for line in (
+        r"workload  even",
+        r"element   y\[\d+\]",
+        r"expected  -?\d",
+        r"found     -?\d",
+        r"wrong     4,096 of 4,096",
+    ):
+        assert re.search(rf"^  {line}", out, re.MULTILINE), line
+
+
+def test_one_that_does_not_compile_shows_the_compilers_words(tmp_path: Path) -> None:
+    out, _ = judge(tmp_path, "y[0] = two;", code=1)
+    assert "rejected at compile" in out
+    assert "'two' was not declared" in out
+
+
+def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
+    options = ("--workload", "single", "--json")
+    for name, code in (("good", 0), ("wrong", 1)):
+        path = CANDIDATES / f"layer_norm_cpp_{name}.py"
+        result = warpsmith(tmp_path / "home", "judge", "examples/layer_norm.yaml", str(path), *options, code=code)
+        verdict = json.loads(result.stdout)
+        assert (verdict["verdict"] == "accepted") is (code == 0)
+    assert verdict["failure"]["workload"] == "single"
+    assert {"tensor", "index", "expected", "found"} <= set(verdict["failure"])
+
+
+@pytest.mark.skipif(bool(machine.gpus()), reason="this machine has a CUDA GPU")
+@pytest.mark.parametrize(("language", "reason"), [("triton", "not timed"), ("cuda", "not run")])
+def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path, language: str, reason: str) -> None:
+    arguments = ("judge", "examples/add_relu.yaml", str(CANDIDATES / f"add_relu_{language}.py"))
+    result = warpsmith(tmp_path / "home", *arguments, "--target", "cuda:sm_90", code=1)
+    assert f"no CUDA GPU here: {WITHOUT_DEVICE[language]}" in result.stderr
+    assert result.stdout.startswith("ambiguous at ")
+    assert reason in result.stdout.splitlines()[0]
+    assert re.search(r"kernel    bias_relu: \d+ registers, 0 bytes spilled", result.stdout)
+    screened = warpsmith(tmp_path / "home", *arguments, "--target", "cuda:sm_90", "--level", "screen", code=1)
+    assert ("interpreter on single, compiled" in screened.stdout) is (language == "triton"), screened.stdout
+    only = ("--target", "cuda:sm_90", "--level", "screen", "--workload", "small")
+    named = warpsmith(tmp_path / "home", *arguments, *only, code=1)
+    assert ("not checked; workload small has" in named.stdout) is (language == "triton"), named.stdout
+    refused = warpsmith(tmp_path / "home", *arguments, code=2)
+    assert "--target: found None" in refused.stderr

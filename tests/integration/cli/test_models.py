@@ -1,0 +1,440 @@
+"""`warpsmith profile`, `apply` and `ablate` on both example models, with real kernels for specs that profile wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import REPOSITORY
+from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.support.api_support import SPEC, application, command_line, seed, settings_for
+from warpsmith.kernels_db.export.package import build
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.target import Target
+from warpsmith.kernels_db.store.tables import KernelRow
+from warpsmith.service.cli import run
+
+pytest.importorskip("torch", reason="models are run with torch, which is not installed")
+
+from benchmarks.models import KERNELS, candidates
+
+MODELS = REPOSITORY / "examples" / "models"
+TRANSFORMER, RECOMMENDER = MODELS / "transformer.py", MODELS / "recommender.py"
+
+RMS_NORM = {
+    "schema_version": 1,
+    "name": "rms_norm",
+    "description": "by hand",
+    "axes": {"batch": {"kind": "var"}, "length": {"kind": "var"}, "width": {"kind": "var"}},
+    "inputs": [
+        {"name": "x", "shape": ["batch", "length", "width"], "dtype": "float32"},
+        {"name": "weight", "shape": ["width"], "dtype": "float32", "role": "weight"},
+    ],
+    "outputs": [{"name": "y", "shape": ["batch", "length", "width"], "dtype": "float32"}],
+    "reference": "import torch\n\n\ndef run(x, weight):\n"
+    "    return torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-6)\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"batch": 4, "length": 64, "width": 128}},
+        {"id": "small", "role": "test", "axes": {"batch": 1, "length": 3, "width": 16}},
+    ],
+}
+RMS_NORM_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+#include <cmath>
+extern "C" void rms_norm(const float* x, const float* w, float* y, int64_t rows, int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
+    double squares = 0;
+    for (int64_t i = 0; i < n; ++i) squares += double(x[i]) * x[i];
+    const double scale = 1 / std::sqrt(squares / n + 1e-6);
+    for (int64_t i = 0; i < n; ++i) y[i] = float(x[i] * scale * w[i]);
+  }
+}
+""")
+
+
+def run(x, weight, y):
+    n = weight.numel()
+    kernels.rms_norm(x, weight, y, x.numel() // n, n)
+'''
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """What `warpsmith profile` said of a model, and packages of kernels for specs that it wrote."""
+
+    document: dict[str, Any]
+    specs: Path
+    packages: list[Path]
+
+    @property
+    def options(self) -> list[str]:
+        return [part for package in self.packages for part in ("--package", str(package))]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all tests of this module keep builds and peaks: nothing is built twice."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def _kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in variables(home).items():
+        monkeypatch.setenv(name, value)
+
+
+def variables(home: Path) -> dict[str, str]:
+    return {"WARPSMITH_HOME": str(home), "WARPSMITH_KERNEL_CACHE": str(home / "kernels")}
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    assert run([*words, "--json"]) == code
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def profiled(model: Path, directory: Path, home: Path) -> tuple[dict[str, Any], Path]:
+    """A profile in a process of its own, as a module's fixture has no output to capture."""
+    specs = directory / "specs"
+    words = ["profile", str(model), "--output", str(specs), "--top", "20", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "warpsmith.service.cli", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=MODELS.parents[1],
+        env=os.environ | variables(home),
+    )
+    return json.loads(done.stdout), specs
+
+
+def packaged(model: str, specs: Path, directory: Path) -> list[Path]:
+    """Packages of the benchmark's C++ kernels for specs of this model."""
+    return [
+        build(exported(load_op(specs / f"{one.op}.yaml").document(), one.file.read_text()), directory)
+        for one in candidates(model, "cpu")
+    ]
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
+    directory = tmp_path_factory.mktemp("transformer")
+    document, specs = profiled(TRANSFORMER, directory, home)
+    whole = build(exported(RMS_NORM, RMS_NORM_CPP), directory)
+    return Profiled(document, specs, [*packaged("transformer", specs, directory), whole])
+
+
+@pytest.fixture(scope="module")
+def recommender(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
+    directory = tmp_path_factory.mktemp("recommender")
+    document, specs = profiled(RECOMMENDER, directory, home)
+    return Profiled(document, specs, packaged("recommender", specs, directory))
+
+
+def by_places(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+    return {tuple(one["places"]): one for one in document["opportunities"]}
+
+
+def test_a_transformers_costs_are_ranked_and_written_as_specs(transformer: Profiled) -> None:
+    found = transformer.document
+    assert found["dynamic"]
+    rows = found["opportunities"]
+    assert [row["saving_us"] for row in rows] == sorted((row["saving_us"] for row in rows), reverse=True)
+    assert all(row["reason"] is None and row["limit_us"] > 0 for row in rows)
+    assert sum(row["time_us"] for row in rows) <= found["model_us"] * 1.001
+    assert {row["operators"] for row in rows} == {
+        "embedding + add + rms_norm",
+        "linear",
+        "scaled_dot_product_attention",
+        "add + rms_norm",
+        "linear + gelu",
+        "add + layer_norm",
+    }
+    (gelu,) = [row for row in rows if row["operators"] == "linear + gelu"]
+    assert len(gelu["places"]) == 2, "two layers, one spec"
+    assert {row["name"] for row in found["operators"]} >= {"aten::mm", "aten::addmm"}
+    files = {Path(row["file"]) for row in rows}
+    assert files == set(transformer.specs.glob("*.yaml"))
+    for file in files:
+        op = load_op(file)
+        assert op.workload(Target.parse("cpu"), "sample").axes == {"batch": 4, "length": 64}
+    attention = load_op(transformer.specs / "attention.yaml")
+    assert "is_causal=True" in attention.reference
+    assert attention.inputs[0].shape == ("batch", "length", 3, 4, 32), "contiguous; split inside"
+
+
+def test_a_recommenders_costs(recommender: Profiled) -> None:
+    rows = by_places(recommender.document)
+    assert rows[("interaction",)]["operators"] == "cat + bmm + index_select + cat"
+    op = load_op(Path(rows[("interaction",)]["file"]))
+    assert op.limits is not None
+    assert op.limits.flops is None, "of the products 36 numbers a row are taken, whichever they are"
+    assert op.inputs[2].dist is not None
+    assert op.inputs[2].dist.model_dump() == {"kind": "randint", "low": 0, "high": 81}
+    table = load_op(Path(rows[("the model + table",)]["file"]))
+    assert "min(4 * 8000 * 32" in str(table.limits.bytes), "a table is not read as a whole"
+
+
+def test_a_spec_that_profile_wrote_is_judged_as_it_is(
+    recommender: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    candidate = tmp_path / "candidate.py"
+    shutil.copy(KERNELS / "recommender" / "cat_bmm_index_select_cat.cpp.py", candidate)
+    spec = tmp_path / "spec.yaml"
+    text = (recommender.specs / "cat_bmm_index_select_cat.yaml").read_text()
+    spec.write_text(text + "objective: {baselines: [eager]}\n")  # nothing is compiled for a minute
+    run(["judge", str(spec), str(candidate), "--level", "screen", "--json"])
+    verdict = json.loads(capsys.readouterr().out)
+    assert (verdict["verdict"], verdict["gate"]) == ("accepted", "time"), verdict["reason"]
+    assert verdict["workloads"][0]["error"]["candidate"] <= verdict["workloads"][0]["error"]["limit"]
+
+
+def test_kernels_are_put_into_a_transformer_and_taken_out(
+    transformer: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = asked(capsys, "apply", str(TRANSFORMER), *transformer.options, "--output", str(tmp_path))
+    replaced = [(place["op"], place["kind"], place["where"]) for place in found["places"] if place["replaced"]]
+    assert ("add_rms_norm", "region", "blocks.0 + blocks.0.feed_forward_norm") in replaced
+    assert ("rms_norm", "module", "blocks.0.attention_norm") in replaced
+    assert len(replaced) == 4
+    reasons = {place["reason"] for place in found["places"] if not place["replaced"]}
+    assert any("2 dimensions" in str(reason) for reason in reasons), "positions are added by broadcasting"
+    assert "a kernel that was given before stands there" in reasons
+    assert (found["agrees"], found["reference"]) == (True, "float64")
+    assert 0 < found["largest_difference"] < 1e-4
+    assert found["argmax_agreement"] == 1.0
+    assert found["weights_untouched"]
+    assert found["undone"]
+    assert all(served["kernel"] > 0 for served in found["served"].values())
+    used_without_warpsmith(TRANSFORMER, tmp_path / "transformer_kernels", tmp_path)
+
+
+USE = """
+import sys
+import torch
+import {model} as file
+import {package} as kernels
+
+model, inputs = file.model(), file.example_inputs()
+modules, keys = dict(model.named_modules()), list(model.state_dict())
+with torch.no_grad():
+    before = model(*inputs)
+    applied = kernels.apply(model, inputs)
+    after = model(*inputs)
+    assert list(model.state_dict()) == keys
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(before, after, rtol=1e-4, atol=1e-4)
+    half = tuple(value[: len(value) // 2] for value in inputs)
+    served = applied.status()["kernels"]
+    smaller = model(*half)
+    assert applied.status()["calls"] == {{"graph": 2, "model": 0}}, applied.status()
+    for name, now in applied.status()["kernels"].items():
+        assert now["served"]["pytorch"] == served[name]["served"]["pytorch"], name
+    one = model(*(value[:1] for value in inputs))
+    assert applied.status()["calls"]["model"] == 1, "a batch of one is no size of the graph: the model's own code"
+    applied.undo()
+    assert all(dict(model.named_modules())[name] is module for name, module in modules.items())
+    assert torch.equal(before, model(*inputs))
+    torch.testing.assert_close(smaller, model(*half), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(one, model(*(value[:1] for value in inputs)), rtol=1e-4, atol=1e-4)
+    with applied:
+        applied.install()
+        try:
+            kernels.apply(model, inputs)
+        except ValueError as error:
+            print(error)
+        assert torch.equal(after, model(*inputs))
+    assert torch.equal(before, model(*inputs))
+assert not [name for name in sys.modules if name.split(".")[0] in ("warpsmith", "kernels_db")]
+"""
+
+
+def used_without_warpsmith(model: Path, package: Path, directory: Path) -> None:
+    """The generated package in a process that has the model's file and it alone."""
+    home = directory / "home"
+    home.mkdir()
+    shutil.copy(model, home)
+    shutil.move(package, home)
+    (home / "use.py").write_text(USE.format(model=model.stem, package=package.name))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-I", "-c", f"import sys; sys.path.insert(0, {str(home)!r}); import use"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=home,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "undo() that first" in done.stdout
+
+
+def test_kernels_are_put_into_a_recommender(
+    recommender: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = asked(capsys, "apply", str(RECOMMENDER), *recommender.options, "--output", str(tmp_path))
+    replaced = [(place["kind"], place["where"]) for place in found["places"] if place["replaced"]]
+    assert replaced == [("region", "interaction"), ("region", "top.0 + top.1")]
+    assert found["agrees"]
+    assert found["weights_untouched"]
+    assert found["undone"]
+    assert found["argmax_agreement"] is None, "one number a row has no largest"
+    used_without_warpsmith(RECOMMENDER, tmp_path / "recommender_kernels", tmp_path)
+
+
+@pytest.mark.parametrize("which", ["transformer", "recommender"])
+def test_each_kernel_is_measured_on_and_off_and_left_out(
+    which: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model: Profiled = request.getfixturevalue(which)
+    found = asked(capsys, "ablate", str(MODELS / f"{which}.py"), *model.options, "--time", "0.5")
+    names = [package.name for package in model.packages]
+    assert found["kernels"] == names
+    wanted = ["model", "graph", "all", *(f"only {name}" for name in names), *(f"without {name}" for name in names)]
+    assert [row["variant"] for row in found["variants"]] == wanted
+    rows = {row["variant"]: row for row in found["variants"]}
+    for row in rows.values():
+        assert row["agrees"]
+        if found["rounds"] < 6:
+            assert row["ms_ci95"] is None, "too few to say"
+        else:
+            assert row["ms_ci95"][0] <= row["ms"] <= row["ms_ci95"][1]
+    assert rows["model"]["speedup"] == 1.0
+    assert rows["model"]["largest_difference"] == 0.0
+    assert rows["graph"]["largest_difference"] == 0.0
+    assert rows["all"]["largest_difference"] > 0
+    assert rows[f"without {names[0]}"]["largest_difference"] == rows[f"only {names[1]}"]["largest_difference"]
+    assert [one["kernel"] for one in found["brings"]] == names
+    assert found["rounds"] >= 3
+
+
+ADD_RELU = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void add_relu(const float* x, const float* y, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + y[i] > 0 ? x[i] + y[i] : 0.0f;
+}
+""")
+
+
+def run(x, y, out):
+    kernels.add_relu(x, y, out, out.numel())
+'''
+ADD_RELU_MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x + y) * 2
+
+def model():
+    return Net().eval()
+
+def example_inputs():
+    return {"x": torch.linspace(-1, 1, 4096), "y": torch.linspace(3, -2, 4096)}
+"""
+
+
+def test_stored_kernels_are_exported_and_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(ADD_RELU_MODEL)
+    kept = exported(SPEC, ADD_RELU)
+    app = application(settings_for(tmp_path))
+    db = app.state.service.db
+    seed(db)
+    with db.writing() as session:
+        kernel = session.get_one(KernelRow, "kn_0")
+        kernel.source, kernel.source_digest = kept.source, kept.source_digest
+        kernel.envelope, kernel.evidence = kept.envelope, kept.evidence
+    with command_line(app, capsys, monkeypatch) as said:
+        code, out, err = said("apply", str(file), "--json")
+        assert code == 0, err
+        (place,) = json.loads(out)["places"]
+        assert (place["op"], place["kind"], place["replaced"]) == ("add_relu", "region", True)
+        code, _, err = said("apply", str(file), "--kernel", "kn_none")
+        assert code == 1
+        assert "kn_none" in err
+
+
+def test_a_kernel_that_fits_nowhere_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    narrow = RMS_NORM | {"workloads": [{"id": "s", "role": "bench", "axes": {"batch": 2, "length": 3, "width": 128}}]}
+    wrong = RMS_NORM_CPP.replace("1e-6", "0.5")
+    options = []
+    for number, kernel in enumerate(
+        [exported(narrow, RMS_NORM_CPP), exported(RMS_NORM, wrong), exported(SCALED_ADD, SCALED_ADD_CPP)]
+    ):
+        options += ["--package", str(build(kernel, tmp_path / str(number)))]
+    found = asked(capsys, "apply", str(TRANSFORMER), *options, code=1)
+    reasons: dict[str, set[str]] = {}
+    for place in found["places"]:
+        reasons.setdefault(place["kernel"], set()).add(place["reason"])
+    outside, incorrect, foreign = reasons.values()
+    assert all("batch is 4" in reason for reason in outside)
+    assert all(reason.startswith("the kernel's result is wrong: relative error") for reason in incorrect)
+    assert foreign == {"the model does not compute this op"}
+    assert found["largest_difference"] == 0.0
+    assert found["undone"]
+
+
+BRANCHES = """
+import torch
+from torch import nn
+
+class Gate(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), Gate())
+    def forward(self, x):
+        return self.inner(x)
+
+def model():
+    return Net()
+
+def example_inputs():
+    return torch.ones(2, 4)
+"""
+
+
+def test_a_model_that_cannot_be_exported_names_the_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "branches.py"
+    file.write_text(BRANCHES)
+    error = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"), code=2)["error"]
+    assert error["errors"][0]["part"] == "'inner.1' of the model"
+    assert "branches.py, line 7: if x.sum() > 0:" in error["errors"][0]["where"]
+    assert "torch.where" in error["message"], "what to do"
+    assert not list((tmp_path / "specs").glob("*"))
+
+
+def test_a_file_without_the_contract_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text("def model():\n    return 3\n")
+    error = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"), code=2)["error"]["errors"][0]
+    assert error == {"field": "model()", "found": "a int", "expected": "a torch.nn.Module"}
+
+
+def test_what_is_no_package_and_what_stands_in_the_way_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = asked(capsys, "apply", str(TRANSFORMER), "--package", str(tmp_path), code=2)["error"]
+    assert error["message"].startswith(f"--package: {tmp_path} holds 0 packages")
+    made = tmp_path / "transformer_kernels"
+    made.mkdir()
+    words = ["apply", str(TRANSFORMER), "--package", str(tmp_path), "--output", str(tmp_path)]
+    (error,) = asked(capsys, *words, code=2)["error"]["errors"]
+    assert (error["field"], error["found"]) == ("--output", str(made))

@@ -1,0 +1,223 @@
+"""Files of other formats that must be run to be understood, in the real sandbox; and what hostile ones get there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.formats_support import KERNELBENCH, TASKS, errors_of, files_of
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
+from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judge.protocol.client import judge_environment
+
+pytest.importorskip("torch", reason="the files are run")
+
+PROBLEM = """import torch
+
+{top}
+
+
+class Model(torch.nn.Module):
+    def __init__(self, *values):
+        super().__init__()
+        self.values = values
+
+    def forward(self, x):
+        return {result}
+
+
+def get_inputs():
+    return [torch.rand(4)]
+
+
+def get_init_inputs():
+    return {init}
+"""
+
+
+def made(top: str = "", result: str = "x + 1", init: str = "[]", seconds: float = 60.0) -> ImportedOp:
+    text = PROBLEM.format(top=top, result=result, init=init)
+    return import_op([RawFile("problem.py", text.encode())], None, analyser(None, seconds))
+
+
+def refused(**parts: Any) -> str:
+    """What is said of a problem with these parts."""
+    with pytest.raises(SpecErrors) as caught:
+        made(**parts)
+    (message,) = errors_of(caught.value)
+    return message
+
+
+@pytest.fixture(scope="module")
+def imported() -> Callable[[str], Op]:
+    """An example as an op; each is run once."""
+    kept: dict[Path, Op] = {}
+
+    def find(name: str) -> Op:
+        path = next(path for path in [*KERNELBENCH, *TASKS] if name in str(path))
+        if path not in kept:
+            kept[path] = import_op(files_of(path), None, analyser(None)).op
+        return kept[path]
+
+    return find
+
+
+@pytest.mark.parametrize("path", [*KERNELBENCH, *TASKS], ids=lambda path: "/".join(path.parts[-2:]))
+def test_an_example_becomes_a_job_and_gives_its_files_back(path: Path, imported: Callable[[str], Op]) -> None:
+    op = imported(str(path))
+    assert op.origin is not None
+    assert raw_files(op.origin) == files_of(path)
+    assert load_op(json.dumps(op.document())) == op
+    assert build_job(op, Target.parse("cpu"), level="baseline")["workloads"]
+
+
+def test_integers_masks_and_normalised_weights_are_what_the_file_makes(imported: Callable[[str], Op]) -> None:
+    embedding = imported("4_embedding_bag")
+    assert [(item.name, item.dtype, item.dist and item.dist.kind) for item in embedding.inputs] == [
+        ("tokens", "int64", "randint"),
+        ("weights", "float32", "code"),
+    ]
+    attention = imported("5_causal_attention")
+    assert [(item.shape, item.dtype) for item in attention.outputs] == [
+        ((2, 4, 64, 32), "float32"),
+        ((2, 4, 64), "float32"),
+    ]
+    (mask,) = attention.state
+    assert (mask.dtype, mask.dist and mask.dist.kind) == ("bool", "code")
+    norm = imported("3_conv_batch_norm")
+    kinds = {state.attribute: state.dist and state.dist.kind for state in norm.state}
+    assert kinds["norm.running_var"] == "constant"
+    assert kinds["conv.weight"] == "uniform"
+    assert "get_init_inputs()" in norm.reference.partition("_Constructed")[2], "a tuple stays a tuple"
+
+
+def test_a_tasks_outputs_follow_from_its_inputs_axes(imported: Callable[[str], Op]) -> None:
+    convolution = imported("conv2d/task.yml")
+    (expression,) = [axis.expr for axis in convolution.axes.values() if axis.kind == "expr"]
+    assert expression == "size - kernelsize + 1"
+    grey = imported("grayscale/task.yml")
+    assert [(item.name, item.mutated) for item in grey.inputs] == [("picture", False), ("output", True)]
+    histogram = imported("histogram/task.yml")
+    assert [histogram.inputs[0].dtype, histogram.outputs[0].dtype] == ["uint8", "int64"]
+
+
+def test_a_module_that_is_not_there_is_named() -> None:
+    assert "ModuleNotFoundError: No module named 'absent_module'" in refused(top="import absent_module")
+
+
+def test_a_result_that_depends_on_values_is_computed_with_values() -> None:
+    found = made(result="x[: 2 + int(x.sum() >= 0)]")
+    assert found.op.outputs[0].shape == (3,)
+
+
+TASK = """files:
+  - {"name": "reference.py", "source": "reference.py"}
+tests:
+  - {"size": 2, "seed": 1}
+"""
+RAGGED = """import torch
+
+
+def generate_input(size, seed):
+    return torch.randint(3, 4, (size,))
+
+
+def ref_kernel(data):
+    return torch.ones(int(data.max()))
+"""
+
+
+def test_a_result_whose_shape_is_a_drawn_value_has_the_shape_that_was_drawn() -> None:
+    problem = PROBLEM.format(top="", result="torch.ones(int(x.max()))", init="[]")
+    problem = problem.replace("torch.rand(4)", "torch.randint(3, 4, (2,))")
+    module = import_op([RawFile("problem.py", problem.encode())], None, analyser(None))
+    assert module.op.outputs[0].shape == (3,)
+    files = [RawFile("task.yml", TASK.encode()), RawFile("reference.py", RAGGED.encode())]
+    assert import_op(files, None, analyser(None)).op.outputs[0].shape == (3,)
+
+
+def test_a_result_that_is_no_tensor_is_refused() -> None:
+    assert "Model.forward: result 0 is float, expected a tensor" in refused(result="float(x.sum())")
+
+
+def test_a_tensor_that_no_candidate_could_be_given_is_refused() -> None:
+    text = PROBLEM.format(top="", result="x + self.kept", init="[]")
+    text = text.replace("self.values = values", "self.kept = torch.ones(4)")
+    with pytest.raises(SpecErrors, match=r"Model\.kept: found a plain tensor, expected a parameter or register_buffer"):
+        import_op([RawFile("problem.py", text.encode())], None, analyser(None))
+
+
+def test_a_file_that_does_not_end_is_ended() -> None:
+    assert "timeout: did not return within 3 s" in refused(top="while True:\n    pass", seconds=3.0)
+
+
+@pytest.mark.parametrize("top", ["import os\nos._exit(0)", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"])
+def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
+    assert "crash: " in refused(top=top)
+
+
+def test_a_file_that_takes_all_memory_is_refused() -> None:
+    assert "memory: " in refused(top="kept = [torch.ones(1 << 28) for _ in range(64)]")
+
+
+def test_a_killed_analysis_leaves_nothing_outside_of_the_callers_directory(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    command = [sys.executable, "-m", "warpsmith.workers.judge.analysis"]
+    environment = judge_environment(home, home) | {"TMPDIR": str(elsewhere)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd=home, env=environment) as process:
+        while process.poll() is None and not [*home.glob("scratch-*"), *elsewhere.iterdir()]:
+            time.sleep(0.01)
+        process.kill()
+    assert list(home.glob("scratch-*"))
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_file_that_changes_what_is_said_of_it_is_refused() -> None:
+    top = "from warpsmith.workers.judge.analysis import module\nmodule.described = lambda *a, **k: {'shape': 'x'}"
+    assert 'problem.py: found "inputs.0' in refused(top=top)
+
+
+def test_nothing_of_the_callers_environment_is_within_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "sk-secret")
+    found = made(top="import os", init="[repr(dict(os.environ))]")
+    assert "HOME" in str(found.op.init), "it saw an environment"
+    assert "sk-secret" not in json.dumps(found.op.document())
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port of this machine on which somebody answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_files_and_the_network_are_out_of_reach_where_the_machine_confines(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("sk-secret")
+    os.chmod(secret, 0o644)
+    attempt = "try:\n    said = {}\nexcept OSError as error:\n    said = type(error).__name__"
+    read = made(top=attempt.format(f"open({str(secret)!r}).read()"), init="[said]")
+    if read.sandbox not in ("confined", "isolated"):
+        pytest.skip(f"this machine confines at level {read.sandbox}")
+    assert read.op.init == ("PermissionError",)
+    with listening() as port:
+        call = f"__import__('socket').create_connection(('127.0.0.1', {port}), 2) and 'connected'"
+        reached = made(top=attempt.format(call), init="[said]")
+    assert reached.op.init != ("connected",)

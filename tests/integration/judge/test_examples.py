@@ -1,0 +1,140 @@
+"""Every example does what it says: its reference runs on the CPU, in its own dtype and in float64, as declared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import REPOSITORY
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.kernels_db.spec.op import Op, Target, Workload, load_op
+from warpsmith.kernels_db.spec.resolve import build_job, reference_source, resolve_workload, workload_bytes
+
+# Under CI=true a missing torch is an error, as any missing service.
+if os.environ.get("CI") == "true":
+    import torch
+else:
+    torch = pytest.importorskip("torch", reason="the references of the examples are written in PyTorch")
+
+from warpsmith.workers.judge.values.inputs import InputSource
+
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
+CPU = Target.parse("cpu:x86_64")
+GPU = Target.parse("cuda:sm_90")
+GIB = 2**30
+
+
+def cpu_workloads(role: str) -> list[Any]:
+    ops = [load_op(path) for path in EXAMPLES]
+    return [
+        pytest.param(op, workload, id=f"{op.name}-{workload.id}")
+        for op in ops
+        for workload in op.workloads_for(CPU)
+        if workload.role == role
+    ]
+
+
+def reference(op: Op) -> Callable[..., Any]:
+    namespace: dict[str, Any] = {}
+    exec(reference_source(op), namespace)
+    run: Callable[..., Any] = namespace["run"]
+    return run
+
+
+def no_code(*_: object) -> torch.Tensor:
+    raise AssertionError("no example draws its inputs by code")
+
+
+def drawn(resolved: ResolvedWorkload, seed: int) -> list[Any]:
+    values = InputSource(resolved["inputs"], seed, no_code).draw()
+    return [
+        item["value"] if value is None else value.clone()
+        for item, value in zip(resolved["inputs"], values, strict=True)
+    ]
+
+
+def results(op: Op, resolved: ResolvedWorkload, arguments: list[Any]) -> list[torch.Tensor]:
+    """What the reference returns, then what it leaves in the mutated inputs."""
+    with torch.no_grad():
+        returned = reference(op)(*arguments)
+    outputs = [] if returned is None else list(returned) if isinstance(returned, tuple) else [returned]
+    assert len(outputs) == len(resolved["outputs"])
+    return outputs + [arguments[index] for index in mutated(resolved["inputs"])]
+
+
+def mutated(inputs: list[ResolvedInput]) -> list[int]:
+    return [index for index, item in enumerate(inputs) if item["mutated"]]
+
+
+@pytest.mark.parametrize(("op", "workload"), cpu_workloads("test"))
+def test_the_reference_returns_the_declared_outputs(op: Op, workload: Workload) -> None:
+    resolved = resolve_workload(op, workload)
+    arguments = drawn(resolved, seed=7)
+    before = [value.clone() if isinstance(value, torch.Tensor) else value for value in arguments]
+    found = results(op, resolved, arguments)
+    written = [resolved["inputs"][index] for index in mutated(resolved["inputs"])]
+    for declared, tensor in zip([*resolved["outputs"], *written], found, strict=True):
+        assert list(tensor.shape) == declared["shape"]
+        assert tensor.dtype == getattr(torch, declared["dtype"])
+        assert torch.isfinite(tensor).all()
+    for index, value in enumerate(before):
+        if isinstance(value, torch.Tensor) and not resolved["inputs"][index]["mutated"]:
+            assert torch.equal(value, arguments[index]), (
+                f"the reference writes into {resolved['inputs'][index]['name']}"
+            )
+    exact = [
+        value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value for value in before
+    ]
+    for tensor, wide in zip(found, results(op, resolved, exact), strict=True):
+        assert wide.dtype == torch.float64
+        assert wide.shape == tensor.shape
+        unit = torch.finfo(tensor.dtype).eps
+        # Some roundings of the largest value: on AVX-512 torch's softmax takes an exponential right to 20 units.
+        torch.testing.assert_close(tensor.double(), wide, rtol=0, atol=64 * unit * max(1.0, float(wide.abs().max())))
+
+
+@pytest.mark.parametrize(("op", "workload"), cpu_workloads("test"))
+def test_other_inputs_give_other_outputs(op: Op, workload: Workload) -> None:
+    resolved = resolve_workload(op, workload)
+    first = results(op, resolved, drawn(resolved, seed=1))
+    second = results(op, resolved, drawn(resolved, seed=2))
+    assert not any(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_complete(path: Path) -> None:
+    op = load_op(path)
+    assert op.name == path.stem
+    assert op.description
+    for target, most in ((CPU, GIB // 4), (GPU, 24 * GIB)):
+        job = build_job(op, target, level="baseline")
+        assert {workload["role"] for workload in job["workloads"]} == {"bench", "test", "holdout"}
+        for workload in job["workloads"]:
+            assert workload_bytes(workload) <= most
+            assert workload["min_bytes"] > 0
+
+
+def test_the_ops_of_the_first_release_are_there() -> None:
+    assert {path.stem for path in EXAMPLES} >= {
+        "add_relu",
+        "add_rms_norm",
+        "attention",
+        "attention_noncausal",
+        "conv2d",
+        "conv_relu_maxpool",
+        "cross_entropy",
+        "dlrm_interaction",
+        "fused_add_mul_relu",
+        "gelu_tanh",
+        "layer_norm",
+        "linear_gelu",
+        "matmul",
+        "mlp_relu_sigmoid",
+        "rms_norm",
+        "silu_and_mul",
+        "softmax",
+    }

@@ -1,0 +1,144 @@
+"""`warpsmith up` with real processes: ready, watched over, stopped in order, and without orphans when killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.support.launching import NODES, family, living, until, up, warpsmith, write_scenario
+from warpsmith.service.local import machine
+from warpsmith.service.local.home import running_service
+
+CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
+
+
+def test_it_is_ready_watched_over_and_stopped_in_order(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with up(home, WARPSMITH_OPENAI_API_KEY="sk-secret") as (process, document):
+        url = document["url"]
+        assert {name for name in document["children"] if not name.startswith("judge-gpu")} == CHILDREN
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        roles = {worker["role"] for worker in httpx.get(f"{url}/v1/workers").json()["items"]}
+        assert roles == {"model", "judge", "reconciler"}
+        assert running_service(home) == {"pid": process.pid, "url": url}
+        # Other commands on this home find it without being told where.
+        assert json.loads(warpsmith(home, "searches", "--json").stdout) == []
+
+        second = warpsmith(home, "up", "--port", "0", code=1)
+        assert f"process {process.pid} at {url}" in second.stderr
+        assert "WARPSMITH_HOME" in second.stderr
+
+        holders = {name for name, pid in document["children"].items() if "sk-secret" in environ(pid)}
+        assert holders == {"model"}
+
+        os.kill(document["children"]["api"], signal.SIGKILL)
+        os.kill(document["children"]["judge"], signal.SIGKILL)
+        # The launcher holds the socket: a request made meanwhile waits for the new API.
+        assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
+        until(lambda: "judge died (killed by SIGKILL)" in (home / "launcher.log").read_text(), "the report")
+        until(lambda: any("judge.cpu" in line for line in living(family(process.pid))), "another judge")
+
+        everyone = family(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert living(everyone) == []
+        assert running_service(home) is None
+    log = (home / "launcher.log").read_text()
+    assert log.rstrip().endswith("stopped")
+    assert "Traceback" not in log
+
+
+def test_killed_in_the_midst_of_a_search_it_leaves_no_orphan_and_loses_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    spec, pool = write_scenario(tmp_path)
+    with up(home) as (process, _):
+        submitted = warpsmith(home, "search", str(spec), "--model", f"replay:{pool}", "--detach", "--json")
+        search = json.loads(submitted.stdout)["id"]
+        until(
+            lambda: any("warpsmith.workers.judge" in line for line in living(family(process.pid))), "the judge at work"
+        )
+        everyone = family(process.pid)
+        process.kill()
+        process.wait()
+        until(lambda: living(everyone) == [], "every child to die")
+    with up(home):
+
+        def ended() -> bool:
+            found = json.loads(warpsmith(home, "searches", "--json").stdout)
+            return bool(found[0]["state"] not in {"queued", "running"})
+
+        until(ended, "the search to end")
+        shown = json.loads(warpsmith(home, "tree", search, "--json").stdout)
+    assert shown["search"]["state"] == "finished", shown["search"]
+    assert [node["seq"] for node in shown["nodes"]] == list(range(len(shown["nodes"])))
+    assert len(shown["nodes"]) == NODES
+
+
+def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = warpsmith(tmp_path / "home", "up", "--port", str(port), code=1)
+    assert f"port: found 127.0.0.1:{port}, which cannot be bound" in result.stderr
+    assert "--port" in result.stderr
+
+
+def test_a_broker_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    broker = "redis://:secret@127.0.0.1:9/0"
+    result = warpsmith(tmp_path / "home", "up", "--port", "0", code=1, WARPSMITH_BROKER_URL=broker)
+    assert "WARPSMITH_BROKER_URL: found redis://" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_a_database_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    database = "postgresql+psycopg://nobody:secret@127.0.0.1:9/none"
+    result = warpsmith(tmp_path / "home", "up", "--port", "0", code=1, WARPSMITH_DATABASE_URL=database)
+    assert "WARPSMITH_DATABASE_URL: found postgresql" in result.stderr
+    assert "secret" not in result.stderr
+
+
+def test_a_home_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
+    home = tmp_path / ("x" * 100)
+    result = warpsmith(home, "up", "--port", "0", code=1)
+    assert "expected at most 107" in result.stderr
+    assert "WARPSMITH_HOME" in result.stderr
+
+
+def test_gpus_are_read_from_the_drivers_listing() -> None:
+    listing = (
+        "0, NVIDIA H200, 9.0, GPU-aa11\n1, NVIDIA RTX A6000, 8.6, GPU-ab22\nno devices were found\n"
+        "2, broken, [N/A], [N/A]\n"
+    )
+    found = [(gpu.index, gpu.target, gpu.uuid) for gpu in machine.parse_gpus(listing)]
+    assert found == [(0, "cuda:sm_90", "GPU-aa11"), (1, "cuda:sm_86", "GPU-ab22")]
+
+
+@pytest.mark.parametrize(
+    ("named", "indices"),
+    [
+        (None, [0, 1, 2]),
+        ("1", [1]),
+        ("2, 0", [2, 0]),
+        ("GPU-ab", [1]),
+        ("GPU-cc33,1,1", [2, 1]),
+        ("0,7,1", [0]),
+        ("-1", []),
+        ("", []),
+        ("MIG-aa11", []),
+    ],
+)
+def test_cuda_visible_devices_chooses_gpus(named: str | None, indices: list[int]) -> None:
+    gpus = [machine.Gpu(n, "NVIDIA H200", "9.0", uuid) for n, uuid in enumerate(("GPU-aa11", "GPU-ab22", "GPU-cc33"))]
+    assert [gpu.index for gpu in machine.visible(gpus, named)] == indices
+
+
+def environ(pid: int) -> str:
+    return " ".join(psutil.Process(pid).environ().values())

@@ -1,0 +1,207 @@
+"""What each format holds, what it refuses, and that nothing is overwritten."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.export.kernel import attribute_source, write_project
+from warpsmith.kernels_db.spec.op import SpecErrors
+
+SAID: dict[str, Any] = {
+    **SCALED_ADD,
+    "axes": {"rows": {"kind": "var"}, "columns": {"kind": "const", "value": 8}},
+    "outputs": [{"name": "out", "shape": ["rows", 8], "dtype": "float32"}],
+}
+"""An op that every format can say."""
+
+
+def text_of(project: Path) -> str:
+    return "\n".join(path.read_text("utf-8") for path in sorted(project.rglob("*")) if path.is_file())
+
+
+@pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
+def test_each_format_carries_licence_evidence_and_provenance(form: registry.Format, tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    text = text_of(form.build(kernel, tmp_path))
+    assert "Apache-2.0" in text
+    for said in (kernel.id, kernel.source_digest, "one pass", "a test", "2.13.0"):
+        assert said in text, said
+    if form.name != "package":
+        for said in ("a-model", "0" * 64, kernel.verified_at):
+            assert said in text, said
+    assert "x[i] + m * y[i]" in text
+    assert "warpsmith.kernels_db.export" not in text
+
+
+@pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
+def test_names_follow_the_content_and_nothing_is_overwritten(form: registry.Format, tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    first = form.build(kernel, tmp_path)
+    kept = text_of(first)
+    with pytest.raises(FileExistsError):
+        form.build(kernel, tmp_path)
+    other = form.build(exported(SAID, SCALED_ADD_CPP.replace("for (int64_t i", "for (long i")), tmp_path)
+    assert other != first
+    assert text_of(first) == kept
+
+
+HOSTILE = 'x"""\nhostile()\x00\x1b[31m\\ ```\n```\nhostile()'
+
+
+@pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
+def test_others_words_stay_words(form: registry.Format, tmp_path: Path) -> None:
+    kernel = exported(SAID | {"description": HOSTILE.replace("\x00", "")}, SCALED_ADD_CPP)
+    title = kernel.lineage[0] | {"idea": {"title": HOSTILE}}
+    project = form.build(replace(kernel, lineage=[title]), tmp_path)
+    for path in project.rglob("*.py"):
+        names = [node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)]
+        assert "hostile" not in names, path
+
+
+def test_formats_of_one_kernel_stand_beside_each_other(tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    assert len({form.build(kernel, tmp_path) for form in registry.FORMATS}) == len(registry.FORMATS)
+
+
+def changed(**fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda spec: {**spec, **fields}
+
+
+def with_input(position: int, **fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def change(spec: dict[str, Any]) -> dict[str, Any]:
+        inputs = [dict(item) for item in spec["inputs"]]
+        inputs[position].update(fields)
+        return {**spec, "inputs": inputs}
+
+    return change
+
+
+CODE = {
+    "kind": "code",
+    "source": "import torch\ndef make(shape, dtype, generator):\n    return torch.ones(shape)\n",
+}
+OVERRIDE = [*SAID["workloads"][:1], {**SAID["workloads"][1], "inputs": {"m": {"value": 2.0}}}]
+TWO = [{"name": "out", "shape": ["rows", 8], "dtype": "float32"}, {"name": "too", "shape": [8], "dtype": "float32"}]
+REFUSALS = [
+    ("kernelbench", changed(outputs=TWO), "outputs", "one"),
+    ("kernelbench", with_input(0, mutated=True), "inputs[0].mutated", "false"),
+    ("kernelbench", with_input(0, dist=CODE), "inputs.x.dist.kind", "another distribution"),
+    ("kernelbench", with_input(0, strides=[0, 1]), "inputs.x.strides", "no broadcast axis"),
+    ("flashinfer-bench", changed(axes=SCALED_ADD["axes"]), "axes.half", "const or var"),
+    ("flashinfer-bench", with_input(0, mutated=True), "inputs[0].mutated", "false"),
+    ("flashinfer-bench", with_input(0, strides=[8, 1]), "inputs[0].strides", "contiguous"),
+    ("flashinfer-bench", with_input(0, dtype="float64"), "inputs[0].dtype", "one of"),
+    ("flashinfer-bench", with_input(0, dist={"kind": "uniform"}), "inputs[0].dist", "normal distribution"),
+    ("flashinfer-bench", with_input(1, optional=True), "inputs[1].optional", "false"),
+    ("gpu-mode", with_input(0, dist=CODE), "inputs[0].dist.kind", "another distribution"),
+    ("gpu-mode", with_input(0, strides=[0, 1]), "inputs[0].strides", "no broadcast axis"),
+    ("gpu-mode", changed(workloads=OVERRIDE), "workloads.large.inputs", "none"),
+]
+
+
+@pytest.mark.parametrize(("form", "change", "field", "expected"), REFUSALS)
+def test_what_a_format_cannot_say_is_refused_by_name(
+    form: str, change: Callable[[dict[str, Any]], dict[str, Any]], field: str, expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        registry.named(form).build(exported(change(SAID), SCALED_ADD_CPP), tmp_path / "out")
+    assert [error for error in caught.value.errors if error.field == field and expected in error.expected], caught.value
+    assert not (tmp_path / "out").exists()
+
+
+def origin(form: str, **files: str) -> dict[str, Any]:
+    """What anybody may write into a spec as its origin."""
+    return {"format": form, "files": [{"path": name.replace("_", "."), "text": text} for name, text in files.items()]}
+
+
+def test_an_imported_definitions_names_stay_inside_the_export(tmp_path: Path) -> None:
+    definition = {"name": "../../../outside", "op_type": "/etc", "axes": {}, "inputs": {}, "outputs": {}}
+    spec = SAID | {"origin": origin("flashinfer-bench", d_json=json.dumps(definition))}
+    project = registry.named("flashinfer-bench").build(exported(spec, SCALED_ADD_CPP), tmp_path / "a" / "b" / "out")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert all(path.is_relative_to(project) for path in files)
+
+
+def test_no_file_is_written_outside_of_the_new_directory(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected one inside"):
+        write_project(tmp_path, "new", {"../old": "text"})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "spec", "field"),
+    [
+        ("flashinfer-bench", {"origin": origin("flashinfer-bench", d_json="[1, 2")}, "d.json"),
+        ("gpu-mode", {"origin": origin("gpu-mode", task_yml="files: []")}, "reference"),
+        (
+            "gpu-mode",
+            {
+                "origin": origin("gpu-mode", task_yml="files: []"),
+                "reference": "def run(x, y, m):\n    found = _ref((x, y, m))\n    return found[1000000000000]\n",
+            },
+            "reference",
+        ),
+    ],
+)
+def test_an_origin_that_nobody_imported_is_refused_by_its_field(
+    form: str, spec: dict[str, Any], field: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        registry.named(form).build(exported(SAID | spec, SCALED_ADD_CPP), tmp_path)
+    assert [error.field for error in caught.value.errors] == [field]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_origin_that_is_no_problem_leaves_the_spec_to_say_it(tmp_path: Path) -> None:
+    spec = SAID | {"origin": origin("kernelbench", a_py="def Model(:")}
+    [file] = registry.named("kernelbench").build(exported(spec, SCALED_ADD_CPP), tmp_path).iterdir()
+    assert "class Model(torch.nn.Module):" in file.read_text()
+
+
+def test_an_op_in_place_has_no_layer(tmp_path: Path) -> None:
+    repository = registry.named("hf-kernels").build(exported(IN_PLACE, IN_PLACE_CPP), tmp_path)
+    variant = repository / "build" / "torch-cpu"
+    assert not (variant / "layers.py").exists()
+    assert "layers" not in (variant / "__init__.py").read_text()
+
+
+def test_metadata_is_what_kernels_reads(tmp_path: Path) -> None:
+    kernel = exported(SAID, SCALED_ADD_CPP)
+    repository = registry.named("hf-kernels").build(kernel, tmp_path)
+    metadata = json.loads((repository / "build" / "torch-cpu" / "metadata.json").read_text())
+    assert metadata["name"] == repository.name
+    assert metadata["id"].isidentifier()
+    assert metadata["id"].replace("_", "-") == metadata["name"]
+    assert metadata["backend"] == {"type": "cpu"}
+    assert metadata["python-depends"] == []
+    assert metadata["warpsmith"]["kernels"][0]["source_digest"] == kernel.source_digest
+
+
+def test_cases_of_a_task_have_names_that_its_harness_reads(tmp_path: Path) -> None:
+    spec = {
+        **SAID,
+        "axes": {"seq_len2": {"kind": "var"}, "i_f": {"kind": "var"}, "columns": {"kind": "const", "value": 8}},
+        "inputs": [{**item, "shape": item["shape"] and ["seq_len2", "i_f"]} for item in SAID["inputs"]],
+        "outputs": [{"name": "out", "shape": ["seq_len2", 8], "dtype": "float32"}],
+        "workloads": [{"id": "only", "role": "bench", "axes": {"seq_len2": 4, "i_f": 8}}],
+    }
+    project = registry.named("gpu-mode").build(exported(spec, SCALED_ADD_CPP), tmp_path)
+    task = yaml.safe_load((project / "task.yml").read_text())
+    assert task["tests"] == task["benchmarks"] == [{"seqlenc": 4, "ifx": 8, "seed": 1000}]
+    assert "def generate_input(seqlenc: int, ifx: int, seed: int):" in (project / "reference.py").read_text()
+
+
+def test_where_a_module_keeps_its_state() -> None:
+    assert attribute_source("linear.weight") == "self.linear.weight"
+    assert attribute_source("layers.0.bias") == "getattr(self.layers, '0').bias"

@@ -1,0 +1,347 @@
+"""GPU MODE tasks as specs, given what the sandbox said of them; axes inferred from sizes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.support.formats_support import answering, errors_of
+from warpsmith.kernels_db.formats.gpu_mode.axes import Axes
+from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
+from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.op import SpecErrors, load_op
+
+TASK = """files:
+  - {"name": "submission.py", "source": "@SUBMISSION@"}
+  - {"name": "task.py", "source": "task.py"}
+  - {"name": "utils.py", "source": "../utils.py"}
+  - {"name": "reference.py", "source": "reference.py"}
+description: |
+  A product with a scale.
+tests:
+  - {"m": 3, "seed": 1}
+benchmarks:
+  - {"m": 5, "seed": 2}
+  - {"m": 7, "seed": 3}
+ranking_by: "geom"
+"""
+REFERENCE = """from task import input_t
+from utils import make_match_reference
+
+
+def ref_kernel(data):
+    a, rest = data
+    return a @ rest["w"] * rest["by"]
+
+
+def generate_input(m, seed):
+    ...
+
+
+check_implementation = make_match_reference(ref_kernel, rtol=1e-3, atol=1e-5)
+"""
+
+
+def tensor(*shape: int, **values: Any) -> dict[str, Any]:
+    """A contiguous tensor as the sandbox describes it."""
+    strides, size = [], 1
+    for length in reversed(shape):
+        strides.insert(0, size)
+        size *= length
+    return {"shape": list(shape), "strides": strides, "dtype": "float32", **values}
+
+
+NORMAL = {"kind": "normal", "mean": 0.0, "std": 1.0}
+
+
+def workload(m: int) -> dict[str, Any]:
+    """One call of the product."""
+    inputs = [tensor(m, 4, dist=NORMAL), tensor(4, 2 * m), {"shape": None, "dtype": "int64", "value": m}]
+    return {"inputs": inputs, "outputs": [tensor(m, 2 * m)], "written": [], "aliases": [None]}
+
+
+ANSWER: dict[str, Any] = {
+    "structure": {
+        "tuple": [{"leaf": 0}, {"dict": {"w": {"leaf": 1}, "by": {"leaf": 2}, "mode": {"constant": "plain"}}}]
+    },
+    "result": {"leaf": 0},
+    "workloads": [workload(3), workload(5), workload(7)],
+}
+
+
+def made(answer: dict[str, Any] = ANSWER, task: str = TASK, reference: str = REFERENCE, **others: bytes) -> ImportedOp:
+    """What comes of the task of which the sandbox says this."""
+    files = {"a/task.yml": task.encode(), "a/reference.py": reference.encode(), "a/task.py": b"input_t = object\n"}
+    files |= {"utils.py": b"def make_match_reference(*a, **k): ...\n"}
+    files |= {f"a/{name}.py": data for name, data in others.items()}
+    return import_op([RawFile(path, data) for path, data in files.items()], None, answering(answer))
+
+
+def test_a_task_has_axes_from_its_arguments_and_workloads_from_its_lists() -> None:
+    found = made()
+    op = found.op
+    assert (op.name, op.description, found.format) == ("a", "A product with a scale.", "gpu-mode")
+    assert {name: axis.kind for name, axis in op.axes.items()} == {"m": "var", "rest_w_1": "var"}
+    assert [(item.name, item.shape, item.dtype) for item in op.inputs] == [
+        ("a", ("m", 4), "float32"),
+        ("rest_w", (4, "rest_w_1"), "float32"),
+        ("rest_by", None, "int64"),
+    ]
+    assert [(item.name, item.shape) for item in op.outputs] == [("out", ("m", "rest_w_1"))]
+    assert op.outputs[0].tolerance is not None
+    assert (op.outputs[0].tolerance.rtol, op.outputs[0].tolerance.atol) == (1e-3, 1e-5)
+    assert [(item.id, item.role, dict(item.axes)) for item in op.workloads] == [
+        ("test-0", "test", {"m": 3, "rest_w_1": 6}),
+        ("benchmark-0", "bench", {"m": 5, "rest_w_1": 10}),
+        ("benchmark-1", "bench", {"m": 7, "rest_w_1": 14}),
+    ]
+    assert [item.inputs["rest_by"].value for item in op.workloads[:2]] == [3, 5]
+    assert op.inputs[2].value == 7
+    assert op.origin is not None
+    assert len(raw_files(op.origin)) == 4
+    assert load_op(json.dumps(op.document())) == op
+
+
+def test_the_spec_puts_the_data_together_and_calls_the_tasks_own_function() -> None:
+    reference = made().op.reference
+    data = "(a, {'w': rest_w, 'by': rest_by, 'mode': 'plain'})"
+    assert f"def run(a, rest_w, rest_by):\n    found = _ref_kernel({data})\n    return found\n" in reference
+    space: dict[str, Any] = {}
+    exec(reference.replace('rest["w"] * rest["by"]', 'rest["w"]'), space)
+
+    class Matrix(int):
+        def __matmul__(self, other: int) -> int:
+            return int(self) * other
+
+    assert space["run"](Matrix(3), 4, 5) == 12
+
+
+def test_values_that_were_not_seen_drawn_are_made_by_the_task_with_each_workloads_arguments() -> None:
+    op = made().op
+    assert op.inputs[0].dist is not None
+    assert op.inputs[0].dist.kind == "normal"
+    sources = [item.inputs["rest_w"].dist for item in op.workloads[:2]] + [op.inputs[1].dist]
+    for m, dist in zip((3, 5, 7), sources, strict=True):
+        assert dist is not None
+        assert dist.kind == "code"
+        assert f"generate_input(**{{'m': {m}, 'seed': seed}})[1]['w'].contiguous()" in dist.source
+
+
+def test_memory_that_the_reference_fills_is_a_mutated_input_and_no_output() -> None:
+    answer = copy.deepcopy(ANSWER)
+    for item in answer["workloads"]:
+        item |= {"written": [1], "aliases": [1], "outputs": [item["inputs"][1]]}
+    op = made(answer).op
+    assert [item.mutated for item in op.inputs] == [False, True, False]
+    assert op.outputs == ()
+    assert op.reference.endswith("    return None\n")
+
+
+@pytest.mark.parametrize(
+    ("checker", "tolerance", "notes"),
+    [
+        ("check_implementation = make(ref_kernel, rtol=1e-3, atol=1e-5)", (1e-3, 1e-5), 0),
+        ("def check_implementation(data, out):\n    return close(data, out)\n"
+         "def close(a, b):\n    return near(a, b, rtol=1e-3, atol=1e-5)", (1e-3, 1e-5), 0),
+        ("LOOSE = near(1, 1, rtol=1, atol=1)\ncheck_implementation = make(ref_kernel)", None, 0),
+        ("def check_implementation(data, out):\n    return near(data, out, rtol=1e-3)", None, 0),
+        ("def check_implementation(data, out):\n    if near(data, out, rtol=1e-3, atol=1e-5):\n"
+         "        return near(data, out, rtol=1e-2, atol=1e-5)", None, 1),
+        ("from utils import check_implementation", None, 0),
+    ],
+)  # fmt: skip
+def test_the_tolerance_is_that_of_the_checker_alone(
+    checker: str, tolerance: tuple[float, float] | None, notes: int
+) -> None:
+    body = "    near(data, data, rtol=0.5, atol=0.5)\n    a, rest"
+    reference = REFERENCE.partition("check_implementation =")[0].replace("    a, rest", body, 1)
+    found = made(ANSWER, TASK, reference + checker + "\n")
+    given = found.op.outputs[0].tolerance
+    assert (given and (given.rtol, given.atol)) == tolerance
+    said = [
+        note for note in found.notes if "several tolerances (rtol=0.001, atol=1e-05; rtol=0.01, atol=1e-05)" in note
+    ]
+    assert len(said) == notes
+
+
+def test_a_transposed_input_has_strides_over_its_axes() -> None:
+    answer = copy.deepcopy(ANSWER)
+    for item in answer["workloads"]:
+        item["inputs"][1]["strides"] = [1, 4]
+    assert made(answer).op.inputs[1].strides == (1, "4")
+    for item in answer["workloads"]:
+        item["inputs"][1]["strides"] = [1, 9]
+    with pytest.raises(SpecErrors, match=r"input rest_w: strides: .*expected a dense tensor"):
+        made(answer)
+
+
+def test_without_benchmarks_the_tests_are_timed() -> None:
+    answer = {**ANSWER, "workloads": ANSWER["workloads"][:1]}
+    op = made(answer, TASK.partition("benchmarks")[0]).op
+    assert [(item.id, item.role) for item in op.workloads] == [("test-0", "bench")]
+    assert op.axes == {}, "one size is no axis"
+
+
+def test_inputs_that_the_task_may_draw_together_are_said_to_be_drawn_apart() -> None:
+    assert not [note for note in made().notes if "independently" in note]
+    answer = copy.deepcopy(ANSWER)
+    for item in answer["workloads"]:
+        item["inputs"][0]["dist"] = None
+    said = "generate_input draws a, rest_w in one call; here each is drawn by its own, independently of the others"
+    assert said in made(answer).notes
+
+
+def test_a_submission_beside_the_task_is_kept_and_said() -> None:
+    found = made(mine=b"def custom_kernel(data): ...\n")
+    assert "kept in origin, and not part of the op: a/mine.py" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"source": "reference.py"',
+            '"source": "absent.py"',
+            "a/task.yml: files, reference.py: found 'no file absent.py'",
+        ),
+        ('  - {"name": "reference.py", "source": "reference.py"}\n', "", "expected reference.py among them"),
+        ('{"name": "task.py", "source": "task.py"}', '{"name": "task.py"}', "a/task.yml: files[1]"),
+        ("files:", "files: 3\nrest:", "a/task.yml: files: found 3"),
+        ('{"m": 3, "seed": 1}', "3", "a/task.yml: tests"),
+        ('{"m": 3, "seed": 1}', '{"m": [3]}', "a/task.yml: test-0"),
+        ('"name": "utils.py"', '"name": "my-utils.py"', "expected a file whose name can be imported"),
+        ('  - {"m": 7, "seed": 3}\n', "", "found '3 workloads', expected 2"),
+        ("ranking_by", "tests", "task.yml: document: found \"the key 'tests' twice"),
+    ],
+)
+def test_a_bad_task_is_refused_by_its_field(old: str, new: str, message: str) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        made(ANSWER, TASK.replace(old, new, 1))
+    assert message in "\n".join(errors_of(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def ref_kernel", "def other", "reference.py: found 'no ref_kernel'"),
+        ("def generate_input", "def other", "reference.py: found 'no generate_input'"),
+        ("from task import", "from reference import", "a/reference.py: found 'it imports reference'"),
+        ("    ...", "    (", "was never closed"),
+        ("rtol=1e-3", f"rtol=1{'0' * 400}", "reference.py: rtol: found 'an integer of 1329 bits', expected a finite"),
+        ("atol=1e-5", "atol=1e999", "reference.py: atol: found 'inf', expected a finite number"),
+    ],
+)
+def test_a_bad_reference_is_refused(old: str, new: str, message: str) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        made(ANSWER, TASK, REFERENCE.replace(old, new))
+    assert message in "\n".join(errors_of(caught.value))
+
+
+def test_workloads_of_other_ranks_or_dtypes_have_no_axes() -> None:
+    for change in ({"dtype": "float64"}, {"shape": [5, 4, 1], "strides": [4, 1, 1]}):
+        answer = copy.deepcopy(ANSWER)
+        answer["workloads"][1]["inputs"][0] |= change
+        with pytest.raises(SpecErrors, match=r"workload 1: .*axes cannot be inferred"):
+            made(answer)
+
+
+def test_an_outputs_size_that_follows_from_nothing_is_refused() -> None:
+    answer = copy.deepcopy(ANSWER)
+    for item, size in zip(answer["workloads"], (11, 2, 9), strict=True):
+        item["outputs"] = [tensor(size)]
+    with pytest.raises(SpecErrors, match="out_0: found 'sizes 11, 2, 9', expected sizes that follow"):
+        made(answer)
+
+
+def test_a_task_that_its_tensors_would_repeat_too_often_is_refused_as_the_text_is_made() -> None:
+    answer = copy.deepcopy(ANSWER)
+    answer["structure"] = {"tuple": [{"leaf": number} for number in range(64)]}
+    for item in answer["workloads"]:
+        item["inputs"] = [tensor(4) for _ in range(64)]
+    with pytest.raises(SpecErrors, match=r"files: .*its sources repeat them for each tensor"):
+        made(answer, TASK, REFERENCE + "#" * 100_000)
+
+
+def test_workloads_that_differ_in_their_seed_alone_share_a_source() -> None:
+    task = TASK.replace('"m": 5', '"m": 3').replace('"m": 7', '"m": 3')
+    op = made({**ANSWER, "workloads": [workload(3)] * 3}, task).op
+    assert [dict(item.inputs) for item in op.workloads] == [{}, {}, {}]
+
+
+def test_a_key_or_a_list_of_workloads_that_is_too_long_is_refused() -> None:
+    answer = copy.deepcopy(ANSWER)
+    answer["structure"]["tuple"][1]["dict"]["k" * 257] = {"constant": None}
+    with pytest.raises(SpecErrors, match="a key of 257 characters, at most 256"):
+        made(answer)
+    with pytest.raises(SpecErrors, match="workloads List should have at most 64 items"):
+        made({**ANSWER, "workloads": [workload(3)] * 65})
+
+
+SIZES = st.lists(st.integers(1, 300), min_size=3, max_size=5)
+
+
+def test_more_axes_than_a_task_has_are_refused() -> None:
+    axes = Axes([{}, {}], "task")
+    with pytest.raises(SpecErrors, match="task: x_128: found 'axis 129', expected at most 128 axes"):
+        axes.shape("x", [[1] * 129, list(range(2, 131))])
+
+
+def test_the_smallest_step_between_two_axes_is_taken() -> None:
+    axes = Axes([{}, {}, {}], "task")
+    axes.shape("x", [[90, 5, 8, 30], [80, 6, 9, 31], [95, 7, 10, 32]])
+    (name,) = axes.shape("y", [[84], [73], [87]], derived=True)
+    assert axes.declared()[str(name)] == {"kind": "expr", "expr": "x_0 - x_1 - 1"}
+
+
+@given(SIZES, SIZES, st.sampled_from(["3 * a", "a + 7", "a * b", "a + b", "a - b + 400", "a", "b"]))
+def test_an_inferred_expression_has_every_workloads_size(one: list[int], other: list[int], text: str) -> None:
+    count = min(len(one), len(other))
+    calls = [{"a": a, "b": b, "seed": 0} for a, b in zip(one[:count], other[:count], strict=True)]
+    axes = Axes(calls, "task")
+    axes.shape("x", [[call["a"], call["b"]] for call in calls])
+    bound = [axes.sizes(number) for number in range(count)]
+    assume(all("a" in sizes and "b" in sizes for sizes in bound))
+    wanted = [expr.parse(text, "integer").integer(sizes) for sizes in bound]
+    (dimension,) = axes.shape("y", [[size] for size in wanted], derived=True)
+    for sizes, size in zip(bound, wanted, strict=True):
+        if isinstance(dimension, int):
+            assert dimension == size
+        else:
+            axis = axes.declared()[dimension]
+            found = sizes[dimension] if axis["kind"] == "var" else expr.parse(axis["expr"], "integer").integer(sizes)
+            assert found == size
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["leaf", "tuple", "dict"]), inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(["structure", "result", "workloads", "inputs", "outputs", "written", "aliases"]), JSON)
+def test_whatever_a_hostile_file_says_of_itself_is_read_or_refused(field: str, value: Any) -> None:
+    answer = copy.deepcopy(ANSWER)
+    if field in answer:
+        answer[field] = value
+    else:
+        answer["workloads"][0][field] = value
+    try:
+        found = made(answer)
+    except SpecErrors:
+        return
+    assert load_op(json.dumps(found.op.document())) == found.op
+
+
+@given(st.text(alphabet="files:[]{}-&*!|>\"'\n ,0x", max_size=80))
+def test_any_yaml_is_read_or_refused(text: str) -> None:
+    with pytest.raises(SpecErrors):
+        import_op([RawFile("task.yml", text.encode())], "gpu-mode", answering(ANSWER))

@@ -1,0 +1,216 @@
+"""Admission: each wrong answer is told from a right one, or the spec is told what to change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload, output, tensor, workload
+from tests.support.in_process import InProcess, no_code
+from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.workers.judge.reference.admission import examine
+from warpsmith.workers.judge.reference.mutants import rounded
+from warpsmith.workers.judge.reference.refusals import refusal
+from warpsmith.workers.judge.values import compare
+from warpsmith.workers.judge.values.families import Family
+from warpsmith.workers.judge.values.inputs import CPU, InputSource
+
+SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def examined(reference: str, *workloads: ResolvedWorkload, math: Any = "ieee", seed: int = 1) -> list[AdmissionCheck]:
+    return examined_by(InProcess(reference), *workloads, math=math, seed=seed)
+
+
+def examined_by(
+    runners: InProcess, *workloads: ResolvedWorkload, math: Any = "ieee", seed: int = 1
+) -> list[AdmissionCheck]:
+    rng = random.Random(seed)
+
+    def source(place: ResolvedWorkload, family: Family | None = None) -> InputSource:
+        return InputSource(place["inputs"], rng.getrandbits(62), no_code, CPU, family)
+
+    for place in workloads:
+        runners.learn(place, lambda place=place: source(place))  # type: ignore[misc]
+    op: JobOp = {
+        "name": "op",
+        "digest": "",
+        "reference": "",
+        "math": math,
+        "library_calls": [],
+        "baselines": ["eager"],
+    }
+    return examine(op, workloads, runners, source, rng)
+
+
+def missed(checks: list[AdmissionCheck]) -> dict[str, bool]:
+    """The answers that were not caught, and whether that refuses the op."""
+    return {check["answer"]: check["needed"] for check in checks if not check["caught"]}
+
+
+def rows(name: str, *outputs: Any, dtype: str = "float32", columns: int = 40, **dist: Any) -> ResolvedWorkload:
+    return workload(name, "bench", [tensor("x", (16, columns), dtype=dtype, **dist)], list(outputs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("reference", "places"),
+    [
+        pytest.param(LAYER_NORM, [layer_norm_workload("a", "bench", 24, 65), layer_norm_workload("b", "test", 3, 9)]),
+        pytest.param(FUSED, [fused_workload("a", "bench", 16, 33)]),
+        pytest.param(SOFTMAX, [rows("a", output("y", (16, 40)))]),
+        pytest.param(
+            "def run(x):\n    return x.amax(-1), x.argmax(-1)\n",
+            [rows("a", output("most", (16,)), output("at", (16,), dtype="int64"), columns=700)],
+        ),
+        pytest.param(
+            "def run(x):\n    return (x > 0.5)\n", [rows("a", output("y", (16, 40), dtype="bool"), kind="uniform")]
+        ),
+    ],
+)
+def test_a_sound_op_is_admitted(reference: str, places: list[ResolvedWorkload], seed: int) -> None:
+    checks = examined(reference, *places, seed=seed)
+    assert {name for name, needed in missed(checks).items() if needed} == set()
+    assert refusal(checks) is None
+    names = {check["answer"].partition(" as ")[0] for check in checks}
+    assert {"zeros", "stale", "tail of zeros", "x not read"} <= names
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_lower_precision_is_told_in_every_dtype(dtype: str) -> None:
+    checks = examined("def run(x):\n    return x * 1.5\n", rows("a", output("y", (16, 40), dtype=dtype), dtype=dtype))
+    assert missed(checks) == {}
+    assert "lower precision" in {check["answer"] for check in checks}
+
+
+def test_a_check_says_what_found_the_answer_out() -> None:
+    checks = examined(SOFTMAX, rows("a", output("y", (16, 40))))
+    zeros = next(check for check in checks if check["answer"] == "zeros")
+    assert zeros["caught"]
+    assert (zeros["workload"], zeros["family"], zeros["tensor"]) == ("a", None, "y")
+    assert zeros["error"] is not None
+    assert zeros["limit"] is not None
+    assert zeros["error"] > zeros["limit"]
+
+
+def test_an_atol_above_the_results_is_refused_with_the_remedy() -> None:
+    wide = output("y", (4, 8192), tolerance={"rtol": 1e-2, "atol": 1e-2})
+    checks = examined(SOFTMAX, workload("a", "bench", [tensor("x", (4, 8192))], [wide]))
+    assert missed(checks)["zeros"]
+    assert missed(checks)["x not read"]
+    assert missed(checks)["lower precision"] is False, "an author who sets a tolerance may mean it"
+    failure = refusal(checks)
+    assert failure is not None
+    assert failure["field"] == "outputs.y.tolerance"
+    assert "zeros" in failure["message"]
+    assert "atol 0.01" in failure["message"]
+    assert "root mean square of y is 0.0002" in failure["message"]
+
+
+def test_an_input_that_is_not_used_is_refused() -> None:
+    inputs = [tensor("x", (16, 40)), tensor("spare", (40,))]
+    checks = examined(
+        "def run(x, spare):\n    return x.exp()\n", workload("a", "bench", inputs, [output("y", (16, 40))])
+    )
+    assert missed(checks) == {"spare not read": True}
+    failure = refusal(checks)
+    assert failure is not None
+    assert failure["field"] == "inputs.spare"
+    assert "no input spare" in failure["expected"]
+
+
+def test_a_small_input_is_told_where_it_is_emphasised() -> None:
+    inputs = [tensor("x", (16, 40)), tensor("w", (40,), kind="normal", std=1e-9)]
+    reference = "def run(x, w):\n    return x.sin() * 1024.0 + w\n"
+    checks = examined(reference, workload("a", "bench", inputs, [output("y", (16, 40))]))
+    unread = next(check for check in checks if check["answer"] == "w not read")
+    assert unread["family"] in ("integers", None) if unread["caught"] else unread["needed"]
+    assert unread["caught"], "integers are larger than the declared values"
+
+
+def test_a_result_that_never_changes_is_refused() -> None:
+    reference = "import torch\n\ndef run(x):\n    return torch.softmax(x.sum(-1, keepdim=True), -1)\n"
+    checks = examined(reference, rows("a", output("y", (16, 1))))
+    assert {"constant", "stale", "x not read"} <= missed(checks).keys()
+    assert refusal(checks) is not None
+
+
+def test_results_that_are_always_zero_are_refused() -> None:
+    reference = "def run(x):\n    return x - x.clone()\n"
+    assert {"zeros", "stale"} <= missed(examined(reference, rows("a", output("y", (16, 40))))).keys()
+
+
+def test_a_copy_may_pass_its_input_through() -> None:
+    exact = output("y", (16, 40), tolerance={"rtol": 0.0, "atol": 0.0})
+    assert missed(examined("def run(x):\n    return x.clone()\n", rows("a", exact))) == {}
+
+
+def test_one_result_of_several_that_is_never_looked_at_is_named() -> None:
+    loose = output("h", (16, 40), tolerance={"rtol": 0.0, "atol": 1e9})
+    reference = "def run(x):\n    return x.exp(), x.sin()\n"
+    failure = refusal(examined(reference, rows("a", output("y", (16, 40)), loose)))
+    assert failure is not None
+    assert failure["field"] == "outputs.h.tolerance"
+    assert "zeros as h" in failure["message"]
+    assert "zeros as y" not in failure["message"]
+
+
+def test_results_that_an_answer_leaves_right_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[torch.Size] = []
+
+    def counted(found: torch.Tensor, *others: Any) -> compare.Comparison:
+        compared.append(found.shape)
+        return compare_floats(found, *others)
+
+    compare_floats = compare.compare_floats
+    place = rows("a", output("y", (16, 40)), output("h", (16, 40)), output("g", (16, 40)))
+    runners = InProcess("def run(x):\n    return x.exp(), x.sin(), x.cos()\n")
+    monkeypatch.setattr(compare, "compare_floats", counted)
+    learnt = 3  # learning compares eager with itself
+    checks = examined_by(runners, place)
+    answers = [check["answer"] for check in checks]
+    assert missed(checks) == {}
+    assert {check["tensor"] for check in checks if " as " in check["answer"]} == {"y", "h", "g"}
+    assert len(compared) - learnt <= len(answers) + 3, "one for each answer, and one for each right result"
+
+
+def test_operands_that_may_stand_for_each_other_only_warn() -> None:
+    inputs = [tensor("x", (16, 40)), tensor("y", (16, 40))]
+    reference = "import torch\n\ndef run(x, y):\n    return torch.maximum(x, y)\n"
+    place = workload("a", "bench", inputs, [output("z", (16, 40))])
+    assert missed(examined(reference, place)) == {}
+    loose = workload("a", "bench", inputs, [output("z", (16, 40), tolerance={"rtol": 0.0, "atol": 100.0})])
+    found = missed(examined(reference, loose))
+    assert found["x read as y"] is False
+    assert found["x not read"] is True
+
+
+def test_flipped_infinities_are_told() -> None:
+    inputs = [tensor("x", (16, 40)), tensor("mask", (16, 40), dtype="bool", kind="bernoulli", p=0.2)]
+    reference = "import math\n\ndef run(x, mask):\n    return x.masked_fill(mask, -math.inf)\n"
+    checks = examined(reference, workload("a", "bench", inputs, [output("y", (16, 40))]))
+    assert missed(checks) == {}
+    assert "flipped infinities" in {check["answer"] for check in checks}
+
+
+@given(st.floats(-(2.0**100), 2.0**100), st.sampled_from([1, 2, 3, 7, 10, 23]))
+@settings(max_examples=200, deadline=None)
+def test_rounding_keeps_so_many_bits_and_the_nearest(value: float, bits: int) -> None:
+    found = float(rounded(torch.tensor([value], dtype=torch.float64), bits)[0])
+    assert abs(found - value) <= abs(value) * 2.0 ** -(bits + 1)
+    fraction = torch.frexp(torch.tensor(found, dtype=torch.float64)).mantissa
+    assert float(fraction * 2 ** (bits + 1)).is_integer()

@@ -1,0 +1,308 @@
+"""docker-compose.yml and the Dockerfiles: what a production deployment must have, checked in the files themselves."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import REPOSITORY, compose
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.llm.providers.cost import Prices
+from warpsmith.workers.queue import celery_app
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, REVERIFY_TASK, judge_queue, role_of, target_of
+from warpsmith.workers.settings import Settings
+
+REQUIRED = {
+    "WARPSMITH_DB_PASSWORD": "db-secret",
+    "WARPSMITH_REDIS_PASSWORD": "redis-secret",
+    "WARPSMITH_OPENAI_API_KEY": "model-secret",
+}
+JUDGES = ("worker-judge-gpu0", "worker-judge-gpu1", "worker-judge-cpu")
+OURS = ("migrate", "api", "worker-model", "reconciler", "beat", *JUDGES)
+DOCKERFILES = ("docker/service.Dockerfile", "docker/judge.Dockerfile")
+FIXED = {"home", "judge_cache", "database_url", "broker_url", "log_format", "host", "port", "openai_key_at_workers"}
+"""Settings that are the deployment's own business."""
+
+SWITCHED_ON = {"reverify_interval_s": "600"}
+"""Settings with another default here, which the host may change."""
+
+AT_THE_MODEL = {"openai_api_key", "openai_base_url"}
+PATCH_RELEASE = re.compile(r"^[a-z]+:\d+(\.\d+){1,2}-bookworm$")
+
+
+@pytest.fixture
+def services() -> dict[str, Any]:
+    services: dict[str, Any] = compose.load(REQUIRED)["services"]
+    return services
+
+
+def test_nothing_is_there_that_these_tests_do_not_know(services: dict[str, Any]) -> None:
+    assert set(services) == {"postgres", "redis", *OURS}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_secrets_are_required(name: str) -> None:
+    with pytest.raises(compose.MissingVariableError, match=name):
+        compose.load({key: value for key, value in REQUIRED.items() if key != name})
+
+
+def test_no_secret_stands_in_the_file() -> None:
+    text = compose.COMPOSE_FILE.read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if re.search(r"(PASSWORD|KEY|AUTH): *[^ ]", line) and not line.lstrip().startswith("#"):
+            assert "${" in line, line
+
+
+def test_redis_keeps_messages_and_throws_none_away(services: dict[str, Any]) -> None:
+    command = services["redis"]["command"]
+    assert command[command.index("--appendonly") + 1] == "yes"
+    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+    assert command[command.index("--requirepass") + 1] == "redis-secret"
+    assert "redis:/data" in services["redis"]["volumes"]
+
+
+def test_databases_keep_their_data_and_are_not_published(services: dict[str, Any]) -> None:
+    assert any(volume.endswith(":/var/lib/postgresql/data") for volume in services["postgres"]["volumes"])
+    for name in ("postgres", "redis"):
+        assert "ports" not in services[name]
+        assert services[name]["networks"] == ["internal"]
+        assert services[name]["healthcheck"]["test"]
+
+
+def test_the_internal_network_has_no_way_out() -> None:
+    assert compose.load(REQUIRED)["networks"]["internal"] == {"internal": True}
+
+
+def test_the_migration_runs_once_and_everybody_waits_for_it(services: dict[str, Any]) -> None:
+    migrate = services["migrate"]
+    assert migrate["command"] == ["warpsmith", "db", "upgrade"]
+    assert migrate["restart"] == "no"
+    assert migrate["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    for name in set(OURS) - {"migrate"}:
+        assert services[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}, name
+        assert services[name]["depends_on"]["redis"] == {"condition": "service_healthy"}, name
+
+
+def test_the_api_is_healthy_when_it_is_ready(services: dict[str, Any]) -> None:
+    api = services["api"]
+    assert any("/readyz" in part for part in api["healthcheck"]["test"])
+    compile(api["healthcheck"]["test"][3], "healthcheck", "exec")
+    assert api["ports"] == ["127.0.0.1:8420:8420"]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_containers_can_do_little(services: dict[str, Any], name: str) -> None:
+    service = services[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["user"] == "10001:10001"
+    assert service["pids_limit"] > 0
+    assert not service.get("privileged")
+    assert "docker.sock" not in str(service)
+    assert service["logging"]["options"]["max-size"]
+
+
+def test_only_the_model_worker_has_the_models_key(services: dict[str, Any]) -> None:
+    holders = [name for name, service in services.items() if "model-secret" in str(service)]
+    assert holders == ["worker-model"]
+
+
+def told(field: str) -> dict[str, str | None]:
+    """What every service gets for a setting that is set to `x-7` on the host."""
+    name = f"WARPSMITH_{field.upper()}"
+    services = compose.load({**REQUIRED, name: "x-7"})["services"]
+    return {service: services[service]["environment"].get(name) for service in OURS}
+
+
+@pytest.mark.parametrize("field", sorted(set(Settings.model_fields) - FIXED - AT_THE_MODEL - {"model_prices"}))
+def test_every_shared_setting_reaches_every_process(field: str) -> None:
+    assert told(field) == dict.fromkeys(OURS, "x-7")
+
+
+@pytest.mark.parametrize("field", sorted(set(ServiceSettings.model_fields) - set(Settings.model_fields) - FIXED))
+def test_every_setting_of_the_api_reaches_it_alone(field: str) -> None:
+    assert told(field) == {name: "x-7" if name == "api" else None for name in OURS}
+
+
+@pytest.mark.parametrize("field", sorted(AT_THE_MODEL))
+def test_every_setting_of_the_endpoint_reaches_the_model_worker_alone(field: str) -> None:
+    assert told(field) == {name: "x-7" if name == "worker-model" else None for name in OURS}
+
+
+def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, Any]) -> None:
+    for name in OURS:
+        ours = {key for key in services[name]["environment"] if key.startswith("WARPSMITH_")}
+        fields = FIXED | AT_THE_MODEL | {"model_prices"} | set(SWITCHED_ON)
+        assert ours <= {f"WARPSMITH_{field.upper()}" for field in fields}, name
+
+
+def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
+    assert services["beat"]["command"] == ["celery", "-A", "warpsmith.workers.queue.celery_app", "beat"]
+    for name in OURS:
+        environment = services[name]["environment"]
+        assert {field: environment[f"WARPSMITH_{field.upper()}"] for field in SWITCHED_ON} == SWITCHED_ON
+    assert make_app(Settings()).conf.beat_schedule == {}  # `warpsmith up` leaves it off
+    sent = make_app(Settings(reverify_interval_s=float(SWITCHED_ON["reverify_interval_s"]))).conf.beat_schedule
+    assert [(entry["task"], entry["schedule"], entry["options"]["queue"]) for entry in sent.values()] == [
+        (DUE_TASK, 600.0, MODEL_QUEUE)
+    ]
+    # A model queue that is behind by more than the interval still brings looks.
+    assert [entry["options"]["expires"] for entry in sent.values()] == [86400.0]
+    importlib.import_module("warpsmith.workers.queue.tasks")
+    assert {DUE_TASK, REVERIFY_TASK} <= set(celery_app.app.tasks)
+
+
+@pytest.mark.parametrize("given", [None, "/srv/prices.toml"])
+def test_prices_are_mounted_where_they_are_read(given: str | None) -> None:
+    services = compose.load({**REQUIRED, **({"WARPSMITH_MODEL_PRICES": given} if given else {})})["services"]
+    readers = [name for name in OURS if "WARPSMITH_MODEL_PRICES" in services[name]["environment"]]
+    assert readers == ["api", "worker-model"]
+    for name in readers:
+        inside = services[name]["environment"]["WARPSMITH_MODEL_PRICES"]
+        assert services[name]["volumes"] == [f"{given or '/dev/null'}:{inside}:ro"]
+    assert Prices.load(Path("/dev/null")).cost("gpt-5", 1, 1) == Prices.load(None).cost("gpt-5", 1, 1) is not None
+
+
+def test_what_the_deployment_fixes_is_set() -> None:
+    dockerfiles = "".join((REPOSITORY / path).read_text(encoding="utf-8") for path in DOCKERFILES)
+    api = compose.load(REQUIRED)["services"]["api"]["environment"]
+    for field in FIXED:
+        name = f"WARPSMITH_{field.upper()}"
+        assert name in api or f"{name}=" in dockerfiles, name
+
+
+def test_the_guide_has_every_setting_with_its_default() -> None:
+    guide = (REPOSITORY / "docs/guide.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `WARPSMITH_(\w+)` \| (\S[^|]*?) \|", guide, re.MULTILINE)
+    assert dict(rows) == {name.upper(): default_of(name) for name in ServiceSettings.model_fields}
+    assert len(rows) == len(dict(rows))
+
+
+def default_of(field: str) -> str:
+    """A setting's default as the guide has it."""
+    if field == "home":
+        return "`~/.warpsmith`"
+    default = ServiceSettings.model_fields[field].get_default(call_default_factory=True)
+    if default in (None, [], {}):
+        return "-"
+    return (
+        f"`{default:g}`" if isinstance(default, float) else f"`{str(default).lower() if default is False else default}`"
+    )
+
+
+@pytest.mark.parametrize("name", JUDGES)
+def test_judges_reach_nothing_but_database_and_broker(services: dict[str, Any], name: str) -> None:
+    assert services[name]["networks"] == ["internal"]
+    assert "ports" not in services[name]
+    assert services[name]["image"].startswith("warpsmith-judge:")
+
+
+def test_each_gpu_has_one_judge_of_its_own(services: dict[str, Any]) -> None:
+    reserved = []
+    for name in ("worker-judge-gpu0", "worker-judge-gpu1"):
+        devices = services[name]["deploy"]["resources"]["reservations"]["devices"]
+        assert len(devices) == 1
+        assert devices[0]["driver"] == "nvidia"
+        assert devices[0]["capabilities"] == ["gpu"]
+        assert "count" not in devices[0]
+        reserved.append(devices[0]["device_ids"])
+        assert services[name]["command"][-4:] == ["--pool", "threads", "-c", "8"]
+    assert services["worker-judge-cpu"]["command"][-4:] == ["--pool", "prefork", "-c", "1"]
+    assert reserved == [["0"], ["1"]]
+    assert "deploy" not in services["worker-judge-cpu"]
+
+
+def test_workers_serve_the_queues_that_the_code_names(services: dict[str, Any]) -> None:
+    queues = {}
+    for name, service in services.items():
+        if name.startswith("worker-"):
+            command = service["command"]
+            assert command[:4] == ["celery", "-A", "warpsmith.workers.queue.celery_app", "worker"]
+            # The threads of a GPU's worker share its judge; elsewhere a step has a process of its own.
+            assert command[command.index("--pool") + 1] == ("threads" if "gpu" in name else "prefork")
+            queues[name] = command[command.index("-Q") + 1]
+    assert role_of(queues["worker-model"]) == "model"
+    assert target_of(queues["worker-judge-gpu0"]) == "cuda:sm_90"
+    assert queues["worker-judge-gpu0"] == queues["worker-judge-gpu1"] == judge_queue("cuda:sm_90")
+    assert queues["worker-judge-cpu"] == judge_queue("cpu:x86_64")
+
+
+def test_judges_may_run_what_they_compile(services: dict[str, Any]) -> None:
+    # Docker mounts a tmpfs noexec unless told otherwise, and a shared library there cannot be loaded.
+    for name in JUDGES:
+        assert all(":exec" in mount for mount in services[name]["tmpfs"])
+        assert any(volume.endswith(":/var/cache/warpsmith") for volume in services[name]["volumes"])
+
+
+def test_images_are_pinned(services: dict[str, Any]) -> None:
+    for name in ("postgres", "redis"):
+        assert PATCH_RELEASE.match(services[name]["image"]), services[name]["image"]
+    for name in OURS:
+        assert not services[name]["image"].endswith((":latest", "warpsmith-service", "warpsmith-judge"))
+        assert (REPOSITORY / services[name]["build"]["dockerfile"]).is_file()
+
+
+@pytest.mark.parametrize("path", DOCKERFILES)
+def test_dockerfiles_are_pinned_and_not_root(path: str) -> None:
+    lines = (REPOSITORY / path).read_text(encoding="utf-8").splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    assert bases
+    assert all(re.fullmatch(r"python:3\.1[123]\.\d+-slim-bookworm", base) for base in bases)
+    text = "\n".join(lines)
+    assert "-c constraints.txt" in text
+    assert "USER 10001:10001" in text
+    assert text.index("USER 10001:10001") > text.rindex("RUN ")
+    assert "ADD " not in text
+    assert "curl" not in text
+
+
+@pytest.mark.parametrize("path", DOCKERFILES)
+def test_what_dockerfiles_copy_exists_and_is_sent_to_the_build(path: str) -> None:
+    sent = {
+        line.removeprefix("!")
+        for line in (REPOSITORY / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line.startswith("!")
+    }
+    for line in (REPOSITORY / path).read_text(encoding="utf-8").splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert (REPOSITORY / source).exists(), source
+                assert source in sent, source
+
+
+def test_only_the_judges_image_has_torch() -> None:
+    assert '".[worker]"' in (REPOSITORY / "docker/judge.Dockerfile").read_text(encoding="utf-8")
+    assert "[worker]" not in (REPOSITORY / "docker/service.Dockerfile").read_text(encoding="utf-8")
+
+
+def test_ci_reads_as_bash_and_needs_no_terminal() -> None:
+    script = REPOSITORY / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "set -euo pipefail" in script.read_text(encoding="utf-8")
+    bash = shutil.which("bash")
+    assert bash is not None
+    subprocess.run([bash, "-n", str(script)], check=True)
+
+
+def test_make_installs_with_the_pins() -> None:
+    make = shutil.which("make")
+    assert make is not None
+    options = [f"PYTHON={sys.executable}", "VENV=no-such-environment", "ARGS=--exit"]
+    plan = subprocess.run(
+        [make, "--no-print-directory", "-n", "run", *options],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert '-c constraints.txt -e ".[worker,dev]"' in plan
+    assert plan.rstrip().endswith("python -m warpsmith.service.demo --exit")

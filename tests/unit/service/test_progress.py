@@ -1,0 +1,236 @@
+"""How searches look: lines, panel, tree, table."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console, RenderableType
+
+from warpsmith.service.client.narrator import Narrator
+from warpsmith.service.client.progress import (
+    best_path,
+    progress_panel,
+    result_rows,
+    result_table,
+    shorten,
+    time_left,
+    tree_text,
+)
+from warpsmith.service.documents.figures import duration, microseconds, ratio
+from warpsmith.service.documents.nodes import NodeSummary
+from warpsmith.service.documents.searches import EventDocument, SearchDocument
+from warpsmith.service.documents.workloads import WorkloadTimes
+
+
+def text_of(renderable: RenderableType, width: int = 160) -> str:
+    output = io.StringIO()
+    Console(file=output, width=width, color_system=None).print(renderable)
+    return output.getvalue()
+
+
+def node(seq: int, parent: int | None, **changes: Any) -> NodeSummary:
+    values: dict[str, Any] = {
+        "id": f"nd_{seq}",
+        "seq": seq,
+        "parent_id": None if parent is None else f"nd_{parent}",
+        "round": 0 if parent is None else 1,
+        "technique": None if parent is None else "fusion",
+        "title": None if parent is None else f"idea {seq}",
+        "state": "judged",
+        "reason": None,
+        "language": "cpp",
+        "variant": 0,
+        "repairs": 0,
+        "verdict": "accepted",
+        "gate": "time",
+        "score": 2.0,
+        "ci95": [1.9, 2.1],
+        "limit_fraction": 0.5,
+        "verification": "none",
+        "best": False,
+        "created_at": 0.0,
+        "updated_at": 0.0,
+    }
+    return NodeSummary(**(values | changes))
+
+
+def search(**changes: Any) -> SearchDocument:
+    values: dict[str, Any] = {
+        "id": "sr_1",
+        "op_id": "op_1",
+        "op_name": "layer_norm",
+        "target": "cpu:x86_64",
+        "language": "cpp",
+        "state": "running",
+        "reason": None,
+        "best_score": None,
+        "spend": {"candidates": 3, "model_calls": 5, "tokens": 1200, "cost_usd": 0.25, "wall_clock_s": 60.0},
+        "created_at": 0.0,
+        "updated_at": 1000.0,
+        "problem": None,
+        "policy": {},
+        "budget": {"candidates": 20, "cost_usd": 1.5, "wall_clock_s": 600.0},
+        "model": {"provider": "agent"},
+        "round": 2,
+        "nodes": 4,
+        "nodes_by_state": {"judged": 3, "closed": 1},
+        "nodes_by_verdict": {"accepted": 2, "rejected": 1},
+        "baselines": [],
+        "best": None,
+        "kernels": [],
+        "waiting_for": [],
+    }
+    return SearchDocument(**(values | changes))
+
+
+def event(kind: str, /, **payload: Any) -> EventDocument:
+    return EventDocument(id=1, type=kind, search_id="sr_1", node_id="nd_1", payload=payload, created_at=0.0)
+
+
+def told(*events: EventDocument) -> str | None:
+    """The line of the last event."""
+    narrator = Narrator()
+    return [narrator.line(item) for item in events][-1]
+
+
+CREATED = event("node.created", seq=7, title="one pass", technique="fusion")
+JUDGED = {"seq": 7, "technique": "fusion", "repairs": 0, "gate": "time", "reason": "wrong value at y[3]"}
+
+
+def test_lines_say_what_became_of_a_node() -> None:
+    good = JUDGED | {"verdict": "accepted", "score": 2.0, "ci95": [1.9, 2.1]}
+    assert told(CREATED) is None
+    assert told(CREATED, event("node.judged", **good)) == "  #7 accepted 2.00x [1.90, 2.10]: one pass (fusion)"
+    assert (
+        told(CREATED, event("node.verified", **good, best=True))
+        == "  #7 verified: accepted 2.00x [1.90, 2.10], the best so far: one pass (fusion)"
+    )
+    wrong = JUDGED | {"verdict": "rejected", "gate": "screen", "repairs": 1}
+    assert (
+        told(CREATED, event("node.judged", **wrong))
+        == "  #7 rejected at screen after 1 repair (wrong value at y[3]): one pass (fusion)"
+    )
+    assert told(CREATED, event("node.closed", seq=7, reason="no reply")) == "  #7 closed (no reply): one pass"
+
+
+def test_the_roots_verdict_is_the_baselines() -> None:
+    measured = {"even": {"eager": 33.1, "compile": 12.34}, "odd": {}}
+    root = {"seq": 0, "verdict": "accepted", "time_us": measured, "reason": "sound"}
+    assert told(event("node.judged", **root)) == "  baselines: even eager 33.1 us, torch.compile 12.3 us"
+    refused = {"seq": 0, "verdict": "rejected", "reason": "it raises"}
+    assert told(event("node.judged", **refused)) == "  the reference is rejected: it raises"
+
+
+@pytest.mark.parametrize(
+    ("happened", "line"),
+    [
+        (event("round.started", round=2), "round 2"),
+        (event("search.paused", reason="the key was refused"), "search paused: the key was refused"),
+        (event("search.finished"), "search finished"),
+        (event("attempt.deferred", seq=3, reason="429"), "  #3 waits for the model: 429"),
+        (event("attempt.failed", seq=3, kind="code", error="no reply"), None),
+        (event("attempt.failed", seq=3, kind="verify", error="x"), "  #3 the step verify failed: x"),
+        (event("ask.opened", seq=3, ask_id="ak_1"), "  #3 asks for an answer: warpsmith ask ak_1"),
+        (event("ask.opened", seq=3, ask_id="ak_2", replaces="ak_1"), None),
+        (
+            event("ask.expired", seq=3, ask_id="ak_1", replaced_by="ak_2"),
+            "  #3 nobody answered ak_1 in time; it is asked again: warpsmith ask ak_2",
+        ),
+        (
+            event("node.seeded", seq=1, kernel_id="kn_1", op="soft\x1b[2Jmax"),
+            "  #1 a stored kernel to start from: kernel kn_1 of soft[2Jmax",
+        ),
+        (event("search.branched", from_seq=4, from_search="sr_0"), "search branched from #4 of sr_0"),
+        (event("kernel.kept", seq=3, kernel_id="kn_1"), "#3 is kept as kernel kn_1"),
+        (event("an event of a later version"), None),
+    ],
+)
+def test_lines_of_events(happened: EventDocument, line: str | None) -> None:
+    assert told(happened) == line
+
+
+def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:
+    best = {
+        "node_id": "nd_7",
+        "seq": 7,
+        "title": "one pass",
+        "technique": "fusion",
+        "language": "cpp",
+        "verified": True,
+        "score": 2.0,
+        "ci95": [1.9, 2.1],
+        "limit_fraction": 0.5,
+        "speedup": {"eager": 3.0, "compile": 2.0},
+        "workloads": [],
+    }
+    shown = text_of(progress_panel(search(best=best), ["  #7 accepted"], now=1030.0))
+    for expected in ("layer_norm on cpu:x86_64", "running", "4 (2 accepted, 1 rejected, 1 closed)"):
+        assert expected in shown
+    assert "#7 3.00x eager, 2.00x torch.compile (verified): one pass" in shown
+    assert "$0.25 of $1.50, 5 calls, 1,200 tokens" in shown
+    assert "8:30 of 10:00, 17 of 20 candidates" in shown
+    assert "#7 accepted" in shown
+
+
+def test_time_stands_still_while_a_search_is_paused() -> None:
+    assert time_left(search(state="paused"), now=9999.0).startswith("9:00 of 10:00")
+    assert time_left(search(budget={}), now=1000.0) == "no limit (1:00 so far)"
+
+
+def test_the_tree_marks_the_path_to_the_best_and_shows_failures() -> None:
+    nodes = [
+        node(0, None),
+        node(1, 0),
+        node(2, 0, verdict="rejected", gate="compile", reason="no such function"),
+        node(3, 1, best=True, verification="passed", technique="vectorise"),
+    ]
+    lines = text_of(tree_text(search(), nodes)).splitlines()
+    starred = [line for line in lines if "*" in line]
+    assert best_path(nodes) == {"nd_0", "nd_1", "nd_3"}
+    assert len(starred) == 3
+    assert any("#2 idea 2 [fusion, round 1]  rejected at compile (no such function)" in line for line in lines)
+    assert any("#3 idea 3 [vectorise, round 1]" in line and "verification passed" in line for line in lines)
+
+
+def test_titles_are_text_not_markup() -> None:
+    shown = text_of(tree_text(search(), [node(0, None), node(1, 0, title="[bold]x[/bold] [/]")]))
+    assert "[bold]x[/bold] [/]" in shown
+
+
+def test_results_compare_with_the_fastest_baseline() -> None:
+    workload = WorkloadTimes(
+        id="images",
+        role="bench",
+        time_us={"eager": 300.0, "compile": 250.0, "max_autotune": 240.0, "candidate": 120.0},
+        speedup={"eager": 2.5, "compile": 2.08, "max_autotune": 2.0},
+        ci95={"max_autotune": [1.95, 2.05]},
+        limit_fraction=0.62,
+    )
+    untimed = WorkloadTimes(id="ragged", role="test", time_us={}, speedup={})
+    rows = result_rows("layer_norm", [workload, untimed])
+    assert rows == [
+        ["layer_norm", "images", "300", "250", "240", "120", "2.00x [1.95, 2.05] max-autotune", "62 %"],
+    ]
+    shown = text_of(result_table(rows))
+    assert "2.00x [1.95, 2.05] max-autotune" in shown
+
+
+def test_numbers() -> None:
+    assert ratio(None, None) == "without timing"
+    assert ratio(1.234, None) == "1.23x"
+    assert duration(3723) == "1:02:03"
+    assert duration(0) == "0:00"
+    assert microseconds(None) == "-"
+    assert microseconds(12.345) == "12.3"
+    assert microseconds(12345.6) == "12,346"
+
+
+@given(st.text(), st.integers(min_value=4, max_value=80))
+def test_shortened_text_is_one_line_of_bounded_length(text: str, length: int) -> None:
+    line = shorten(text, length)
+    assert len(line) <= length
+    assert "\n" not in line

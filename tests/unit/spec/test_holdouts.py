@@ -1,0 +1,113 @@
+"""Hold-outs derived from an op's workloads: where an honest kernel must be right, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, ResolvedWorkload
+from warpsmith.kernels_db.spec.holdouts import DERIVED
+from warpsmith.kernels_db.spec.op import Op, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import build_job, workload_bytes
+
+CPU = Target.parse("cpu:x86_64")
+CANDIDATE: JobCandidate = {"language": "cpp", "source": "def run(a, y):\n    pass\n"}
+
+
+def matrix_op(sizes: list[tuple[int, int]], **fields: Any) -> Op:
+    document = {
+        "schema_version": 1,
+        "name": "double",
+        "axes": {"rows": {"kind": "var"}, "columns": {"kind": "var"}, "twice": {"kind": "expr", "expr": "2 * rows"}},
+        "inputs": [{"name": "a", "shape": ["twice", "columns"], "dtype": "float32"}],
+        "outputs": [{"name": "y", "shape": ["twice", "columns"], "dtype": "float32"}],
+        "reference": "def run(a):\n    return a + a\n",
+        "workloads": [
+            {"id": f"w{n}", "role": "test" if n else "bench", "axes": {"rows": rows, "columns": columns}}
+            for n, (rows, columns) in enumerate(sizes)
+        ],
+    }
+    return parse_op(document | fields)
+
+
+def derived(job: Job) -> list[ResolvedWorkload]:
+    return [workload for workload in job["workloads"] if workload.get("derived")]
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 600), st.integers(1, 600)), min_size=1, max_size=5)
+
+
+@given(SIZES, st.integers(0, 1000))
+@settings(max_examples=150, deadline=None)
+def test_derived_shapes_stay_among_the_declared_ones(sizes: list[tuple[int, int]], seed: int) -> None:
+    op = matrix_op(sizes)
+    job = build_job(op, CPU, level="verify", candidate=CANDIDATE, seed=seed)
+    declared, found = job["workloads"][: len(sizes)], derived(job)
+    assert len(found) <= DERIVED
+    assert job["workloads"] == declared + found
+    largest = max(workload_bytes(workload) for workload in declared)
+    shapes = [workload["axes"] for workload in job["workloads"]]
+    assert all(shapes.count(workload["axes"]) == 1 for workload in found)
+    for workload in found:
+        assert workload["role"] == "holdout"
+        assert workload["axes"]["twice"] == 2 * workload["axes"]["rows"]
+        assert workload_bytes(workload) <= largest
+        for axis, place in (("rows", 0), ("columns", 1)):
+            given_sizes = [pair[place] for pair in sizes]
+            assert min(given_sizes) <= workload["axes"][axis] <= max(given_sizes)
+            assert workload["axes"][axis] % math.gcd(*given_sizes) == 0
+        if all(rows <= columns for rows, columns in sizes):
+            assert workload["axes"]["rows"] <= workload["axes"]["columns"]
+        if all(rows == columns for rows, columns in sizes):
+            assert workload["axes"]["rows"] == workload["axes"]["columns"]
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_constraints_hold_on_derived_shapes(seed: int) -> None:
+    op = matrix_op([(6, 40), (90, 400), (30, 64)], constraints=["twice % 3 == 0", "columns % 4 == 0"])
+    found = derived(build_job(op, CPU, level="verify", candidate=CANDIDATE, seed=seed))
+    assert found
+    assert all(workload["axes"]["twice"] % 3 == 0 == workload["axes"]["columns"] % 4 for workload in found)
+
+
+def test_there_are_two_where_sizes_vary_and_others_every_time() -> None:
+    op = matrix_op([(100, 512), (300, 2048), (17, 33)])
+    jobs = [build_job(op, CPU, level="verify", candidate=CANDIDATE) for _ in range(20)]
+    assert all(len(derived(job)) == DERIVED for job in jobs)
+    assert len({str(derived(job)[0]["axes"]) for job in jobs}) > 5
+
+
+def test_the_same_seed_gives_the_same() -> None:
+    op = matrix_op([(100, 512), (300, 2048)])
+    one, other = (build_job(op, CPU, level="baseline", seed=5) for _ in range(2))
+    assert derived(one) == derived(other) != []
+
+
+def test_fixed_shapes_chosen_workloads_and_screens_have_none() -> None:
+    fixed, varied = matrix_op([(64, 64)]), matrix_op([(64, 64), (3, 5)])
+    assert not derived(build_job(fixed, CPU, level="baseline"))
+    assert not derived(build_job(varied, CPU, level="screen", candidate=CANDIDATE))
+    assert not derived(build_job(varied, CPU, level="verify", candidate=CANDIDATE, workloads=varied.workloads))
+
+
+def test_an_id_that_the_op_uses_is_left_to_it() -> None:
+    workloads = [
+        {"id": "holdout-1", "role": "bench", "axes": {"rows": 64, "columns": 640}},
+        {"id": "small", "role": "test", "axes": {"rows": 3, "columns": 5}},
+    ]
+    job = build_job(matrix_op([(1, 1)], workloads=workloads), CPU, level="baseline", seed=1)
+    ids = [workload["id"] for workload in job["workloads"]]
+    assert ids == ["holdout-1", "small", "holdout-2", "holdout-3"]
+
+
+def test_input_overrides_come_along() -> None:
+    inputs = {"a": {"dist": {"kind": "uniform", "low": 1.0, "high": 2.0}}}
+    workloads = [
+        {"id": f"w{n}", "role": "bench", "axes": {"rows": n, "columns": 640}, "inputs": inputs} for n in (1, 70)
+    ]
+    for workload in derived(build_job(matrix_op([(1, 1)], workloads=workloads), CPU, level="baseline", seed=1)):
+        assert workload["inputs"][0]["dist"] == {"kind": "uniform", "low": 1.0, "high": 2.0}

@@ -1,0 +1,202 @@
+"""`run` and its helpers: shape arithmetic, scratch, views, branches, loops and launches."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from warpsmith.kernels_db.runtime import CompileError
+from warpsmith.kernels_db.runtime.signatures import signatures
+from warpsmith.workers.gate import allowed
+from warpsmith.workers.gate.bodies import Body
+from warpsmith.workers.gate.expressions import short, spelled
+
+
+class Host(Body):
+    """Checks one host function."""
+
+    where = "in run and helpers"
+
+    def name(self, node: ast.Name) -> None:
+        """A local or a module constant; functions and modules are not values."""
+        if node.id in self.locals or node.id in self.scope.constants:
+            return
+        if node.id in self.scope.imports:
+            self.refuse(
+                node, f"module `{node.id}` is not a value: expected one of its allowed functions, called by name"
+            )
+        elif self.scope.fixed(node.id) or node.id in allowed.BUILTINS:
+            self.refuse(node, f"`{node.id}` is not a value: expected it to be called or launched by name")
+        else:
+            self.refuse(
+                node,
+                f"name `{node.id}` is not allowed: "
+                f"expected a local, a module constant or one of {short(allowed.BUILTINS)}",
+            )
+
+    def attribute(self, node: ast.Attribute) -> None:
+        """An allowed attribute of a value, or an imported constant."""
+        dotted = self.scope.dotted(node)
+        if dotted is not None:
+            if dotted not in allowed.DTYPES and dotted not in allowed.MATH and not _is_dtype(dotted):
+                self.refuse(
+                    node,
+                    f"`{dotted}` is not allowed as a value: expected a dtype, a constant of math, or an allowed call",
+                )
+        elif node.attr not in allowed.HOST_ATTRIBUTES:
+            self.refuse(
+                node,
+                f"attribute `.{node.attr}` is not allowed: "
+                f"expected one of {short(allowed.HOST_ATTRIBUTES)}, or a call of an allowed method",
+            )
+        else:
+            self.expression(node.value)
+
+    def value(self, node: ast.expr | None) -> None:
+        """A right side may also be the lambda of a Triton launch grid."""
+        if isinstance(node, ast.Lambda) and self.scope.language == "triton":
+            self.grid(node)
+        else:
+            self.expression(node)
+
+    def grid(self, node: ast.expr) -> None:
+        """A launch grid: a value, a lambda over the kernel's configuration, or a helper's name."""
+        if isinstance(node, ast.Lambda):
+            self._head(node.args)
+            self.expression(node.body)
+        elif not (isinstance(node, ast.Name) and node.id in self.scope.functions):
+            self.expression(node)
+
+    def raised(self, node: ast.Raise) -> None:
+        """`raise ValueError(...)` and its like."""
+        call = node.exc
+        kind = call.func if isinstance(call, ast.Call) else call
+        if not isinstance(kind, ast.Name) or kind.id not in allowed.EXCEPTIONS or kind.id in self.locals:
+            self.refuse(node, f"raise: found {spelled(node.exc or node)}, expected one of {short(allowed.EXCEPTIONS)}")
+        elif isinstance(call, ast.Call):
+            self.arguments(call)
+        if node.cause is not None:
+            self.refuse(node, "raise ... from is not allowed")
+
+    def call(self, node: ast.Call) -> None:
+        """A builtin, a helper, an imported function, a method of a value, or a launch."""
+        function = node.func
+        if isinstance(function, ast.Name):
+            self._named_call(node, function)
+        elif isinstance(function, ast.Subscript):
+            self._launch(node, function)
+        elif isinstance(function, ast.Attribute):
+            self._attribute_call(node, function)
+        else:
+            self.refuse(node, f"a call of {spelled(function)} is not allowed: expected a function by its name")
+
+    def _named_call(self, node: ast.Call, function: ast.Name) -> None:
+        name = function.id
+        dotted = self.scope.imports.get(name)
+        if name in self.locals:
+            self.refuse(node, f"a call of the local `{name}` is not allowed: expected a function by its own name")
+        elif dotted is not None:
+            self._imported_call(node, dotted)
+        elif name in self.scope.jitted:
+            self.refuse(node, f"kernel `{name}` is called like a function: expected a launch, {name}[grid](...)")
+        elif name in allowed.BUILTINS or name in self.scope.functions:
+            self.arguments(node)
+        else:
+            self.refuse(
+                node,
+                f"a call of `{name}` is not allowed: expected a helper of yours or one of {short(allowed.BUILTINS)}",
+            )
+
+    def _attribute_call(self, node: ast.Call, function: ast.Attribute) -> None:
+        dotted = self.scope.dotted(function)
+        if dotted is not None:
+            self._imported_call(node, dotted)
+        elif self._compiled(function) is not None:
+            self._kernel_call(node, function)
+        elif self._is_launch_method(function):
+            self._kernel(function.value)
+            self.arguments(node, allowed.CUDA_LAUNCH)
+        elif function.attr in allowed.HOST_METHODS or function.attr in self.library:
+            self.expression(function.value)
+            self.arguments(node)
+        else:
+            methods = short(allowed.HOST_METHODS | {name for name in self.library if "." not in name})
+            self.refuse(
+                node, f"method `.{function.attr}()` is not allowed: expected a kernel of yours or one of {methods}"
+            )
+
+    def _imported_call(self, node: ast.Call, dotted: str) -> None:
+        if dotted in allowed.SCRATCH:
+            self.arguments(node, allowed.SCRATCH_KEYWORDS)
+        elif dotted in allowed.HOST_CALLS or dotted in self.library:
+            self.arguments(node)
+        elif dotted in allowed.COMPILERS.values():
+            self.refuse(node, f"`{dotted}` is called inside a function: expected it once, at module level")
+        else:
+            calls = short((allowed.HOST_CALLS - allowed.MATH) | {name for name in self.library if "." in name})
+            self.refuse(
+                node,
+                f"a call of `{dotted}` is not allowed: "
+                f"expected a kernel of yours, a function of math, or one of {calls}",
+            )
+
+    def _launch(self, node: ast.Call, function: ast.Subscript) -> None:
+        """`kernel[grid](...)` of Triton, `kernels.name[grid, block](...)` of CUDA."""
+        kernel = function.value
+        if isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted and kernel.id not in self.locals:
+            self.grid(function.slice)
+            names = {argument.arg for argument in self.scope.jitted[kernel.id].args.args}
+            self.arguments(node, allowed.TRITON_LAUNCH | names)
+        elif self.scope.language == "cuda" and isinstance(kernel, ast.Attribute) and self._compiled(kernel) is not None:
+            self._kernel(kernel)
+            self.expression(function.slice)
+            self.arguments(node, frozenset())
+        else:
+            self.refuse(node, f"a launch of {spelled(kernel)} is not allowed: expected one of your kernels by its name")
+
+    def _kernel_call(self, node: ast.Call, function: ast.Attribute) -> None:
+        """`kernels.name(...)` of C++."""
+        if self.scope.language == "cuda":
+            self.refuse(
+                node,
+                f"kernel `{function.attr}` is called like a function: "
+                f"expected a launch, {ast.unparse(function)}[grid, block](...)",
+            )
+        self._kernel(function)
+        self.arguments(node, frozenset())
+
+    def _compiled(self, function: ast.Attribute) -> str | None:
+        """The name of the compiled kernels that `function` is an attribute of."""
+        root = function.value
+        if isinstance(root, ast.Name) and root.id in self.scope.compiled and root.id not in self.locals:
+            return root.id
+        return None
+
+    def _is_launch_method(self, function: ast.Attribute) -> bool:
+        inner = function.value
+        return (
+            self.scope.language == "cuda"
+            and function.attr == "launch"
+            and isinstance(inner, ast.Attribute)
+            and self._compiled(inner) is not None
+        )
+
+    def _kernel(self, function: ast.expr) -> None:
+        """Check that the source defines the kernel; a source that cannot be read is the compile gate's to refuse."""
+        if not isinstance(function, ast.Attribute):
+            return
+        source = self.scope.compiled[self._compiled(function) or ""]
+        try:
+            known = signatures(source or "", cuda=self.scope.language == "cuda")
+        except CompileError:
+            return
+        if function.attr not in known:
+            self.refuse(function, f"no kernel named {function.attr!r} in the source: expected one of {short(known)}")
+
+
+def _is_dtype(dotted: str) -> bool:
+    """Whether a Triton name is an element type, which host code passes to kernels as a constant."""
+    return (
+        re.fullmatch(r"triton\.language\.(u?int|b?float)\d+(e\d+\w*)?", dotted) is not None
+        and dotted in allowed.KERNEL_NAMES
+    )

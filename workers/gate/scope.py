@@ -1,0 +1,118 @@
+"""The names of a candidate's module: what each import, function, constant and compiled source is called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from warpsmith.workers.gate import allowed
+
+
+@dataclass
+class Scope:
+    """Module-level names. `imports` maps a local name to the dotted name it stands for; `compiled` maps a name to the C
+    source behind it (None where that is not constant)."""
+
+    language: str
+    imports: dict[str, str] = field(default_factory=dict)
+    jitted: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    compiled: dict[str, str | None] = field(default_factory=dict)
+    constants: dict[str, ast.expr | None] = field(default_factory=dict)
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """The imported dotted name that `node` spells, or None when its root is not an import."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.imports:
+            return None
+        return ".".join([self.imports[node.id], *reversed(parts)])
+
+    def fixed(self, name: str) -> bool:
+        """Whether `name` is an import, a function or compiled kernels: functions may not bind it again."""
+        return name in self.imports or name in self.jitted or name in self.functions or name in self.compiled
+
+
+def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """(local name, dotted name) of each name that an import binds; `import a.b` binds `a`."""
+    for alias in statement.names:
+        if isinstance(statement, ast.ImportFrom):
+            yield alias.asname or alias.name, f"{'.' * statement.level}{statement.module or ''}.{alias.name}"
+        elif alias.asname:
+            yield alias.asname, alias.name
+        else:
+            root = alias.name.partition(".")[0]
+            yield root, root
+
+
+def read_scope(tree: ast.Module, language: str) -> Scope:
+    """The module's names, right or wrong: the checks come after."""
+    scope = Scope(language)
+    for statement, _ in statements(tree):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            scope.imports.update(imported(statement))
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            kernel = any(is_kernel_decorator(scope, decorator) for decorator in statement.decorator_list)
+            (scope.jitted if kernel else scope.functions)[statement.name] = statement
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                _bind(scope, target, statement.value)
+    for statement, optional in statements(tree):
+        if optional and isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name) and not scope.fixed(target.id):
+                    scope.constants[target.id] = statement.value
+    return scope
+
+
+def is_kernel_decorator(scope: Scope, decorator: ast.expr) -> bool:
+    """Whether a decorator makes a Triton kernel."""
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return scope.dotted(function) in allowed.DECORATORS
+
+
+def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:
+    """`value` where it is a call of the language's `compile`."""
+    if isinstance(value, ast.Call) and scope.dotted(value.func) in allowed.COMPILERS.values():
+        return value
+    return None
+
+
+def constant_literal(scope: Scope, node: ast.expr) -> ast.expr:
+    """`node`, or what the module constant that it names stands for."""
+    found = scope.constants.get(node.id) if isinstance(node, ast.Name) else None
+    return found if found is not None else node
+
+
+def constant_text(scope: Scope, node: ast.expr) -> str | None:
+    """The string that `node` is, or that the module constant it names is."""
+    literal = constant_literal(scope, node)
+    return literal.value if isinstance(literal, ast.Constant) and isinstance(literal.value, str) else None
+
+
+def _bind(scope: Scope, target: ast.expr, value: ast.expr) -> None:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        scope.constants.update({element.id: None for element in target.elts if isinstance(element, ast.Name)})
+    elif isinstance(target, ast.Name):
+        call = compile_call(scope, value)
+        if call is None:
+            scope.constants[target.id] = value
+        else:
+            source = next((k.value for k in call.keywords if k.arg == "source"), call.args[0] if call.args else None)
+            scope.compiled[target.id] = None if source is None else constant_text(scope, source)
+
+
+def statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool]]:
+    """The module's statements, and those directly inside its `try` statements (True: it may not run)."""
+    for statement in tree.body:
+        yield statement, False
+        if isinstance(statement, ast.Try):
+            inner = [*statement.body, *statement.orelse]
+            for handler in statement.handlers:
+                inner += handler.body
+            yield from ((part, True) for part in inner)

@@ -1,0 +1,177 @@
+"""Where tensors flow in host code, and what is computed with them there.
+
+A library op needs no name: `x + y` runs one. This analysis finds the expressions that may hold a tensor, through
+assignments, containers, loops and helper calls, and refuses operators, comparisons, truth tests and number builtins on
+them. It follows names, not values: what may be a tensor anywhere in a function is one everywhere in it, and an entry of
+a container that holds a tensor is one.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from warpsmith.workers.gate import allowed
+from warpsmith.workers.gate.problems import Problem
+from warpsmith.workers.gate.scope import Scope
+
+_HELP = "expected it inside a kernel of yours; on the host a tensor is viewed or passed on"
+
+
+def tensor_problems(tree: ast.Module, scope: Scope, library: frozenset[str], scalars: frozenset[str]) -> list[Problem]:
+    """Each operator, comparison, truth test or number builtin that host code applies to a tensor."""
+    flow = _Flow(scope, library)
+    run = scope.functions["run"]
+    for argument in (*run.args.posonlyargs, *run.args.args):
+        if argument.arg not in scalars:
+            flow.holders.add(("run", argument.arg))
+    known = -1
+    while known != flow.size():  # grows towards a fixed point: names and functions are finite
+        known = flow.size()
+        for function in scope.functions.values():
+            flow.read(function)
+    return [problem for function in scope.functions.values() for problem in flow.problems(function)]
+
+
+class _Flow:
+    """Which names may hold a tensor (by function and name), and which helpers may return one."""
+
+    def __init__(self, scope: Scope, library: frozenset[str]) -> None:
+        self.scope = scope
+        self.library = library
+        self.holders: set[tuple[str, str]] = set()
+        self.returning: set[str] = set()
+
+    def size(self) -> int:
+        return len(self.holders) + len(self.returning)
+
+    def read(self, function: ast.FunctionDef) -> None:
+        """Take every binding of `function` into account once."""
+        here = function.name
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._bind(here, target, node.value)
+            elif isinstance(node, (ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+                self._bind(here, node.target, node.value)
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                self._bind(here, node.target, node.iter)
+            elif isinstance(node, ast.Return) and self.holds(here, node.value):
+                self.returning.add(here)
+            elif isinstance(node, ast.Call):
+                self._pass(here, node)
+
+    def _bind(self, here: str, target: ast.expr, value: ast.expr) -> None:
+        """Bind `target` to `value`, element by element where both are displays."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            pairs: list[ast.expr] = [value] * len(target.elts)
+            starred = any(isinstance(part, ast.Starred) for part in target.elts)
+            if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) and not starred:
+                pairs = value.elts
+            for part, source in zip(target.elts, pairs, strict=True):
+                self._bind(here, part.value if isinstance(part, ast.Starred) else part, source)
+        elif isinstance(target, ast.Name) and self.holds(here, value):
+            self.holders.add((here, target.id))
+
+    def _pass(self, here: str, call: ast.Call) -> None:
+        """Carry the arguments of a helper's call to its parameters."""
+        if not isinstance(call.func, ast.Name) or call.func.id not in self.scope.functions:
+            return
+        helper = self.scope.functions[call.func.id]
+        names = [argument.arg for argument in (*helper.args.posonlyargs, *helper.args.args)]
+        for i, argument in enumerate(call.args):
+            if self.holds(here, argument):
+                # What a starred argument fills cannot be told: all that follow.
+                filled = names[i:] if isinstance(argument, ast.Starred) else names[i : i + 1]
+                self.holders.update((helper.name, name) for name in filled)
+        for keyword in call.keywords:
+            if keyword.arg is not None and self.holds(here, keyword.value):
+                self.holders.add((helper.name, keyword.arg))
+
+    def holds(self, here: str, node: ast.AST | None) -> bool:  # noqa: PLR0911  one answer per kind of node
+        """Whether `node` may be a tensor, or a container with one."""
+        if isinstance(node, ast.Name):
+            return (here, node.id) in self.holders
+        if isinstance(node, ast.Attribute):
+            return node.attr in ("T", "mT") and self.holds(here, node.value)
+        if isinstance(node, (ast.Subscript, ast.Starred)):
+            return self.holds(here, node.value)
+        if isinstance(node, ast.Call):
+            return self._call_holds(here, node)
+        if isinstance(node, ast.IfExp):
+            return self.holds(here, node.body) or self.holds(here, node.orelse)
+        if isinstance(node, ast.DictComp):
+            return self.holds(here, node.value)
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return self.holds(here, node.elt)
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.BoolOp, ast.BinOp)):
+            return any(self.holds(here, child) for child in ast.iter_child_nodes(node))
+        return False
+
+    def _call_holds(self, here: str, call: ast.Call) -> bool:
+        function = call.func
+        dotted = self.scope.dotted(function)
+        if dotted is not None:
+            return dotted in allowed.SCRATCH or dotted in self.library
+        if isinstance(function, ast.Name):
+            if function.id in self.scope.functions:
+                return function.id in self.returning
+            return function.id not in ("len", "range") and any(self.holds(here, argument) for argument in call.args)
+        if isinstance(function, ast.Attribute):
+            entry = function.attr in ("get", "items", "values")  # of a constant table: only what it was given
+            made = function.attr in allowed.VIEWS | allowed.SCRATCH_METHODS | self.library
+            return made or (entry and self.holds(here, function.value))
+        return False
+
+    def problems(self, function: ast.FunctionDef) -> list[Problem]:
+        """The computations of `function` on tensors."""
+        here = function.name
+        found = []
+        for node in ast.walk(function):
+            message = self._misuse(here, node)
+            if message is not None:
+                found.append(Problem(getattr(node, "lineno", function.lineno), f"{message}: {_HELP}"))
+        return found
+
+    def _misuse(self, here: str, node: ast.AST) -> str | None:  # noqa: PLR0911, PLR0912  one answer per kind of node
+        if isinstance(node, ast.BinOp):
+            matmul = isinstance(node.op, ast.MatMult)  # the module check has refused it unless the op lists it
+            if not matmul and (self.holds(here, node.left) or self.holds(here, node.right)):
+                return "arithmetic on a tensor is a library op"
+        elif isinstance(node, ast.AugAssign):
+            if self.holds(here, node.target) or self.holds(here, node.value):
+                return "arithmetic on a tensor is a library op"
+        elif isinstance(node, ast.UnaryOp):
+            if self.holds(here, node.operand):
+                return "an operator on a tensor is a library op"
+        elif isinstance(node, ast.Compare):
+            identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+            if not identity and any(self.holds(here, side) for side in (node.left, *node.comparators)):
+                return "a comparison of tensors is a library op"
+        elif isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+            if self.holds(here, node.test):
+                return "the truth of a tensor reads its values (`is None` does not)"
+        elif isinstance(node, ast.BoolOp):
+            if any(self.holds(here, value) for value in node.values):
+                return "the truth of a tensor reads its values (`is None` does not)"
+        elif isinstance(node, ast.comprehension):
+            if any(self.holds(here, test) for test in node.ifs):
+                return "the truth of a tensor reads its values (`is None` does not)"
+        elif isinstance(node, ast.Subscript):
+            if self.holds(here, node.slice):
+                return "indexing by a tensor is a library op"
+        elif isinstance(node, ast.FormattedValue):
+            if self.holds(here, node.value):
+                return "printing a tensor reads its values"
+        elif isinstance(node, ast.Call):
+            return self._misused_call(here, node)
+        return None
+
+    def _misused_call(self, here: str, call: ast.Call) -> str | None:
+        """A number builtin, or a function of math, that is given a tensor."""
+        name = call.func.id if isinstance(call.func, ast.Name) else None
+        dotted = self.scope.dotted(call.func)
+        number = name in allowed.BUILTINS - allowed.CONTAINER_BUILTINS or dotted in allowed.MATH
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if number and any(self.holds(here, argument) for argument in given):
+            return f"`{name or dotted}` of a tensor is a library op"
+        return None

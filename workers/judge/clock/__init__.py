@@ -1,0 +1,1 @@
+"""Timing of calls and bursts, and the physical limits that times must respect."""

@@ -1,0 +1,156 @@
+"""The first two gates: what may stand in a candidate, and whether it compiles. Nothing of it is run here.
+
+Free Python passes no allow-list. It is only looked at: does it parse, is what it imports there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warpsmith.kernels_db.job.documents import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.gate import check
+from warpsmith.workers.gate.normalise import host_digest
+from warpsmith.workers.judge import languages
+from warpsmith.workers.judge.gates.verdict import Report, Stopped
+from warpsmith.workers.judge.languages import compile_service, triton
+from warpsmith.workers.judge.machine import cache_pruning
+
+DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A compiled candidate: variables that its runner needs to find the binaries, and whether it runs under an
+    interpreter.
+    """
+
+    interpreted: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) -> Prepared | None:
+    """Take the candidate through the gates `gate` and `compile`; None at baseline level. Raises Stopped.
+
+    Args:
+        interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter, and a CUDA
+            candidate is compiled and goes no further.
+    """
+    candidate = job["candidate"]
+    if candidate is None:
+        if job["target"].startswith("cuda"):
+            compile_service.start()  # candidates follow their baselines: the compilers are there by then
+        return None
+    with report.gate("gate"):
+        _gate(job, candidate)
+    with report.gate("compile"):
+        return _compile(job, candidate, report, cache, interpreted)
+
+
+def _gate(job: Job, candidate: JobCandidate) -> None:
+    device, language = job["target"].partition(":")[0], candidate["language"]
+    if language not in DEVICE_LANGUAGES[device]:
+        expected = f"one of {', '.join(DEVICE_LANGUAGES[device])} for target {job['target']}"
+        message = f"candidate.language: found {language!r}, expected {expected}"
+        failure: Failure = {"kind": "language", "message": message, "field": "candidate.language"}
+        failure |= {"found": language, "expected": expected}
+        raise Stopped("rejected", "gate", message, failure)
+    if tier_of(language) == "sandbox":
+        return
+    workload = job["workloads"][0]
+    names = [item["name"] for item in [*workload["inputs"], *workload["outputs"]]]
+    scalars = [item["name"] for item in workload["inputs"] if item["shape"] is None]
+    problems = check(
+        candidate["source"], language, job["op"]["library_calls"], names, scalars, _kinds(job["workloads"])
+    )
+    if problems:
+        first = f"line {problems[0].line}: {problems[0].message}"
+        log = "\n".join(f"line {problem.line}: {problem.message}" for problem in problems)
+        raise Stopped("rejected", "gate", first, {"kind": "gate", "message": first, "log": log})
+
+
+def _kinds(workloads: list[ResolvedWorkload]) -> dict[str, str]:
+    """What the gate may know of each parameter: a dtype or the type of a number, where all workloads agree."""
+    found: dict[str, set[str]] = {}
+    for workload in workloads:
+        for item in workload["inputs"]:
+            value = "None" if item["value"] is None else type(item["value"]).__name__
+            found.setdefault(item["name"], set()).add(value if item["shape"] is None else item["dtype"])
+        for output in workload["outputs"]:
+            found.setdefault(output["name"], set()).add(output["dtype"])
+    return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
+
+
+def kernel_cache(cache: Path, source: str) -> Path:
+    """Where one candidate's binaries are kept. One directory per source: what runs from it cannot reach another's by
+    its own name.
+    """
+    return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
+
+
+def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, interpreted: bool) -> Prepared:
+    directory = kernel_cache(cache, candidate["source"])
+    device, _, arch = job["target"].partition(":")
+    language = candidate["language"]
+    cache_pruning.touch(directory)
+    try:
+        built = languages.prepare(
+            candidate["source"],
+            language,
+            target_arch=arch,
+            cache_dir=directory,
+            limits=languages.CompileLimits(seconds=job["limits"]["compile_s"]),
+            workloads=_workloads(job, interpreted),
+            library_calls=job["op"]["library_calls"],
+        )
+    except languages.HostError as error:  # no candidate is at fault
+        host: Failure = {"kind": "host", "message": error.message}
+        raise Stopped("ambiguous", "compile", error.message, host) from error
+    except languages.CompileError as error:
+        failure: Failure = {"kind": "compile", "message": error.message, "log": error.log}
+        if error.cause is not None:
+            failure["cause"] = error.cause
+        if isinstance(error, languages.TrialError):
+            failure["workload"] = error.workload
+        raise Stopped("rejected", "compile", error.message, failure) from error
+    report.compile = dict(built)
+    if built["binaries"]:
+        report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
+        _refuse_twin(job, report.compile["digest"])
+    if language == "python":
+        if device == "cuda" and interpreted:
+            raise Stopped("ambiguous", "screen", "no CUDA device: free Python was parsed, and not run")
+        return Prepared()
+    environment = {CACHE_VARIABLE: str(directory)}
+    if device == "cpu":
+        return Prepared(environment=environment)
+    if not interpreted:
+        return Prepared(environment=environment | {"TRITON_CACHE_DIR": str(triton.triton_cache(directory))})
+    if language == "cuda":
+        raise Stopped("ambiguous", "screen", f"no CUDA device: compiled for {arch}, not run")
+    return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
+
+
+def _digest(language: str, source: str, binaries: list[str]) -> str:
+    """What a candidate does, as far as its kernels' code and its host code tell: two of one digest run alike."""
+    return hashlib.sha256("\n".join([language, host_digest(source), *binaries]).encode()).hexdigest()
+
+
+def _refuse_twin(job: Job, digest: str) -> None:
+    """Raise Stopped where a screened candidate compiles to what an earlier one of the search compiled to."""
+    twin = job.get("known_binaries", {}).get(digest)
+    if twin is not None and job["level"] == "screen":
+        message = f"duplicate of node #{twin} (same binary)"
+        raise Stopped("rejected", "compile", message, {"kind": "duplicate", "message": message, "found": twin})
+
+
+def _workloads(job: Job, interpreted: bool) -> list[ResolvedWorkload]:
+    """Those that the job will run: compiling for a shape takes longer than running it. Hold-out ones come last, so that
+    what is first seen on one was seen on no other.
+    """
+    benched = [workload for workload in job["workloads"] if workload["role"] == "bench"]
+    if job["level"] == "screen" and benched and not interpreted:
+        return benched
+    return sorted(job["workloads"], key=lambda workload: workload["role"] == "holdout")

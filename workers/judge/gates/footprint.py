@@ -1,0 +1,128 @@
+"""What a job needs: which workloads it can run here, and whether they fit in memory. Nothing is allocated before this
+is known.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from warpsmith.kernels_db.job.documents import Failure, Job, ResolvedWorkload
+from warpsmith.workers.judge.gates.verdict import Stopped
+from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
+from warpsmith.workers.judge.machine.device import Device
+from warpsmith.workers.judge.machine.host import available_bytes
+from warpsmith.workers.judge.reference.baselines import input_specs, result_specs, slots_for, widened
+from warpsmith.workers.judge.values.inputs import stock_bytes
+
+SHARE = 0.8
+"""Share of the memory that a job may take where it names no limit."""
+
+LEAST_FOR_RUNNERS = 512 << 20
+GPU_RUNNER = 4 << 30
+"""Host memory that a process with a CUDA context may always use."""
+INTERPRETED_ELEMENTS, INTERPRETED_SECOND = 1 << 20, 1 << 16
+"""Most elements, of all tensors, that the job's smallest workload may have for Triton's interpreter, and its second
+smallest, whatever their roles. A product of a million elements may take half a minute for a call, so one is enough."""
+
+
+def select(job: Job, device: Device) -> list[ResolvedWorkload]:
+    """The workloads that this job runs: all, or, for a device that is not here, a few so small that an interpreter gets
+    through them.
+
+    Raises Stopped where none is small enough.
+    """
+    if job["target"].startswith(device.kind):
+        return job["workloads"]
+    small = [workload for workload in job["workloads"] if _elements(workload) <= INTERPRETED_ELEMENTS]
+    small.sort(key=_elements)
+    if not small:
+        least = min(job["workloads"], key=_elements)
+        message = (
+            f"no CUDA device: compiled, not checked; workload {least['id']} has {_elements(least)} elements, "
+            f"the interpreter takes at most {INTERPRETED_ELEMENTS}"
+        )
+        raise Stopped("ambiguous", "screen", message)
+    return small[:1] + [workload for workload in small[1:2] if _elements(workload) <= INTERPRETED_SECOND]
+
+
+def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:
+    """Memory of one workload at its peak: every contender's slots, the stocks, the expected values, and the references'
+    temporaries.
+
+    A reference's temporaries cannot be known; they are taken for as much again as its inputs and outputs, in float64
+    for the float64 one.
+    """
+    inputs, outputs = input_specs(workload), result_specs(workload)
+    slot = layout_bytes([*inputs, *outputs])
+    wide = layout_bytes([widened(spec) for spec in [*inputs, *outputs]])
+    contenders = len(job["op"]["baselines"]) + 1
+    slots = sum(1 for _ in range(contenders)) * slots_for("candidate", workload, device) * slot + wide
+    values = 2 * sum(stock_bytes(item) for item in workload["inputs"] if item["shape"] is not None)
+    results = 3 * sum(_wide_bytes(spec) for spec in outputs) + sum(
+        2 * _wide_bytes(spec) for spec, item in zip(inputs, workload["inputs"], strict=True) if item["mutated"]
+    )
+    return slots + values + results + wide + contenders * slot
+
+
+def is_crowded(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:
+    """Whether a workload lacks room that an empty device would have."""
+    limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
+    return any(limit < needed_bytes(job, workload, device.torch) <= ever for workload in workloads)
+
+
+def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) -> int:
+    """Bytes of this host's memory that each runner may use besides its buffers. Raises Stopped where a workload does
+    not fit on the device: rejected where it would not on an empty one, ambiguous where it would, which no candidate can
+    help.
+    """
+    limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
+    most = 0
+    for workload in workloads:
+        needed = needed_bytes(job, workload, device.torch)
+        most = max(most, needed)
+        if limit < needed <= ever:
+            message = (
+                f"workload {workload['id']} needs {needed} bytes, and {limit} are to be had now ({SHARE:.0%} of what "
+                f"is free), of {ever} on an empty device"
+            )
+            failure: Failure = {
+                "kind": "host",
+                "message": message,
+                "found": needed,
+                "expected": f"at most {limit} bytes",
+            }
+            raise Stopped("ambiguous", "memory", message, failure)
+        if needed > limit:
+            whose = "limits.memory_bytes" if job["limits"]["memory_bytes"] else f"{SHARE:.0%} of the memory"
+            message = f"workload {workload['id']} needs {needed} bytes, expected at most {ever} ({whose})"
+            raise Stopped(
+                "rejected",
+                "memory",
+                message,
+                {
+                    "kind": "memory",
+                    "message": message,
+                    "field": f"workloads.{workload['id']}",
+                    "workload": workload["id"],
+                    "found": needed,
+                    "expected": f"at most {ever} bytes",
+                },
+            )
+    if device.kind == "cuda":  # the buffers are the GPU's, and a context alone takes more than the least
+        return max(GPU_RUNNER, int(SHARE * available_bytes()))
+    return max(LEAST_FOR_RUNNERS, limit - most)
+
+
+def _limit(job: Job, available: int) -> int:
+    return job["limits"]["memory_bytes"] or int(SHARE * available)
+
+
+def _wide_bytes(spec: TensorSpec) -> int:
+    return 8 * spec.elements
+
+
+def _elements(workload: ResolvedWorkload) -> int:
+    shapes = [item["shape"] for item in [*workload["inputs"], *workload["outputs"]] if item["shape"] is not None]
+    return sum(math.prod(shape) for shape in shapes)

@@ -1,0 +1,170 @@
+"""Building verdicts: the failure found first, and the document that goes out of the door."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from warpsmith.kernels_db.job.documents import (
+    AdmissionCheck,
+    Failure,
+    Gate,
+    Generated,
+    Job,
+    Profile,
+    Verdict,
+    VerdictWord,
+    WorkloadVerdict,
+    tier_of,
+)
+from warpsmith.workers.judge.machine.host import BUSY
+from warpsmith.workers.judge.sandbox.sandbox import NOTHING_RAN
+from warpsmith.workers.judge.values.compare import Comparison
+
+PROTOCOL = 2
+"""Rises when what is timed or checked changes, so that verdicts before and after are not compared. 2: the device waits
+until the host has launched a whole burst, so small baselines are no longer timed by the host; on a CPU the checks
+before the clock close a slot to writes as `run` returns.
+"""
+
+
+FREE_PYTHON_NOTE = "free Python, of the sandbox tier: no gate has read it"
+
+
+class Stopped(Exception):  # noqa: N818 - named for what happened
+    """A gate ended the job."""
+
+    def __init__(self, verdict: VerdictWord, gate: Gate, reason: str, failure: Failure | None = None) -> None:
+        super().__init__(reason)
+        self.verdict: VerdictWord = verdict
+        self.gate: Gate = gate
+        self.failure = failure
+
+
+class Report:
+    """Collects what a verdict says while a job passes through the gates."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.workloads: list[WorkloadVerdict] = []
+        self.compile: dict[str, Any] | None = None
+        self.sandbox = NOTHING_RAN  # of the candidate's runner; at baseline level the least of the reference's
+        self.score: float | None = None
+        self.score_ci95: list[float] | None = None
+        self.admission: list[AdmissionCheck] | None = None
+        self.generated: Generated | None = None
+        self.profile: Profile | None = None
+        self.notes: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.exchange_us: float | None = None  # what the clock reads where nothing is run: part of every time
+        self.others: list[float] = []  # share of the host that others took while a workload was timed
+
+    @contextmanager
+    def gate(self, name: Gate | Literal["exclusive"]) -> Iterator[None]:
+        """Count the wall clock spent inside towards a gate, or towards holding the device's lease."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - start, 4)
+
+    def verdict(
+        self,
+        word: VerdictWord,
+        gate: Gate,
+        reason: str,
+        failure: Failure | None,
+        device: dict[str, Any],
+        versions: dict[str, str],
+    ) -> Verdict:
+        """The finished document. Numbers that are not finite are written as text: JSON has none."""
+        job = self.job
+        busiest = max(self.others, default=0.0)
+        notes = list(self.notes)
+        if busiest > BUSY:
+            notes.append(f"other processes took {busiest:.0%} of this host's processor time during the timing")
+        candidate = job["candidate"]
+        if candidate is not None and tier_of(candidate["language"]) == "sandbox":
+            notes.append(FREE_PYTHON_NOTE)
+        identity = json.dumps([device.get("name"), device.get("cores"), versions, PROTOCOL], sort_keys=True)
+        document: Verdict = {
+            "id": job["id"],
+            "level": job["level"],
+            "verdict": word,
+            "gate": gate,
+            "reason": "; ".join([reason, *notes]),
+            "op": job["op"]["name"],
+            "target": job["target"],
+            "language": candidate["language"] if candidate else None,
+            "workloads": self.workloads,
+            "failure": failure,
+            "compile": self.compile,
+            "score": self.score,
+            "score_ci95": self.score_ci95,
+            "sandbox": self.sandbox,
+            "device": device | ({} if self.exchange_us is None else {"exchange_us": round(self.exchange_us, 3)}),
+            "versions": versions,
+            "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
+            "seconds": self.seconds,
+        }
+        if candidate is not None:
+            document["tier"] = tier_of(candidate["language"])
+        if self.admission is not None:
+            document["admission"] = self.admission
+        if self.generated is not None:
+            document["generated"] = self.generated
+        if self.profile is not None:
+            document["profile"] = self.profile
+        finished: Verdict = json_safe(document)
+        return finished
+
+
+def json_safe(value: Any) -> Any:
+    """The same document with NaN and infinities as the strings "nan", "inf" and "-inf"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: json_safe(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_safe(item) for item in value]
+    return value
+
+
+def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> Failure:
+    """The failure of a comparison that did not pass; `place` is what the message calls the workload and its values."""
+    element = f"{tensor}{comparison.index}"
+    if comparison.kind == "not_written":
+        what = f"{element} was not written"
+    elif comparison.wrong_elements:
+        what = f"{element} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
+        if comparison.limit:
+            what += f" within {comparison.limit:.3g}"
+    else:
+        what = (
+            f"relative L2 error of {tensor} is {comparison.l2:.3g}, limit {comparison.l2_limit:.3g}; worst is {element}"
+        )
+    message = f"workload {place}: {what}; {comparison.wrong_elements} of {comparison.elements} elements are wrong"
+    if own:
+        message += " (by the op's own tolerance)"
+    failure: Failure = {
+        "kind": comparison.kind,
+        "message": message,
+        "tensor": tensor,
+        "index": comparison.index or [],
+        "expected": comparison.expected,
+        "found": comparison.found,
+        "wrong_elements": comparison.wrong_elements,
+        "elements": comparison.elements,
+    }
+    if comparison.limit is not None:
+        failure["limit"] = comparison.limit
+    return failure
+
+
+def _shown(value: float | int | bool | None) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

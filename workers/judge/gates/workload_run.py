@@ -1,0 +1,322 @@
+"""One contender's calls on one workload: checked in full, and timed in interleaved blocks with calls checked at
+random.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
+from warpsmith.workers.judge.clock import timing
+from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
+from warpsmith.workers.judge.gates.verdict import wrong_value
+from warpsmith.workers.judge.reference.baselines import OpRunners, Values, modified_input, result_positions
+from warpsmith.workers.judge.reference.input_checks import Question, declared
+from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.values.compare import first_difference
+from warpsmith.workers.judge.values.error_pattern import described
+from warpsmith.workers.judge.values.inputs import InputSource
+
+_EMPTY_CALLS = 7
+
+
+class Wrong(Exception):  # noqa: N818 - named for what happened
+    """A candidate's call was not right; `failure` says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure["message"])
+        self.failure = failure
+
+
+@contextmanager
+def _single_thread() -> Iterator[None]:
+    """The referee's copies between timed calls use one core, so that none of its threads is awake when the clock
+    starts.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _held(contenders: Sequence[Contender]) -> Iterator[None]:
+    """Inside, contenders stand still between their calls."""
+    for contender in contenders:
+        contender.held = True
+    try:
+        yield
+    finally:
+        for contender in contenders:
+            contender.held = False
+
+
+def failure_of(fault: ContenderFault, workload: str | None) -> Failure:
+    """A contender's fault as a verdict's failure."""
+    failure: Failure = {"kind": fault.kind, "message": str(fault)}
+    if workload is not None:
+        failure |= {"message": f"workload {workload}: {fault}", "workload": workload}
+    for key in ("found", "expected", "log"):
+        if fault.details.get(key):
+            failure[key] = fault.details[key]
+    return failure
+
+
+class _Checks:
+    """Which timed calls are checked."""
+
+    def __init__(self, plan: timing.Plan, rng: random.Random) -> None:
+        self._plan = plan
+        self._rng = rng
+        self._made = 0
+
+    def calls(self, name: str, count: int) -> set[int]:
+        """Those of a contender's next block, which has `count`, from 0."""
+        if name != "candidate":
+            return {self._rng.randrange(count)} if self._rng.random() < self._plan.check_baseline else set()
+        chance = self._plan.check_chance(count)
+        chosen = {number for number in range(count) if self._rng.random() < chance}
+        self._made += len(chosen)
+        return chosen
+
+    def burst(self, name: str) -> bool:
+        """Whether a call of a contender's next burst is."""
+        chance = self._plan.burst_chance() if name == "candidate" else self._plan.check_baseline
+        chosen = self._rng.random() < chance
+        self._made += chosen and name == "candidate"
+        return chosen
+
+    def owed(self) -> int:
+        """Checks to make after the last round. A timing cut short owes what it missed; and whoever counts rounds must
+        not know which is the last to be looked at.
+        """
+        return max(1, self._plan.checks - self._made)
+
+
+@dataclass
+class Trial:
+    """A workload with its reference runners, the candidate (None when only baselines run) and where values come
+    from.
+    """
+
+    workload: ResolvedWorkload
+    runners: OpRunners
+    candidate: Contender | None
+    call_s: float
+    source: InputSource
+    rng: random.Random
+    candidate_l2: float | None = None
+    exchange_us: float | None = None
+    clocks_us: dict[str, dict[str, float]] = field(default_factory=dict)
+    baseline_misses: dict[str, int] = field(default_factory=dict)
+    _turn: int = 0
+
+    def question(self) -> Question:
+        """New values with what they give, under the workload's own tolerances."""
+        return declared(self.runners, self.workload, self.source)
+
+    def check_candidate(self, question: Question | None = None) -> list[torch.Tensor]:
+        """One call, on new values unless a question is given, checked in full. Returns what it produced, in the order
+        of `result_positions`, as views that the slot's next use overwrites. Raises Wrong, ContenderFault.
+        """
+        asked = question or self.question()
+        self._call_candidate(asked.values, lambda: asked, closing=True)
+        memory = self.candidate.slots[self._turn % len(self.candidate.slots)]  # type: ignore[union-attr]  # it was called
+        return [memory.tensor(position) for _, position in result_positions(self.workload)]
+
+    def check_on_one_core(self, question: Question) -> None:
+        """One call on a single core, checked in full. Raises Wrong, ContenderFault."""
+        self._call_candidate(question.values, lambda: question, one_core=True)
+
+    def call_candidate(self) -> None:
+        """One call on new values that nobody looks at."""
+        self._call_candidate(self.source.draw())
+
+    def time(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+        """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, ContenderFault."""
+        for mode in baselines:  # compile, map and warm up before the clock counts
+            self._baseline_call(mode, self.source.draw())
+        if self.candidate is not None:
+            self._call_candidate(self.source.draw())
+        with _held([self.runners.on(mode, self.workload) for mode in baselines]):  # as the candidate always is
+            if self.runners.device.type == "cuda":
+                return self._time_bursts(baselines, plan)
+            return self._time_calls(baselines, plan)
+
+    def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+        """On a GPU: a block is a burst of calls by the device's own clock, held against the referee's."""
+        contenders: dict[str, Contender] = {mode: self.runners.on(mode, self.workload) for mode in baselines}
+        if self.candidate is not None:
+            contenders["candidate"] = self.candidate
+        bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng)
+        self.exchange_us = bursts.calibrate(next(iter(contenders)))
+        checks = _Checks(plan, self.rng)
+
+        def block(name: str) -> float:
+            checking = checks.burst(name)
+            median, call = bursts.block(name)
+            if checking:
+                self._inspect_call(name, contenders[name], call)
+            return median
+
+        samples = timing.interleave(
+            list(contenders), block, plan=plan, candidate="candidate" if self.candidate else None, rng=self.rng
+        )
+        for _ in range(checks.owed() if self.candidate else 0):
+            self._inspect_call("candidate", contenders["candidate"], bursts.block("candidate")[1])
+        self.clocks_us = bursts.clocks()
+        return bursts.corrected(samples, "candidate")
+
+    def _inspect_call(self, name: str, contender: Contender, call: Call) -> None:
+        """Check one call of the last burst in full, and that nothing was done for calls that were not made. Of a
+        baseline's only the last call's result is still there.
+        """
+        if name == "candidate":
+            for slot, given in call.idle:
+                self._untouched(contender, slot, given)
+            self._inspect(contender, call.slot, call.values, lambda: self._question(call.values))
+        else:
+            self._check_baseline(name, call.last_values, call.last_slot)  # type: ignore[arg-type]  # a mode
+
+    def _time_calls(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
+        """On a CPU: every call by the referee's clock around the exchange."""
+        names: list[str] = [*baselines, *(["candidate"] if self.candidate else [])]
+        first = baselines[0] if baselines else None
+        probes = [
+            self._baseline_call(first, self.source.draw()) if first else self._call_candidate(self.source.draw())
+            for _ in range(3)
+        ]
+        calls = timing.calls_per_block(float(np.median(probes)) / 1e3)
+        if first is not None:
+            empty = self.runners.on(first, self.workload)
+            self.exchange_us = float(np.median([empty.empty_call() for _ in range(_EMPTY_CALLS)])) / 1e3
+        checks = _Checks(plan, self.rng)
+
+        def block(name: str) -> float:
+            checked = checks.calls(name, calls)
+            self._one(name, False)  # wakes the contender's threads and caches after another's block
+            spent: list[int] = []
+            for number in range(calls):
+                spent.append(self._one(name, number in checked))
+                if number in checked:
+                    self._one(name, False)
+            return float(np.median(spent)) / 1e3
+
+        with _single_thread():
+            samples = timing.interleave(
+                names, block, plan=plan, candidate="candidate" if self.candidate else None, rng=self.rng
+            )
+            for _ in range(checks.owed() if self.candidate else 0):
+                for _ in range(self.rng.randrange(calls)):
+                    self._one("candidate", False)
+                self._one("candidate", True)
+        return samples
+
+    def _one(self, name: str, checked: bool) -> int:
+        values = self.source.draw()
+        if name == "candidate":
+            return self._call_candidate(
+                values,
+                (lambda: self._question(values)) if checked else None,
+            )
+        spent = self._baseline_call(name, values)  # type: ignore[arg-type]  # every other name is a mode
+        if checked:
+            slot = self._turn % len(self.runners.on(name, self.workload).slots)  # type: ignore[arg-type]
+            self._check_baseline(name, values, slot)  # type: ignore[arg-type]
+        return spent
+
+    def _next_slot(self, contender: Contender) -> int:
+        self._turn += 1
+        return self._turn % len(contender.slots)
+
+    def _baseline_call(self, mode: Mode, values: Values) -> int:
+        runner = self.runners.on(mode, self.workload)
+        slot = self._next_slot(runner)
+        runner.fill(slot, values)
+        return self.runners.call(mode, self.workload, slot)
+
+    def _check_baseline(self, mode: Mode, values: Values, slot: int) -> None:
+        runner = self.runners.on(mode, self.workload)
+        runner.deliver()
+        found = [runner.slots[slot].tensor(position).clone() for _, position in result_positions(self.workload)]
+        expected = self.runners.expected(self.workload, values)
+        compared = self.runners.check(found, expected, self.runners.limits(self.workload))
+        if not all(comparison.passed for comparison in compared):
+            self.baseline_misses[mode] = self.baseline_misses.get(mode, 0) + 1
+
+    def _question(self, values: Values) -> Question:
+        expected = self.runners.expected(self.workload, values)
+        return Question(values, expected, self.runners.limits(self.workload), self.workload["id"])
+
+    def _call_candidate(
+        self,
+        values: Values,
+        asked: Callable[[], Question] | None = None,
+        *,
+        closing: bool = False,
+        one_core: bool = False,
+    ) -> int:
+        candidate = self.candidate
+        assert candidate is not None
+        slot = self._next_slot(candidate)
+        candidate.fill(slot, values)
+        if one_core:  # threads that wait by spinning wait for a turn of each of them
+            spent = candidate.call_on_one_core(slot, self.call_s * torch.get_num_threads())
+        else:
+            spent = candidate.call(slot, self.call_s, closing)
+        if asked is not None:
+            self._inspect(candidate, slot, values, asked)
+        return spent
+
+    def _untouched(self, candidate: Contender, slot: int, values: Values) -> None:
+        """Look at a slot that was filled and not called. Raises Wrong."""
+        place, memory = self.workload["id"], candidate.slots[slot]
+        for name, position in result_positions(self.workload):
+            value = values[position] if position < len(values) else None
+            found = memory.tensor(position)
+            same = (
+                memory.is_poison(position) if value is None else first_difference(found, value.to(found.dtype)) is None
+            )
+            if not same:
+                message = f"workload {place}: wrote to {name} of a call that was not made"
+                raise Wrong({"kind": "ahead", "message": message, "workload": place, "tensor": name})
+
+    def _inspect(self, candidate: Contender, slot: int, values: Values, ask: Callable[[], Question]) -> None:
+        """Look at everything that a call may have touched. Raises Wrong.
+
+        Everything is read before the question is put: what comes later does not count, and on a GPU the references that
+        answer may work in the same slots.
+        """
+        workload, memory = self.workload, candidate.slots[slot]
+        outside, changed = memory.broken_guard(), modified_input(candidate, workload, slot, values)
+        positions = result_positions(workload)
+        found = [memory.tensor(position).clone() for _, position in positions]
+        asked = ask()
+        place = asked.place
+        where: Failure = {"kind": "", "message": "", "workload": workload["id"]}
+        if asked.family is not None:
+            where["family"] = asked.family
+        if outside is not None:
+            message = f"workload {place}: wrote outside of {outside}"
+            raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": outside})
+        if changed is not None:
+            name, index = changed
+            message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
+            raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})
+        compared = self.runners.check(found, asked.expected, asked.limits)
+        judged = zip(positions, found, asked.expected, asked.limits, compared, strict=True)
+        for (name, _), result, wanted, limit, comparison in judged:
+            self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)
+            if not comparison.passed:
+                own = limit is not None and limit.own is not None
+                failure: Failure = {**where, **wrong_value(comparison, place, name, own)}
+                raise Wrong(described(failure, result, wanted, limit))

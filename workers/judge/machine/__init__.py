@@ -1,0 +1,1 @@
+"""Device, memory, processes and host, as Linux and CUDA offer them."""

@@ -1,0 +1,184 @@
+"""The device that a job is judged on: where values and buffers live, what stands on verdicts, and whether it works.
+
+A CPU, or the first GPU that CUDA shows this process. A job for a GPU that is not here is taken on the CPU as far as
+that goes: compiled, and Triton interpreted.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+import torch
+
+from warpsmith.workers.judge.machine import gpu
+from warpsmith.workers.judge.machine.host import available_bytes, total_bytes
+from warpsmith.workers.judge.machine.processor import caches, cpu_name, vector_extensions
+
+_PROOF_ELEMENTS = 1 << 20
+_GPU_SHARE = 0.9
+
+
+class Device(ABC):
+    """What the referee asks of a device. One thread uses it."""
+
+    kind: Literal["cpu", "cuda"]
+    torch: torch.device
+    name: str
+    lease: str
+    """Names the device among this host's, for the lock that whoever times holds."""
+
+    @property
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What a measured peak depends on; also the verdict's `device`, with the peaks beside it."""
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """Memory for buffers that is available now."""
+
+    @abstractmethod
+    def all_bytes(self) -> int:
+        """What would be available with nothing else on the device."""
+
+    def release(self) -> None:  # noqa: B027 - a CPU's memory goes back by itself
+        """Give back what this process keeps for later."""
+
+    @abstractmethod
+    def fault(self) -> str | None:
+        """None where a known-good computation gives the known result; otherwise what happened instead."""
+
+    def versions(self) -> dict[str, str]:
+        """What besides the device a time depends on."""
+        return {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "system": f"{platform.system()} {platform.release()}",
+        }
+
+
+class Cpu(Device):
+    """This host's processor."""
+
+    kind: Literal["cpu", "cuda"] = "cpu"
+    torch = torch.device("cpu")
+
+    def __init__(self, cores: int) -> None:
+        self.name = cpu_name()
+        self.lease = "cpu"
+        self.cores = cores
+        self._compiler = _compiler_release()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "type": "cpu",
+            "arch": platform.machine(),
+            "cores": self.cores,
+            "isa": vector_extensions(),
+            "caches": caches(),
+        }
+
+    def free_bytes(self) -> int:
+        return available_bytes()
+
+    def all_bytes(self) -> int:
+        return total_bytes()
+
+    def fault(self) -> str | None:
+        return None
+
+    def versions(self) -> dict[str, str]:
+        # It builds candidates here, and what torch.compile generates.
+        return super().versions() | ({} if self._compiler is None else {"compiler": self._compiler})
+
+
+class Gpu(Device):
+    """The first GPU that CUDA shows this process. Making it makes the process's context."""
+
+    kind: Literal["cpu", "cuda"] = "cuda"
+    torch = torch.device("cuda", 0)
+
+    def __init__(self) -> None:
+        """Raises RuntimeError or OSError where the GPU cannot be used."""
+        gpu.initialise()
+        self._facts = torch.cuda.get_device_properties(0)
+        self.name = str(self._facts.name)
+        self.lease = str(self._facts.uuid)
+        self.capability = 10 * self._facts.major + self._facts.minor
+        self.arch = f"sm_{self.capability}"
+        self._driver = _driver_release()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        facts = self._facts
+        return {
+            "name": self.name,
+            "type": "cuda",
+            "arch": self.arch,
+            "multiprocessors": facts.multi_processor_count,
+            "memory_bytes": facts.total_memory,
+            "caches": {"L2": facts.L2_cache_size},
+            "shared_bytes_per_block": gpu.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            "registers_per_multiprocessor": gpu.attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+        }
+
+    def free_bytes(self) -> int:
+        return int(_GPU_SHARE * torch.cuda.mem_get_info(0)[0])
+
+    def all_bytes(self) -> int:
+        return int(_GPU_SHARE * torch.cuda.mem_get_info(0)[1])
+
+    def release(self) -> None:
+        with suppress(RuntimeError):  # a context that fell over: `fault` finds it
+            torch.cuda.empty_cache()
+
+    def fault(self) -> str | None:
+        """Writes, computes and reads back on the GPU. A fault of another process's context leaves this one whole,
+        unless the GPU itself fell over.
+        """
+        try:
+            numbers = torch.arange(_PROOF_ELEMENTS, device=self.torch, dtype=torch.float64)
+            found = float((numbers * 2.0 + 1.0).sum())
+        except RuntimeError as error:
+            return str(error).splitlines()[0]
+        expected = float(_PROOF_ELEMENTS) ** 2
+        return None if found == expected else f"a sum of 2i+1 gave {found}, expected {expected}"
+
+    def versions(self) -> dict[str, str]:
+        found = {**super().versions(), "cuda": str(torch.version.cuda), "driver": self._driver}
+        with suppress(PackageNotFoundError):  # torch compiles with it, and candidates may be written in it
+            found["triton"] = version("triton")
+        return found
+
+
+def open_gpu() -> Gpu | None:
+    """The GPU that CUDA shows this process, None where there is none."""
+    return Gpu() if torch.cuda.is_available() else None
+
+
+def _compiler_release() -> str | None:
+    """The first line that the C++ compiler says of itself; None where there is none."""
+    command = [*shlex.split(os.environ.get("CXX") or "g++"), "--version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return said.stdout.splitlines()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+
+
+def _driver_release() -> str:
+    """The driver's release by nvidia-smi, or the CUDA version that it serves where that program is absent."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+        return said.stdout.split()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return f"serves CUDA {gpu.driver_version()}"

@@ -1,0 +1,72 @@
+"""The host: memory that is available, and how much of its processors others use while the judge times. A busy host
+makes times that say little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from warpsmith.workers.judge.machine.process_control import family
+
+BUSY = 0.1
+"""Share of the host's processor time that others may take before a verdict mentions it."""
+
+
+def cores_available() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Processor time so far, in clock ticks: of the whole host (idle included), its busy part, and the judge's own."""
+
+    total: int
+    busy: int
+    own: int
+
+
+def usage() -> Usage:
+    """What was used until now; the judge's own is all of this process's family."""
+    with open("/proc/stat") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    own = sum(_ticks(pid) for pid in family(os.getpid()))
+    return Usage(sum(ticks), sum(ticks) - idle, own)
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping, as the kernel estimates it. Not by psutil: the judge also runs where
+    torch is all that is installed."""
+    return _memory("MemAvailable")
+
+
+def total_bytes() -> int:
+    """This host's memory."""
+    return _memory("MemTotal")
+
+
+def _memory(name: str) -> int:
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith(f"{name}:"):
+                return 1024 * int(line.split()[1])
+    raise OSError(f"/proc/meminfo: found no {name}, expected Linux 3.14 or newer")
+
+
+def share_of_others(before: Usage, after: Usage) -> float:
+    """Share of the host's processor time between two readings that neither was idle nor went to the judge."""
+    total = after.total - before.total
+    if total <= 0:
+        return 0.0
+    others = (after.busy - before.busy) - (after.own - before.own)
+    return min(1.0, max(0.0, others / total))
+
+
+def _ticks(pid: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+        return sum(int(field) for field in fields[11:15])  # user and system time, its dead children's too
+    return 0

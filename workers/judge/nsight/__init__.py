@@ -1,0 +1,1 @@
+"""Nsight Compute metrics of a candidate, as text for readers."""

@@ -1,0 +1,134 @@
+"""`python -m warpsmith.workers.judge.nsight.profiled_run REQUEST`: under `ncu`, a few calls of one candidate.
+
+It takes the device, has one kernel of ours profiled (so that the profiler has all that it loads before this process is
+confined, and its answer begins with a launch that is known), enters the sandbox, and only then reads the candidate.
+Only the calls between `cudaProfilerStart` and `cudaProfilerStop` are profiled. Whatever comes of it decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.sandbox import sandbox
+from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
+
+CALLS = 2
+"""Profiled calls, after one that tunes and loads."""
+
+
+def layers(reached: Confinement, *, administrator: bool) -> Confinement:
+    """What stands around this process where `reached` is what a runner reaches: nobody watches its memory, and the
+    counters may demand a capability.
+    """
+    absent = {"memory watch", "sealed buffers", *(["no capabilities"] if administrator else [])}
+    return Confinement(tuple(layer for layer in reached.layers if layer not in absent))
+
+
+@contextmanager
+def _profiled(device: str) -> Iterator[None]:
+    """What is launched inside is profiled, until the device is idle."""
+    import torch  # noqa: PLC0415 - after this process has a directory of its own
+
+    if device == "cpu":
+        yield
+        return
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()  # type: ignore[no-untyped-call]
+    yield
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()  # type: ignore[no-untyped-call]
+
+
+def _own_kernel(device: str) -> None:
+    import torch  # noqa: PLC0415 - as above
+
+    torch.empty(1 << 16, device=device).fill_(1.0)  # one launch: the answer's first
+
+
+class _Calls:
+    """The arguments of the calls: tensors that are allocated before this process is confined and filled after."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        import torch  # noqa: PLC0415 - as above
+
+        from warpsmith.workers.judge.machine import buffers  # noqa: PLC0415 - import torch
+        from warpsmith.workers.judge.reference import baselines  # noqa: PLC0415 - import torch
+
+        self.request = request
+        self.device = torch.device(request["device"])
+        self.inputs = baselines.input_specs(request["workload"])
+        self.outputs = baselines.result_specs(request["workload"])
+        self.slot: buffers.Slot | None = None
+
+    def confine(self) -> Confinement:
+        """Prove the profiler, take the memory, then bind this process. Raises OSError."""
+        from warpsmith.workers.judge.machine import buffers  # noqa: PLC0415 - as above
+
+        with _profiled(self.request["device"]):
+            _own_kernel(self.request["device"])
+        self.slot = buffers.allocate([*self.inputs, *self.outputs], 1, self.device)[0]
+        process_control.hide_memory()
+        reached = sandbox.confine(Profile.of(self.request["profile"]), Ability(**self.request["ability"]))
+        return layers(reached, administrator=self.request["administrator"])
+
+    def arguments(self, directory: Path) -> list[Any]:
+        """Inputs, under a seed of this process's own, and outputs."""
+        import torch  # noqa: PLC0415 - as above
+
+        from warpsmith.workers.judge.machine import buffers  # noqa: PLC0415 - as above
+        from warpsmith.workers.judge.runner import runner_process  # noqa: PLC0415 - as above
+        from warpsmith.workers.judge.values import inputs  # noqa: PLC0415 - as above
+
+        def make(source: str, spec: buffers.TensorSpec, seed: int) -> torch.Tensor:
+            path = directory / f"generator_{seed}.py"
+            path.write_text(source, encoding="utf-8")
+            generator = torch.Generator().manual_seed(seed)
+            made: torch.Tensor = runner_process.import_file(str(path)).make(
+                list(spec.shape or ()), spec.dtype, generator
+            )
+            return made
+
+        assert self.slot is not None
+        source = inputs.InputSource(self.request["workload"]["inputs"], secrets.randbits(62), make, self.device)
+        buffers.fill(self.slot, self.inputs, len(self.outputs), source.draw())
+        specs = [*self.inputs, *self.outputs]
+        return [spec.value if spec.shape is None else self.slot.tensor(at) for at, spec in enumerate(specs)]
+
+
+def main() -> int:
+    """Do what the request says; status 1, with a line on standard error, where this process cannot be confined."""
+    request = json.loads(Path(sys.argv[1]).read_text())
+    signal.alarm(request["limit_s"])
+    own = Path(request["directory"])
+    os.chdir(own)  # Triton's cache is written here
+    os.environ.update({"HOME": str(own), "TMPDIR": str(own)})  # ncu's own are none of the candidate's
+    from warpsmith.workers.judge.runner.runner_process import Runner  # noqa: PLC0415 - imports torch's users
+
+    calls = _Calls(request)
+    here = Runner(socket.socketpair()[0], calls.confine)
+    answer = here.enter({"device": request["device"]})
+    if "refused" in answer:
+        sys.stderr.write(f"the profiled process could not be confined: {answer['refused']}\n")
+        return 1
+    here.load({name: request[name] for name in ("mode", "path", "math", "language")})
+    run, arguments = here.run, calls.arguments(own)
+    assert run is not None
+    run(*arguments)
+    with _profiled(request["device"]):
+        for _ in range(CALLS):
+            run(*arguments)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

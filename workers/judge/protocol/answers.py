@@ -1,0 +1,124 @@
+"""The files that the judge of a bundle writes: verdicts.jsonl, and unjudged.jsonl for what has no verdict.
+
+A line is on the disk before the next job begins. verdicts.jsonl only grows; unjudged.jsonl is of one run, the last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from warpsmith.kernels_db.job.bundle import (
+    LONGEST_REASON,
+    VERDICTS,
+    SignedJob,
+    SignedUnjudged,
+    SignedVerdict,
+    read_strictly,
+    ticket_of,
+)
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.workers.judge.protocol.client import JobRefused, JudgeError, JudgeTimeout
+from warpsmith.workers.judge.protocol.contract import check
+
+
+class BadDirectory(ValueError):  # noqa: N818 - named for what is wrong
+    """The directory is no bundle that can be judged here; the message has a line for each thing that is wrong."""
+
+
+@contextmanager
+def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
+    """The file for appending, held alone, and the nonces that it has verdicts on. Raises BadDirectory.
+
+    A last line that was not finished is cut off: whoever wrote it was killed.
+    """
+    try:
+        file = path.open("a+b", buffering=0)
+    except OSError as error:
+        raise BadDirectory(f"{path.name}: found {error}, expected a file that can be written") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadDirectory(f"{path.name}: found another judge at work on it, expected none") from None
+        except OSError as error:  # some file systems of clusters have no locks
+            say(f"{path.name} cannot be locked ({error}): see to it that only one judge works on it")
+        file.seek(0)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            say(f"{path.name}: the last line was not finished; it is cut off and its job is judged again")
+            file.truncate(whole)
+        yield file, {_nonce(line, number) for number, line in enumerate(content[:whole].split(b"\n")[:-1], 1)}
+
+
+def opened_unjudged(path: Path) -> BinaryIO:
+    """The file, emptied: what an earlier run could not judge is tried again. Raises BadDirectory."""
+    try:
+        return path.open("wb", buffering=0)
+    except OSError as error:
+        raise BadDirectory(f"{path.name}: found {error}, expected a file that can be written") from None
+
+
+def append_verdict(file: BinaryIO, job: SignedJob, verdict: Verdict) -> None:
+    """Write the verdict on a job."""
+    line: SignedVerdict = {**ticket_of(job), "signature": job["signature"], "verdict": verdict, "host": _host()}
+    _append(file, line)
+
+
+def append_unjudged(file: BinaryIO, job: SignedJob, error: JudgeError) -> None:
+    """Write why there is no verdict on a job."""
+    kind: Literal["refused", "timeout", "died"] = "died"
+    if isinstance(error, JobRefused):
+        kind = "refused"
+    elif isinstance(error, JudgeTimeout):
+        kind = "timeout"
+    reason = str(error)
+    if len(reason) > LONGEST_REASON:  # of what a judge wrote before it fell, the end says most
+        reason = "..." + reason[3 - LONGEST_REASON :]
+    line: SignedUnjudged = {
+        **ticket_of(job),
+        "signature": job["signature"],
+        "unjudged": {"kind": kind, "reason": reason},
+        "host": _host(),
+    }
+    _append(file, line)
+
+
+def _nonce(line: bytes, number: int) -> str:
+    try:
+        document = read_strictly(line.decode())
+        check(SignedVerdict, document, "")
+        return str(document["nonce"])
+    except ValueError as error:
+        raise BadDirectory(f"{VERDICTS}: line {number}, {error}; remove that line to have its job judged") from None
+
+
+def _host() -> dict[str, str]:
+    """What this host says of itself."""
+    return {
+        "name": platform.node(),
+        "system": platform.platform(),
+        "judged_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _append(file: BinaryIO, line: SignedVerdict | SignedUnjudged) -> None:
+    """Write one line, and have it on the disk before anything else happens."""
+    raw: Any = memoryview(json.dumps(line, allow_nan=False).encode() + b"\n")
+    while raw:
+        raw = raw[file.write(raw) :]
+    os.fsync(file.fileno())
+
+
+def say(text: str) -> None:
+    """A line for whoever started the judge."""
+    print(text, file=sys.stderr, flush=True)

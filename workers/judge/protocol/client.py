@@ -1,0 +1,193 @@
+"""A judge process of one's own, for Celery workers and the command line. Standard library only.
+
+    with JudgeClient(cache=Path(...), log=logger.info) as judge:
+        verdict = judge.judge(job, timeout_s=600)
+
+Any number of threads may ask at once: their jobs share one judge, which prepares several while it judges one. The
+process gets a clean environment, so no key or password of the caller reaches it, and a session of its own. It is killed
+when this process ends, and until then by `close` alone: a thread of the client's own starts it, since Linux's death
+signal comes with the end of the thread that started a process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from warpsmith import IMPORT_ROOT
+from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.workers.judge.nsight import access
+from warpsmith.workers.judge.protocol.connection import Connection, Waiting
+
+_WAIT_S = 1.0
+_CLOSE_S = 15.0
+_TAKE_BACK_S = 1.0
+
+MOST_SENDS = 4
+"""Judges that a job is sent to, one after another, while others than itself end them."""
+
+_PASSED_ON = (
+    *("PATH", "LANG", "CXX", "OMP_NUM_THREADS", "TMPDIR"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"),
+)
+
+
+class JudgeError(Exception):
+    """Base of what a client raises."""
+
+
+class JudgeDied(JudgeError):  # noqa: N818 - the contract's name
+    """The judge ended without answering, or failed at this job; the message carries the end of its diagnostics. The
+    next job starts a new one.
+    """
+
+
+class JudgeTimeout(JudgeError):  # noqa: N818 - the contract's name
+    """No verdict in time. The job was taken back, and where the judge was at work on it, the judge was killed."""
+
+
+class JobRefused(JudgeError):  # noqa: N818 - the contract's name
+    """The judge could not read the job."""
+
+    def __init__(self, field: str, found: object, expected: str) -> None:
+        super().__init__(f"{field}: found {found!r}, expected {expected}")
+        self.field, self.found, self.expected = field, found, expected
+
+
+def judge_environment(cache: Path, home: Path, ncu: str | None = None) -> dict[str, str]:
+    """The whole environment of a judge process."""
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if ncu is not None:
+        passed[access.VARIABLE] = ncu
+    return {
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        **passed,
+        "HOME": str(home),
+        "PYTHONPATH": str(IMPORT_ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "WARPSMITH_JUDGE_CACHE": str(cache),
+        "WARPSMITH_KERNEL_CACHE": str(cache / "kernels"),
+    }
+
+
+class JudgeClient:
+    """Keeps one judge process; it starts with the first job and again after its death. Thread-safe."""
+
+    def __init__(self, *, cache: Path, log: Callable[[str], None] | None = None, ncu: str | None = None) -> None:
+        """`cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread;
+        `ncu` is where Nsight Compute is (`nsight_access.find`)."""
+        self._cache = cache
+        self._ncu = ncu
+        self._log = log
+        self._lock = threading.Lock()
+        self._keeper: ThreadPoolExecutor | None = None
+        self._connection: Connection | None = None
+        self._numbers = itertools.count()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the judge while there is one; also its session."""
+        connection = self._connection
+        return connection.pid if connection else None
+
+    def start(self) -> None:
+        """Start the process unless it runs, without waiting for it: its start takes seconds and can overlap with other
+        work.
+        """
+        self._running()
+
+    def judge(self, job: Job, timeout_s: float, on_wait: Callable[[], None] | None = None) -> Verdict:
+        """The verdict on one job. From any thread.
+
+        A job that another job's end by force took with it is sent to the next judge, at most MOST_SENDS times in all.
+
+        Args:
+            job: a resolved job (`warpsmith.kernels_db.spec.resolve.build_job`).
+            timeout_s: seconds for the whole job, with its wait for others; past it the job is taken back, and where the
+                judge is at work on it, the judge and everything under it is killed.
+            on_wait: called about once a second while waiting; what it raises ends the job as a timeout does and is
+                raised on.
+
+        Raises:
+            JudgeDied: the process ended, or gave this job up by a fault of its own; JudgeTimeout: no answer in time;
+            JobRefused: the job is not one.
+        """
+        if not isinstance(job.get("id"), str):
+            raise JobRefused("id", job.get("id"), "a string")
+        deadline = time.monotonic() + timeout_s
+        for number in range(1, MOST_SENDS + 1):
+            connection = self._running()
+            waiting = connection.ask({**job, "id": f"{job['id']}~{next(self._numbers)}"})
+            try:
+                _wait(waiting, deadline, on_wait)
+            except BaseException:
+                if not connection.take_back(waiting, _TAKE_BACK_S):
+                    connection.kill()
+                raise
+            if waiting.document is not None:
+                return _verdict(waiting.document, job)
+            assert waiting.end is not None
+            if number == MOST_SENDS or not waiting.end.send_again:
+                raise JudgeDied(waiting.end.text)
+        raise AssertionError("the last send raises or returns")
+
+    def close(self) -> None:
+        """End the judge: by end of input, which lets it answer what it was asked, or by force where it does not end in
+        time.
+        """
+        with self._lock:
+            connection, self._connection = self._connection, None
+            keeper, self._keeper = self._keeper, None
+        if connection is not None:
+            connection.finish(_CLOSE_S)
+        if keeper is not None:
+            keeper.shutdown()
+
+    def __enter__(self) -> JudgeClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _running(self) -> Connection:
+        """The judge, started where there is none."""
+        with self._lock:
+            if self._connection is None or not self._connection.running:
+                if self._keeper is None:
+                    self._keeper = ThreadPoolExecutor(1, thread_name_prefix="judge-keeper")
+                self._connection = self._keeper.submit(self._connect).result()
+            return self._connection
+
+    def _connect(self) -> Connection:
+        command = [sys.executable, "-P", "-m", "warpsmith.workers.judge", "--die-with-parent", str(os.getpid())]
+        return Connection(command, lambda home: judge_environment(self._cache, home, self._ncu), self._log)
+
+
+def _wait(waiting: Waiting, deadline: float, on_wait: Callable[[], None] | None) -> None:
+    """Until the job is answered. Raises JudgeTimeout, and what `on_wait` raises."""
+    while not waiting.done.wait(max(0.0, min(_WAIT_S, deadline - time.monotonic()))):
+        if time.monotonic() >= deadline:
+            raise JudgeTimeout("no verdict in time")
+        if on_wait is not None:
+            on_wait()
+
+
+def _verdict(document: dict[str, Any], job: Job) -> Verdict:
+    """The judge's answer to a job. Raises JobRefused, JudgeDied."""
+    if "error" in document:
+        error = document["error"]
+        raise JobRefused(str(error["field"]), error["found"], str(error["expected"]))
+    if "fault" in document:
+        raise JudgeDied(f"the judge failed at this job:\n{document['fault']}")
+    return cast("Verdict", {**document, "id": job["id"]})

@@ -1,0 +1,301 @@
+"""`python -m warpsmith.workers.judge DIR...`: the jobs of bundles, judged where the service cannot reach.
+
+Reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its own (`workers.judge.client`) judge every job
+that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. Several bundles share one
+judge: it starts once, and compiles for one while it times another. It may be killed at any
+moment and started again: a line that was not finished is cut off, and its job judged anew. What could not be judged
+gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that file anew.
+
+Nothing here is secret and nothing is vouched for: the service checks what comes back, and whoever holds this host can
+write what they like into a verdict.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from warpsmith.kernels_db.job.bundle import (
+    FORMAT,
+    HEADER,
+    JOBS,
+    UNJUDGED,
+    VERDICTS,
+    VERSION,
+    BundleHeader,
+    SignedJob,
+    digest,
+    read_strictly,
+)
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.workers.judge.protocol.answers import (
+    BadDirectory,
+    append_unjudged,
+    append_verdict,
+    opened_unjudged,
+    opened_verdicts,
+    say,
+)
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError, judge_environment
+from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
+
+DONE, SOME_LEFT, MISUSE = 0, 1, 2
+JOB_TIMEOUT_S = 600.0
+AT_ONCE_ON_A_GPU = 8
+"""Jobs that are with the judge at once: it compiles some while it times one. On a CPU compilers would disturb it."""
+
+_PROBE_TIMEOUT_S = 180.0
+_PROBE = """
+import json, numpy, torch
+gpu = torch.cuda.get_device_capability(0) if torch.cuda.is_available() else None
+print(json.dumps({"torch": torch.__version__, "gpu": gpu and "cuda:sm_%d%d" % gpu}))
+"""
+
+
+class _Interrupted(Exception):  # noqa: N818 - no error
+    """Raised in the threads that wait for verdicts when the run is to end."""
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """A bundle that is held: its directory and header, its jobs without a verdict, and the file of verdicts."""
+
+    directory: Path
+    header: BundleHeader
+    waiting: list[SignedJob]
+    verdicts: BinaryIO
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One job, the bundle's name for its op, and the files that its answer goes to."""
+
+    op: str
+    job: SignedJob
+    verdicts: BinaryIO
+    unjudged: BinaryIO
+
+
+def judge_directories(directories: Sequence[Path], cache: Path, timeout_s: float) -> int:
+    """Judge what has no verdict yet, at most `timeout_s` seconds a job; returns the exit status.
+
+    DONE: every job has its verdict. SOME_LEFT: some could not be judged. MISUSE: a bad directory, or the wrong host;
+    then nothing was judged in any of them.
+    """
+    try:
+        with ExitStack() as files:
+            bundles = [_held(directory, files, several=len(directories) > 1) for directory in _different(directories)]
+            waiting = [bundle for bundle in bundles if bundle.waiting]
+            for target in sorted({bundle.header["target"] for bundle in waiting}):
+                check_host(target, cache)
+            asked: list[_Asked] = []
+            for bundle in bundles:
+                unjudged = files.enter_context(opened_unjudged(bundle.directory / UNJUDGED))
+                asked += [_Asked(bundle.header["op"], job, bundle.verdicts, unjudged) for job in bundle.waiting]
+            left = _judge_all(asked, cache, timeout_s) if asked else 0
+    except BadDirectory as error:
+        say(f"error: {error}")
+        return MISUSE
+    if left:
+        count = sum(bundle.header["count"] for bundle in bundles)
+        say(f"no verdict on {left} of {_jobs(count)} ({UNJUDGED}): run this again, or merge what there is")
+        return SOME_LEFT
+    named = " ".join(str(directory) for directory in directories)
+    say(f"every job has its verdict, in {VERDICTS}; take it back and: warpsmith merge {named}")
+    return DONE
+
+
+def _different(directories: Sequence[Path]) -> Sequence[Path]:
+    """Raises BadDirectory where one is named twice."""
+    seen: set[Path] = set()
+    for directory in directories:
+        if (resolved := directory.resolve()) in seen:
+            raise BadDirectory(f"DIR: found {directory} twice, expected every directory once")
+        seen.add(resolved)
+    return directories
+
+
+def _held(directory: Path, files: ExitStack, *, several: bool) -> _Bundle:
+    """A bundle, its file of verdicts held until `files` closes. Raises BadDirectory, which names the directory where
+    there are several.
+    """
+    try:
+        return _opened(directory, files)
+    except BadDirectory as error:
+        raise BadDirectory(f"{directory}: {error}" if several else str(error)) from None
+
+
+def _opened(directory: Path, files: ExitStack) -> _Bundle:
+    header, jobs = read_bundle(directory)
+    verdicts, judged = files.enter_context(opened_verdicts(directory / VERDICTS))
+    unknown = judged - {job["nonce"] for job in jobs}
+    if unknown:
+        raise BadDirectory(f"{VERDICTS}: found a verdict on {min(unknown)}, expected jobs of {header['id']}")
+    waiting = [job for job in jobs if job["nonce"] not in judged]
+    say(f"bundle {header['id']}: {_jobs(len(jobs))} for {header['op']} on {header['target']}")
+    if judged:
+        say(f"judged before: {_jobs(len(judged))}; to go: {len(waiting)}")
+    return _Bundle(directory, header, waiting, verdicts)
+
+
+def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
+    """The bundle's header and jobs. Raises BadDirectory."""
+    if not directory.is_dir():
+        raise BadDirectory(f"DIR: found no directory {directory}, expected one that `warpsmith bundle` wrote")
+    header = _read_header(_text_of(directory / HEADER))
+    jobs: list[SignedJob] = []
+    wrong: list[str] = []
+    seen: set[str] = set()
+    for number, line in enumerate(_text_of(directory / JOBS).removesuffix("\n").split("\n"), 1):
+        try:
+            job = _read_job(line, header)
+            if job["nonce"] in seen:
+                raise BrokenDocument("nonce", job["nonce"], "one that no other line has")
+        except (BrokenDocument, ValueError) as error:
+            wrong.append(f"{JOBS}: line {number}, {error}")
+            continue
+        seen.add(job["nonce"])
+        jobs.append(job)
+    if not wrong and len(jobs) != header["count"]:
+        wrong.append(f"{JOBS}: found {len(jobs)} jobs, expected the {header['count']} that {HEADER} counts")
+    if wrong:
+        raise BadDirectory("\n".join(wrong))
+    return header, jobs
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadDirectory(f"{path.name}: found none in {path.parent}, expected a bundle's") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDirectory(f"{path.name}: found what cannot be read ({error}), expected text") from None
+
+
+def _read_header(text: str) -> BundleHeader:
+    try:
+        document = read_strictly(text)
+        check(dict, document, "(document)")
+        for name, expected in (("format", FORMAT), ("version", VERSION)):
+            if document.get(name) != expected:
+                raise BrokenDocument(name, short(document.get(name)), repr(expected))
+        check(BundleHeader, document, "")
+    except (BrokenDocument, ValueError) as error:
+        raise BadDirectory(f"{HEADER}: {error}") from None
+    return cast("BundleHeader", document)
+
+
+def _read_job(line: str, header: BundleHeader) -> SignedJob:
+    """Raises BrokenDocument, ValueError. Whether the signature is right, only the service can tell."""
+    document = read_strictly(line)
+    check(SignedJob, document, "")
+    job = cast("SignedJob", document)
+    found = digest(job["job"])
+    for field, value, expected in (
+        ("bundle_id", job["bundle_id"], header["id"]),
+        ("job_digest", job["job_digest"], found),
+        ("job.id", job["job"]["id"], job["nonce"]),
+        ("job.target", job["job"]["target"], header["target"]),
+    ):
+        if value != expected:
+            whose = ", the digest of the job on this line" if field == "job_digest" else ""
+            raise BrokenDocument(field, short(value), f"{expected!r}{whose}")
+    return job
+
+
+def check_host(target: str, cache: Path) -> None:
+    """Raise BadDirectory where this host cannot judge for `target`.
+
+    Without this a judge would do what it can on another device and answer `ambiguous`, job by job.
+    """
+    device, _, architecture = target.partition(":")
+    if device == "cpu" and architecture != platform.machine():
+        raise BadDirectory(
+            f"target: found {target} in the bundle, expected cpu:{platform.machine()}, which this host is"
+        )
+    with tempfile.TemporaryDirectory(prefix="warpsmith-probe-") as home:
+        command = [sys.executable, "-P", "-c", _PROBE]
+        environment = judge_environment(cache, Path(home))
+        try:
+            said = subprocess.run(
+                command,
+                env=environment,
+                cwd=home,
+                capture_output=True,
+                text=True,
+                timeout=_PROBE_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise BadDirectory(
+                f"torch: found it not imported within {_PROBE_TIMEOUT_S:g} s, expected it to work here"
+            ) from None
+    if said.returncode != 0:
+        last = (said.stderr.strip().splitlines() or [f"exit status {said.returncode}"])[-1]
+        raise BadDirectory(
+            f"torch: found {last!r}, expected torch and numpy in the environment of {sys.executable} "
+            "(the judge starts clean: neither PYTHONPATH nor your home directory counts)"
+        )
+    found = json.loads(said.stdout)
+    if device == "cuda" and found["gpu"] != target:
+        here = f"{found['gpu']}, the first GPU here" if found["gpu"] else f"no GPU that torch {found['torch']} can use"
+        raise BadDirectory(f"target: found {here}, expected {target}, for which the jobs are")
+
+
+def _judge_all(asked: Sequence[_Asked], cache: Path, timeout_s: float) -> int:
+    """Judge the jobs and write their verdicts, or why there is none; returns how many got none."""
+    on_a_gpu = any(one.job["job"]["target"].startswith("cuda") for one in asked)
+    width = AT_ONCE_ON_A_GPU if on_a_gpu else 1
+    ending = threading.Event()
+
+    def stop_when_ending() -> None:
+        if ending.is_set():
+            raise _Interrupted
+
+    with JudgeClient(cache=cache) as client, ThreadPoolExecutor(width, thread_name_prefix="bundle") as pool:
+
+        def judge(job: SignedJob) -> tuple[Verdict, float]:
+            stop_when_ending()
+            began = time.monotonic()
+            return client.judge(job["job"], timeout_s, on_wait=stop_when_ending), time.monotonic() - began
+
+        futures = {pool.submit(judge, one.job): one for one in asked}
+        left = 0
+        try:
+            for number, future in enumerate(as_completed(futures), 1):
+                one = futures[future]
+                place = f"[{number}/{len(asked)}] {one.job['nonce']}"
+                try:
+                    verdict, seconds = future.result()
+                except JudgeError as error:
+                    left += 1
+                    append_unjudged(one.unjudged, one.job, error)
+                    say(f"{place}: no verdict: {error}")
+                    continue
+                append_verdict(one.verdicts, one.job, verdict)
+                say(f"{place}: {one.op}, {_summary(verdict)} ({seconds:.1f} s)")
+        except BaseException:
+            ending.set()
+            raise
+    return left
+
+
+def _summary(verdict: Verdict) -> str:
+    score = verdict["score"]
+    what = f"{score:.2f}x the fastest baseline" if score is not None else verdict["reason"]
+    return f"{verdict['level']}: {verdict['verdict']} at {verdict['gate']}: {what}"
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job" + ("" if count == 1 else "s")

@@ -1,0 +1,113 @@
+"""The judge's door: one JSON line into a `Job`, with the field, what was found and what was expected where it is none;
+or {"cancel": id}, which takes a job back.
+
+`warpsmith.workers.judge.protocol.contract` checks the types; here stands what types do not say.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from warpsmith.kernels_db.job.documents import Job, ResolvedWorkload
+from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
+
+MAX_LINE = 64 << 20
+DEVICES = ("cpu", "cuda")
+BASELINES = ("eager", "compile", "max_autotune")
+
+
+class BrokenJob(BrokenDocument):
+    """A line that is no job. `id` is the job's, where that could be read."""
+
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Nobody waits for the verdict on this job."""
+
+    id: str
+
+
+def parse_line(line: str) -> Job | Cancel:
+    """Read one line. Raises BrokenJob."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BrokenJob("(line)", short(line), f"a job as one line of JSON ({error})") from error
+    if isinstance(document, dict) and document.keys() == {"cancel"} and isinstance(document["cancel"], str):
+        return Cancel(document["cancel"])
+    try:
+        check(Job, document, "")
+        job = cast("Job", document)
+        _check_meaning(job)
+    except BrokenDocument as wrong:
+        broken = BrokenJob(wrong.field, wrong.found, wrong.expected)
+        if isinstance(document, dict) and isinstance(document.get("id"), str):
+            broken.id = document["id"]
+        raise broken from wrong
+    return job
+
+
+def _check_meaning(job: Job) -> None:
+    """What types do not say."""
+    device, _, arch = job["target"].partition(":")
+    if device not in DEVICES:
+        raise BrokenJob("target", job["target"], "cpu:<architecture> or cuda:<architecture>")
+    if device == "cpu" and arch not in ("", platform.machine()):
+        raise BrokenJob("target", job["target"], f"cpu:{platform.machine()}, which this machine is")
+    if (job["candidate"] is None) != (job["level"] == "baseline"):
+        found = "no candidate" if job["candidate"] is None else "a candidate"
+        raise BrokenJob(
+            "candidate", found, f"{'none' if job['level'] == 'baseline' else 'one'} at level {job['level']}"
+        )
+    if not job["workloads"]:
+        raise BrokenJob("workloads", [], "at least one")
+    for position, name in enumerate(job["op"]["baselines"]):
+        if name not in BASELINES:
+            raise BrokenJob(f"op.baselines[{position}]", name, f"one of {', '.join(BASELINES)}")
+    if not job["op"]["baselines"]:
+        raise BrokenJob("op.baselines", [], f"at least one of {', '.join(BASELINES)}")
+    _check_limits(cast("dict[str, Any]", job["limits"]))
+    _check_workloads(job["workloads"])
+
+
+def _check_limits(limits: dict[str, Any]) -> None:
+    for name in ("compile_s", "call_s", "time_s"):
+        if not 0 < limits[name] < 86_400:
+            raise BrokenJob(f"limits.{name}", limits[name], "seconds, more than 0 and less than a day")
+    if limits["memory_bytes"] is not None and limits["memory_bytes"] <= 0:
+        raise BrokenJob("limits.memory_bytes", limits["memory_bytes"], "bytes, more than 0, or null")
+
+
+def _check_workloads(workloads: list[ResolvedWorkload]) -> None:
+    seen: set[str] = set()
+    for position, workload in enumerate(workloads):
+        path = f"workloads[{position}]"
+        if workload["id"] in seen:
+            raise BrokenJob(f"{path}.id", workload["id"], "an id that no other workload has")
+        seen.add(workload["id"])
+        for kind in ("inputs", "outputs"):
+            for number, tensor in enumerate(cast("dict[str, list[dict[str, Any]]]", workload)[kind]):
+                _check_tensor(tensor, f"{path}.{kind}[{number}]")
+        if not workload["outputs"] and not any(item["mutated"] for item in workload["inputs"]):
+            raise BrokenJob(f"{path}.outputs", [], "an output, or a mutated input")
+
+
+def _check_tensor(tensor: dict[str, Any], path: str) -> None:
+    if not isinstance(getattr(torch, tensor["dtype"], None), torch.dtype):
+        raise BrokenJob(f"{path}.dtype", tensor["dtype"], "a torch dtype")
+    shape, strides = tensor["shape"], tensor.get("strides")
+    if shape is None:
+        return
+    if any(size < 1 for size in shape):
+        raise BrokenJob(f"{path}.shape", shape, "sizes of at least 1")
+    if strides is not None and (len(strides) != len(shape) or any(stride < 0 for stride in strides)):
+        raise BrokenJob(f"{path}.strides", strides, f"{len(shape)} strides of at least 0")
+    if "dist" in tensor and not isinstance(tensor["dist"].get("kind"), str):
+        raise BrokenJob(f"{path}.dist.kind", tensor["dist"].get("kind"), "the name of a distribution")

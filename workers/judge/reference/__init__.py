@@ -1,0 +1,1 @@
+"""The op's reference: warm runners, tolerances, input checks and admission."""

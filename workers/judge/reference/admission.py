@@ -1,0 +1,204 @@
+"""The admission of an op: whether its spec can tell a wrong answer from a right one.
+
+Deliberately wrong answers (`mutants`) are put to the same questions as candidates are: the declared inputs
+of the workloads, the smallest bench workload first, then the input families. Each must be found wrong at least once. An
+op on which one is never found wrong is not admitted: a search on it would be won by that answer. An op with a tolerance
+of its own must find them out on the declared inputs: the tolerance was chosen for those, and that a family's larger
+results leave it behind says nothing of it.
+
+Two kinds only warn. Lower precision passes where the op's author set a tolerance, and may have meant to. One operand
+read for another passes where an op really treats them alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions
+from warpsmith.workers.judge.reference.input_checks import Question, Unsuited, ask, declared
+from warpsmith.workers.judge.reference.mutants import Mutant, Results, Scene, mutants
+from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.values.compare import Comparison
+from warpsmith.workers.judge.values.families import Family, elements, families
+from warpsmith.workers.judge.values.inputs import InputSource
+
+Source = Callable[[ResolvedWorkload, Family | None], InputSource]
+
+
+@dataclass
+class _Fate:
+    """What became of one wrong answer."""
+
+    mutant: Mutant
+    caught: AdmissionCheck | None = None
+    passed: list[str] = field(default_factory=list)  # questions that it answered well enough though not right
+    right: int = 0  # questions to which it is the right answer
+
+    @property
+    def uncaught(self) -> bool:
+        """Whether the spec cannot tell it from a right answer."""
+        return self.caught is None and (bool(self.passed) or (self.mutant.right_is_wrong and self.right > 0))
+
+
+@dataclass
+class _Asked:
+    """A question with the scene that wrong answers to it are made of."""
+
+    scene: Scene
+    question: Question
+    runners: OpRunners
+    family: Family | None
+
+    def compare(self, found: Results) -> Iterator[Comparison]:
+        """Each result against its expected value, as far as the caller reads on. A wrong answer to one of several
+        results has eager's own tensors for the others, which are compared once for all wrong answers.
+        """
+        for position, (one, right) in enumerate(zip(found, self.scene.right, strict=True)):
+            yield self._of_right[position] if one is right else self._check(position, one)
+
+    @cached_property
+    def _of_right(self) -> list[Comparison]:
+        return [self._check(position, right) for position, right in enumerate(self.scene.right)]
+
+    def _check(self, position: int, one: torch.Tensor) -> Comparison:
+        at = slice(position, position + 1)
+        return self.runners.check([one], self.question.expected[at], self.question.limits[at])[0]
+
+
+def examine(
+    op: JobOp, workloads: Sequence[ResolvedWorkload], runners: OpRunners, source: Source, rng: random.Random
+) -> list[AdmissionCheck]:
+    """What became of every wrong answer. `runners` has learnt the workloads. Raises ContenderFault."""
+    fates: dict[str, _Fate] = {}
+    for workload in workloads:
+        for mutant in mutants(workload, op["math"]):
+            fates.setdefault(mutant.name, _Fate(mutant))
+    own = any(one["tolerance"] is not None and any(one["tolerance"].values()) for one in workloads[0]["outputs"])
+    for workload, family, cheap in _asked(workloads, rng):
+        if own and family is not None:
+            continue
+        open_fates = [fate for fate in fates.values() if fate.caught is None]
+        if not cheap and not any(fate.uncaught for fate in open_fates):
+            break
+        drawn = source(workload, family)
+        try:
+            question = (
+                declared(runners, workload, drawn)
+                if family is None
+                else ask(runners, workload, family, drawn, op["math"], rng)
+            )
+            asked = _Asked(_scene(runners, workload, question, drawn), question, runners, family)
+        except Unsuited:
+            continue
+        for fate in open_fates:
+            _judge(fate, asked)
+    return [_told(fate, workloads, runners) for fate in fates.values() if fate.caught or fate.passed or fate.uncaught]
+
+
+def _asked(
+    workloads: Sequence[ResolvedWorkload], rng: random.Random
+) -> Iterator[tuple[ResolvedWorkload, Family | None, bool]]:
+    """What is asked, the cheapest first: most wrong answers fall at the first question. The cheap ones are asked in any
+    case, the others while an answer is still taken for right.
+    """
+    bench = sorted((one for one in workloads if one["role"] == "bench"), key=elements)
+    others = sorted((one for one in workloads if one["role"] != "bench"), key=elements)
+    first = (bench or others)[0]
+    yield first, None, True
+    others = [one for one in others if one is not first]
+    yield from ((one, None, True) for one in others if elements(one) <= elements(first))
+    yield from ((one, None, False) for one in others if elements(one) > elements(first))
+    yield from ((first, family, False) for family in families(first, rng))
+    yield from ((one, None, False) for one in bench[1:])
+
+
+def _scene(runners: OpRunners, workload: ResolvedWorkload, question: Question, source: InputSource) -> Scene:
+    def eager(values: Values) -> Results | None:
+        try:
+            return [tensor.clone() for tensor in runners.run("eager", workload, values)]
+        except ContenderFault as fault:
+            if fault.external:
+                raise
+            return None
+
+    right, other_values = eager(question.values), source.draw()
+    other = eager(other_values)
+    if right is None or other is None:
+        raise Unsuited("the reference fails on it")
+    return Scene(workload, question.values, right, other_values, other, eager)
+
+
+def _judge(fate: _Fate, asked: _Asked) -> None:
+    scene = asked.scene
+    found = fate.mutant.make(scene)
+    if found is None:
+        return
+    if all(_same(one, right) for one, right in zip(found, scene.right, strict=True)):
+        fate.right += 1
+        return
+    for (name, _), one in zip(result_positions(scene.workload), asked.compare(found), strict=True):
+        if not one.passed:
+            fate.caught = _caught(fate.mutant, one, name, scene.workload["id"], asked.family)
+            return
+    fate.passed.append(asked.question.place)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one is other or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _caught(mutant: Mutant, found: Comparison, tensor: str, workload: str, family: Family | None) -> AdmissionCheck:
+    wrong = isinstance(found.found, int | float) and isinstance(found.expected, int | float)
+    by_norm = found.wrong_elements == 0
+    return {
+        "answer": mutant.name,
+        "caught": True,
+        "needed": True,
+        "field": mutant.blames,
+        "remedy": mutant.remedy,
+        "workload": workload,
+        "family": None if family is None else family.name,
+        "tensor": tensor,
+        "error": found.l2 if by_norm else abs(found.found - found.expected) if wrong else None,  # type: ignore[operator]
+        "limit": found.l2_limit if by_norm else found.limit,
+    }
+
+
+def _told(fate: _Fate, workloads: Sequence[ResolvedWorkload], runners: OpRunners) -> AdmissionCheck:
+    if fate.caught is not None:
+        return fate.caught
+    mutant = fate.mutant
+    own = _own_tolerance(mutant, workloads, runners) if fate.passed else None
+    return {
+        "answer": mutant.name,
+        "caught": False,
+        "needed": mutant.needed and not (mutant.lower_precision and own is not None),
+        "field": mutant.blames if own is None else own[0],
+        "remedy": mutant.remedy if own is None else own[1],
+        "workload": None,
+        "family": None,
+        "tensor": None,
+        "error": None,
+        "limit": None,
+    }
+
+
+def _own_tolerance(mutant: Mutant, workloads: Sequence[ResolvedWorkload], runners: OpRunners) -> tuple[str, str] | None:
+    """The field of the op's own tolerance that let an answer pass, and what to put there; None where there is none."""
+    for position, output in enumerate(workloads[0]["outputs"]):
+        touched = mutant.blames == f"outputs.{output['name']}" or not mutant.blames.startswith("outputs.")
+        limit = runners.limits(workloads[0])[position]
+        if touched and limit is not None and limit.own is not None and limit.own != (0.0, 0.0):
+            rtol, atol = limit.own
+            size = f"the root mean square of {output['name']} is {limit.size:.3g}"
+            remedy = (
+                f"a smaller tolerance than rtol {rtol:g} and atol {atol:g}, for {size}; or none: it is then derived"
+            )
+            return f"outputs.{output['name']}.tolerance", remedy
+    return None

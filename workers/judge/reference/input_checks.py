@@ -1,0 +1,219 @@
+"""Questions on input families: values of a family, what they give, and how far from that is still right.
+
+The tolerance is derived anew for each family, on the very values that are asked, with the formula of the declared
+inputs: k E0 by magnitude and k e0 in the norm. On a family that alone would reject honest kernels. PyTorch's error may
+be zero by luck or by exactness (whole numbers, constant rows) where a kernel that sums in another order or uses a fast
+exponential rounds once more; where values cancel (a variance of nearly nothing) two right algorithms differ by far more
+than each does on declared inputs. So a family's limits are at least:
+
+- what moving every floating input by `STEPS` units of roundoff of the arithmetic does to the float64 result, by
+  magnitude: the error of an algorithm that is right for inputs which nobody could tell from the given ones (backward
+  stability; Higham, Accuracy and Stability of Numerical Algorithms, 2002, ch. 1.5). The inputs are moved twice: each
+  element up or down at random, and each tensor as a whole, as naive summation drifts;
+- the same share of the largest element, for algorithms that are exact only in the norm (Winograd, Strassen, FFT);
+- `ULPS` units in the last place of each element, and the smallest normal number, because a GPU may flush below it;
+- `ULPS` units of float64's own roundoff of the largest value of an input that is drawn from a distribution: where the
+  reference loses a result among values of that size (1 + tanh(x) for x below -20 is 0 in float64), a kernel that keeps
+  it is the more accurate one. Inputs that code makes (a mask of the smallest numbers, say) count for nothing here.
+
+The unit is float32's also for 16-bit inputs, whose kernels accumulate in float32; under `math: tf32` it is TF32's. An
+op with a tolerance of its own gets it here too: its rtol as a share of each element and, if larger, as the roundoff by
+which inputs move; its atol scaled down as the results are smaller than on declared inputs, so that zeros do not pass
+because a family's results are small. An exact op stays exact.
+
+All this is wide beside the declared inputs' tolerance, which every kernel has to meet too. It is narrow beside what a
+family is there to catch: results that are wrong by their own size.
+
+A family does not suit an op, and is left out, where the reference fails on it, or where it leads to values that are
+not finite although the declared inputs never do (an overflow, the logarithm of a negative number).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions, workload_key
+from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder, unit_roundoff
+from warpsmith.workers.judge.values.families import Family
+from warpsmith.workers.judge.values.inputs import InputSource
+
+STEPS = 256
+"""Honest algorithms for the examples (sums in one chain of 1,024 and in eight of 32,768, Strassen's products, fast
+exponentials) stayed within 20 of these on every family; a one-pass variance, whose error grows with the square of the
+mean, within 150."""
+
+TF32_STEP = 2.0**-9
+"""Four units of roundoff of TF32, which keeps 10 bits of the fraction."""
+
+ULPS = 4
+
+EXACT = (0.0, 0.0)
+
+_OF_A_SIZE = frozenset({"normal", "uniform"})
+"""Distributions whose values have a size that families choose and that means nothing beside it."""
+
+Arithmetic = Literal["ieee", "tf32"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Values to call on, what they give, and how far from that is right; `family` is None for declared inputs."""
+
+    values: Values
+    expected: Sequence[torch.Tensor]
+    limits: Sequence[Tolerance | None]
+    workload: str
+    family: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return self.workload if self.family is None else f"{self.workload}, {self.family} inputs"
+
+
+class Unsuited(Exception):  # noqa: N818 - named for what happened
+    """A family does not suit an op; the message says why."""
+
+
+def declared(runners: OpRunners, workload: ResolvedWorkload, source: InputSource) -> Question:
+    """A question on the declared inputs, under the tolerances that were learnt from them."""
+    values = source.draw()
+    return Question(values, runners.expected(workload, values), runners.limits(workload), workload["id"])
+
+
+def ask(
+    runners: OpRunners,
+    workload: ResolvedWorkload,
+    family: Family,
+    source: InputSource,
+    math: Arithmetic,
+    rng: random.Random,
+) -> Question:
+    """A question on `family`, whose values `source` draws. `runners` has learnt the workload. Raises Unsuited;
+    ContenderFault where a runner was killed from outside.
+    """
+    key = (workload_key(workload), family.name)
+    if key in runners.unsuited:
+        raise Unsuited(runners.unsuited[key])
+    try:
+        return _asked(runners, workload, family, source, math, rng)
+    except Unsuited as unsuited:
+        runners.unsuited[key] = str(unsuited)
+        raise
+    except ContenderFault as fault:
+        if fault.external:
+            raise
+        runners.unsuited[key] = f"the reference fails on it ({(str(fault).splitlines() or [''])[0][:200]})"
+        raise Unsuited(runners.unsuited[key]) from fault
+
+
+def _asked(
+    runners: OpRunners,
+    workload: ResolvedWorkload,
+    family: Family,
+    source: InputSource,
+    math: Arithmetic,
+    rng: random.Random,
+) -> Question:
+    values = source.draw()
+    eager = [tensor.clone() for tensor in runners.run("eager", workload, values)]
+    expected = [tensor.clone() for tensor in runners.run("float64", workload, values)]
+    declared = runners.limits(workload)
+    builders = [
+        None if one is None or one.own == EXACT else ToleranceBuilder(found.dtype)
+        for found, one in zip(eager, declared, strict=True)
+    ]
+    for (name, _), found, wide, one in zip(result_positions(workload), eager, expected, declared, strict=True):
+        if one is not None:
+            _refuse_non_finite(name, found, wide, runners.finite[workload_key(workload)])
+    for builder, found, wide in zip(builders, eager, expected, strict=True):
+        if builder is not None:
+            builder.add(found, wide)
+    moved = [ToleranceBuilder(found.dtype) for found in eager]
+    step = max([_step(values, math), *(one.own[0] for one in declared if one is not None and one.own is not None)])
+    if any(builders):
+        for together in (False, True):
+            results = runners.run("float64", workload, _moved(values, step, rng, together=together))
+            for builder, found, wide, noise in zip(builders, results, expected, moved, strict=True):
+                if builder is not None:
+                    noise.add(found, wide)
+    lost = _lost_in_float64(workload, values)
+    limits = [
+        one if builder is None or one is None else _widened(builder, noise, one, step, lost)
+        for builder, noise, one in zip(builders, moved, declared, strict=True)
+    ]
+    wanted = [own if one is None else wide for own, wide, one in zip(eager, expected, declared, strict=True)]
+    for (name, _), comparison in zip(result_positions(workload), runners.check(eager, wanted, limits), strict=True):
+        if not comparison.passed:
+            raise Unsuited(f"PyTorch eager itself misses the tolerance of {name}")
+    return Question(values, wanted, limits, workload["id"], family.name)
+
+
+def _step(values: Values, math: Arithmetic) -> float:
+    """The share by which inputs move."""
+    dtypes = {value.dtype for value in values if value is not None and value.is_floating_point()}
+    if dtypes == {torch.float64}:
+        return STEPS * unit_roundoff(torch.float64)
+    return TF32_STEP if math == "tf32" else STEPS * unit_roundoff(torch.float32)
+
+
+def _moved(values: Values, step: float, rng: random.Random, *, together: bool) -> list[torch.Tensor | None]:
+    """The floating values in float64, each moved by `step` of its size: up or down, all of a tensor alike or each for
+    itself.
+    """
+    moved: list[torch.Tensor | None] = []
+    for value in values:
+        if value is None or not value.is_floating_point():
+            moved.append(value)
+            continue
+        wide = value.to(torch.float64)
+        if together:
+            moved.append(wide * (1 + rng.choice((-step, step))))
+            continue
+        generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
+        up = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
+        moved.append(wide * torch.where(up, 1 + step, 1 - step).to(torch.float64))
+    return moved
+
+
+def _lost_in_float64(workload: ResolvedWorkload, values: Values) -> float:
+    """What the float64 reference may lose of a result among values as large as the inputs."""
+    largest = 0.0
+    for item, value in zip(workload["inputs"], values, strict=True):
+        if value is not None and value.is_floating_point() and value.numel() and item["dist"]["kind"] in _OF_A_SIZE:
+            size = value.to(torch.float64).abs()
+            largest = max(largest, float(torch.where(size.isfinite(), size, 0.0).max()))
+    return ULPS * unit_roundoff(torch.float64) * largest
+
+
+def _widened(
+    eager: ToleranceBuilder, noise: ToleranceBuilder, declared: Tolerance, step: float, lost: float
+) -> Tolerance:
+    """Eager's tolerance on a family, at least as wide as the module says."""
+    found, moved = eager.finish(), noise.finish()
+    flush = float(torch.finfo(torch.float32).smallest_normal) if eager.dtype in (torch.float32, torch.bfloat16) else 0.0
+    element = torch.maximum(found.element, moved.element / 4).clamp_min(max(step * eager.largest, flush, lost))
+    norm = max(
+        found.l2, moved.eager_l2, step, ULPS * unit_roundoff(eager.dtype), lost / found.size if found.size else 0.0
+    )
+    relative = 0.0
+    if declared.own is not None:
+        relative, atol = declared.own
+        norm = float("inf")
+        element = element + atol * (min(1.0, found.size / declared.size) if declared.size else 1.0)
+    return Tolerance(found.eager_l2, norm, found.edges, element, None, ULPS, relative, found.size)
+
+
+def _refuse_non_finite(name: str, eager: torch.Tensor, expected: torch.Tensor, always_finite: bool) -> None:
+    finite, wide = torch.isfinite(eager.to(torch.float32)), torch.isfinite(expected.to(eager.dtype).to(torch.float32))
+    if always_finite and not bool((finite & wide).all()):
+        raise Unsuited(f"{name} is not finite on it")
+    if bool((finite != wide).any()) or not bool(wide.any()):
+        raise Unsuited(f"{name} is not finite on it where PyTorch eager is, or the reverse")

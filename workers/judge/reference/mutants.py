@@ -1,0 +1,259 @@
+"""Deliberately wrong answers, made of tensors that the referee has: what a lazy or broken kernel would leave behind.
+
+Each is made for one *scene*: the values of a question, PyTorch eager's answer to them, and those of another draw. None
+needs anybody's code but the op's own reference, run in eager on other inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.workers.judge.reference.baselines import Values, result_positions
+
+TAIL = 64
+"""A dropped tail is the last element in so many, and at least one."""
+
+SHARE_OFF = 100
+"""One element in so many is wrong in the answer that is nearly right."""
+
+NARROWER = {52: 23, 23: 10, 10: 7, 7: 3, 3: 2, 2: 1}
+"""Bits of the fraction that a shortcut would keep: of float64, float32, TF32 and float16, bfloat16, float8."""
+
+Results = list[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What wrong answers are made of. `eager` runs the reference on values; None where it fails on them."""
+
+    workload: ResolvedWorkload
+    values: Values
+    right: Results
+    other_values: Values
+    other: Results
+    eager: Callable[[Values], Results | None]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kind of wrong answer. `blames` is the part of the spec to look at, `remedy` what to change there.
+
+    `make` returns None where the kind does not apply. `right_is_wrong`: an op for which this is always the right answer
+    cannot tell a kernel that computes from one that does not; otherwise such an op has simply no such mutant. `needed`:
+    an op that cannot tell it is refused, else its author is told.
+    """
+
+    name: str
+    blames: str
+    remedy: str
+    make: Callable[[Scene], Results | None]
+    right_is_wrong: bool = False
+    needed: bool = True
+    lower_precision: bool = False
+
+
+def mutants(workload: ResolvedWorkload, math: str) -> list[Mutant]:
+    """The wrong answers for an op, of which `workload` is one."""
+    names = [name for name, _ in result_positions(workload)]
+    inputs = [item for item in workload["inputs"] if item["shape"] is not None]
+    answers = [
+        mutant
+        for position, name in enumerate(names)
+        for mutant in _of_result(position, name, f" as {name}" if len(names) > 1 else "", workload, math)
+    ]
+    answers += [_unread(item) for item in inputs if item["dist"].get("kind") != "constant"]
+    answers += [_rounded_inputs(workload, math)]
+    answers += [_twice(one, other) for one in inputs for other in inputs if _interchangeable(one, other)]
+    return answers
+
+
+def _of_result(position: int, name: str, place: str, workload: ResolvedWorkload, math: str) -> Iterator[Mutant]:
+    """Wrong answers that touch one result and leave the others right."""
+    output = f"outputs.{name}"
+
+    def in_place(change: Callable[[Scene, torch.Tensor], torch.Tensor | None], scene: Scene) -> Results | None:
+        wrong = change(scene, scene.right[position])
+        return None if wrong is None else [*scene.right[:position], wrong, *scene.right[position + 1 :]]
+
+    def of(change: Callable[[Scene, torch.Tensor], torch.Tensor | None]) -> Callable[[Scene], Results | None]:
+        return partial(in_place, change)
+
+    larger = "inputs whose results are larger than the tolerance, or a smaller tolerance"
+    yield Mutant(f"zeros{place}", output, larger, of(_zeros), right_is_wrong=True)
+    yield Mutant(
+        f"constant{place}",
+        output,
+        "results that vary more than the tolerance allows",
+        of(_constant),
+        right_is_wrong=True,
+    )
+    yield Mutant(
+        f"stale{place}",
+        output,
+        "a result that depends on the inputs by more than the tolerance",
+        of(lambda scene, _: scene.other[position]),
+        right_is_wrong=True,
+    )
+    yield Mutant(f"tail of zeros{place}", output, larger, of(lambda _, right: _tail(right, right.new_zeros(()))))
+    yield Mutant(
+        f"stale tail{place}",
+        output,
+        "a last part of the result that depends on the inputs by more than the tolerance",
+        of(lambda scene, right: _tail(right, scene.other[position])),
+    )
+    yield Mutant(
+        f"one element in {SHARE_OFF} off{place}",
+        output,
+        "a tolerance that lets no element go",
+        of(lambda scene, right: _some_off(right, scene.other[position])),
+    )
+    yield Mutant(
+        f"flipped infinities{place}", output, "a check that tells inf from -inf", of(lambda _, right: _flipped(right))
+    )
+    bits = _narrower(workload, position, math)
+    if bits is not None:
+        remedy = "a tolerance below the roundoff of the output's dtype, or an output of a narrower dtype"
+        change = of(lambda _, right: rounded(right, bits))
+        yield Mutant(f"lower precision{place}", output, remedy, change, lower_precision=True)
+    for at, item in enumerate(workload["inputs"]):
+        if item["shape"] == list(_result_shape(workload, position)):
+            remedy = f"inputs for which {name} differs from {item['name']} by more than the tolerance"
+            yield Mutant(f"{item['name']} passed through{place}", output, remedy, of(partial(_passed, at)))
+
+
+def _zeros(_: Scene, right: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(right)
+
+
+def _constant(_: Scene, right: torch.Tensor) -> torch.Tensor | None:
+    """The mean of the finite elements everywhere."""
+    if right.numel() < 2:
+        return None
+    wide = right.to(torch.float64)
+    finite = torch.isfinite(wide)
+    mean = torch.where(finite, wide, 0.0).sum() / finite.sum().clamp_min(1)
+    return (mean if right.is_floating_point() else mean.round()).to(right.dtype).expand(right.shape).contiguous()
+
+
+def _tail(right: torch.Tensor, filling: torch.Tensor) -> torch.Tensor:
+    wrong = right.clone().reshape(-1)
+    start = wrong.numel() - max(1, wrong.numel() // TAIL)
+    wrong[start:] = filling.expand(right.shape).reshape(-1)[start:]
+    return wrong.view(right.shape)
+
+
+def _some_off(right: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Elements of another call at places spread over the result."""
+    wrong = right.clone().reshape(-1)
+    start = min(wrong.numel() - 1, SHARE_OFF // 2)
+    wrong[start::SHARE_OFF] = other.reshape(-1)[start::SHARE_OFF]
+    return wrong.view(right.shape)
+
+
+def _flipped(right: torch.Tensor) -> torch.Tensor | None:
+    if not right.is_floating_point() or not bool(torch.isinf(right).any()):
+        return None
+    return torch.where(torch.isinf(right), -right, right)
+
+
+def _passed(at: int, scene: Scene, right: torch.Tensor) -> torch.Tensor | None:
+    value = scene.values[at]
+    return None if value is None or value.shape != right.shape else value.to(right.dtype)
+
+
+def _unread(item: ResolvedInput) -> Mutant:
+    """The answer to other values of one input: what a kernel gives that does not read it."""
+
+    def make(scene: Scene) -> Results | None:
+        at = next(n for n, one in enumerate(scene.workload["inputs"]) if one["name"] == item["name"])
+        return scene.eager([scene.other_values[n] if n == at else value for n, value in enumerate(scene.values)])
+
+    name = item["name"]
+    remedy = f"no input {name}, or values of it that show in the results by more than the tolerance"
+    return Mutant(f"{name} not read", f"inputs.{name}", remedy, make, right_is_wrong=True)
+
+
+def _twice(one: ResolvedInput, other: ResolvedInput) -> Mutant:
+    def make(scene: Scene) -> Results | None:
+        names = [item["name"] for item in scene.workload["inputs"]]
+        first, second = names.index(one["name"]), names.index(other["name"])
+        values = scene.values[first], scene.values[second]
+        if values[0] is None or values[1] is None or values[0].shape != values[1].shape:
+            return None
+        return scene.eager([scene.values[first] if n == second else value for n, value in enumerate(scene.values)])
+
+    remedy = f"inputs for which it matters that {other['name']} is not {one['name']}"
+    return Mutant(f"{one['name']} read as {other['name']}", f"inputs.{other['name']}", remedy, make, needed=False)
+
+
+def _interchangeable(one: ResolvedInput, other: ResolvedInput) -> bool:
+    alike = all(one[key] == other[key] for key in ("shape", "dtype"))
+    return one["name"] != other["name"] and alike and one["dist"].get("kind") == other["dist"].get("kind")
+
+
+def _rounded_inputs(workload: ResolvedWorkload, math: str) -> Mutant:
+    """The reference on inputs rounded as a shortcut in lower precision would round them."""
+    bits = min(
+        (found for n, _ in enumerate(result_positions(workload)) if (found := _narrower(workload, n, math))), default=0
+    )
+
+    def make(scene: Scene) -> Results | None:
+        if not bits:
+            return None
+        return scene.eager(
+            [
+                rounded(value, bits) if value is not None and value.is_floating_point() else value
+                for value in scene.values
+            ]
+        )
+
+    remedy = "tolerances below that of lower precision"
+    return Mutant("inputs in lower precision", "outputs", remedy, make, lower_precision=True)
+
+
+def _narrower(workload: ResolvedWorkload, position: int, math: str) -> int | None:
+    """Bits of the fraction to which a shortcut would round; None for integers and what cannot be narrower.
+
+    The narrowest of the floating inputs and the result says how much precision is asked at most.
+    """
+    dtypes = [_result_dtype(workload, position)]
+    if not dtypes[0].is_floating_point:
+        return None
+    dtypes += [getattr(torch, item["dtype"]) for item in workload["inputs"] if item["shape"] is not None]
+    bits = min(_fraction_bits(dtype) for dtype in dtypes if dtype.is_floating_point)
+    narrower = NARROWER.get(bits)
+    return NARROWER[10] if narrower == 10 and math == "tf32" else narrower
+
+
+def _fraction_bits(dtype: torch.dtype) -> int:
+    return round(-torch.log2(torch.tensor(torch.finfo(dtype).eps, dtype=torch.float64)).item())
+
+
+def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """`values` rounded to `bits` bits of the fraction, the exponent's range unchanged."""
+    fraction, exponent = torch.frexp(values.to(torch.float64))
+    return torch.ldexp(torch.round(fraction * 2.0 ** (bits + 1)), exponent - (bits + 1)).to(values.dtype)
+
+
+def _result(workload: ResolvedWorkload, position: int) -> tuple[Sequence[int], torch.dtype]:
+    count = len(workload["outputs"])
+    if position < count:
+        output = workload["outputs"][position]
+        return output["shape"], getattr(torch, output["dtype"])
+    _, place = result_positions(workload)[position]
+    item = workload["inputs"][place]
+    assert item["shape"] is not None
+    return item["shape"], getattr(torch, item["dtype"])
+
+
+def _result_shape(workload: ResolvedWorkload, position: int) -> Sequence[int]:
+    return _result(workload, position)[0]
+
+
+def _result_dtype(workload: ResolvedWorkload, position: int) -> torch.dtype:
+    return _result(workload, position)[1]

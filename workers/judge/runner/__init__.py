@@ -1,0 +1,1 @@
+"""Runner processes, the fork server that starts them and the referee's handle on them."""

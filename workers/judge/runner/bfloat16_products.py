@@ -1,0 +1,40 @@
+"""`tl.dot` on bfloat16 under Triton's interpreter, which keeps such numbers as their bits and multiplies the bits.
+
+A kernel that adds or compares bfloat16 without a cast is still computed otherwise there than on a GPU
+(`warpsmith.workers.judge.gates.job_run`): products are what kernels do with these numbers before they widen them.
+
+Triton is imported by whoever calls this, in the process that runs the candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+
+@contextmanager
+def bfloat16_products() -> Iterator[None]:
+    """Inside the block, interpreted products take bfloat16 operands for the numbers that they are, exactly: a float32
+    holds each of them and each product of two.
+    """
+    create: Callable[..., Any] = InterpreterBuilder.create_dot
+
+    def widened(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return create(self, _float32(a), _float32(b), *rest)
+
+    InterpreterBuilder.create_dot = widened
+    try:
+        yield
+    finally:
+        InterpreterBuilder.create_dot = create
+
+
+def _float32(handle: Any) -> Any:
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)

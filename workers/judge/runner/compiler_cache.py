@@ -1,0 +1,86 @@
+"""Inductor's cache directories: one for each reference, so that no reference can leave code for another.
+
+On a new directory Inductor first finds out what the machine's compiler can do, which takes longer than compiling the
+reference. That depends on nothing of the user's: a trivial function of ours is compiled once into a seed directory,
+and every new directory starts as a copy of it.
+
+What Inductor keeps names other files of its cache by their whole path, and a runner can read its own directory alone. A
+cache that was moved or copied would make every compiled baseline fail, and the candidate would stand against eager: so
+the path is part of each directory's name, and what was kept under another is not found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from warpsmith.workers.judge.machine import cache_pruning
+from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.runner.runner_handle import Contender
+
+SEED_REFERENCE = "def run(x):\n    return x.relu()\n"
+SEED_LIMIT_S = 120.0
+
+StartCompiled = Callable[[str, dict[str, str]], Contender]
+"""Starts a runner of a reference's source in mode `compile`, with these variables."""
+
+
+def variables(directory: Path) -> dict[str, str]:
+    """What makes a compiled baseline use `directory`."""
+    return {"TORCHINDUCTOR_CACHE_DIR": str(directory), "TRITON_CACHE_DIR": str(directory / "triton")}
+
+
+def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:
+    """The cache directory of a reference below `root`, seeded when it is new. Raises ContenderFault, OSError."""
+    directory = root / hashlib.sha256(f"{root.absolute()}\0{reference}".encode()).hexdigest()[:32]
+    if not directory.is_dir():
+        _copy(_seed(root, start), directory)
+    cache_pruning.touch(directory)
+    return directory
+
+
+def _seed(root: Path, start: StartCompiled) -> Path:
+    seed = root / f"seed-{torch.__version__}-{hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:8]}"
+    cache_pruning.touch(seed)
+    if not seed.is_dir():
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished = root / f"seed.{os.getpid()}"
+        unfinished.mkdir(mode=0o700)
+        try:
+            _compile_once(start(SEED_REFERENCE, variables(unfinished)))
+            _rename(unfinished, seed)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return seed
+
+
+def _compile_once(runner: Contender) -> None:
+    try:
+        runner.bind(
+            [TensorSpec("x", (64, 64), (64, 1), torch.float32)], [TensorSpec("y", (64, 64), (64, 1), torch.float32)], 1
+        )
+        runner.fill(0, [torch.randn(64, 64)])
+        runner.call(0, SEED_LIMIT_S)
+    finally:
+        runner.close()
+
+
+def _copy(seed: Path, directory: Path) -> None:
+    unfinished = directory.with_suffix(f".{os.getpid()}")
+    shutil.copytree(seed, unfinished)
+    _rename(unfinished, directory)
+
+
+def _rename(unfinished: Path, directory: Path) -> None:
+    """Move into place; another judge of this cache may have been first, with the same content."""
+    try:
+        unfinished.rename(directory)
+    except OSError:
+        if not directory.is_dir():
+            raise
+        shutil.rmtree(unfinished)

@@ -1,0 +1,452 @@
+"""A runner: the process in which somebody else's code runs, be it a candidate or the user's reference.
+
+It maps buffers that the referee allocated, calls `run` on the slot it is told and answers with one byte. Nothing that
+it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
+what it runs; it keeps no secret.
+
+Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping.
+Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns, `B<slot>...`
+arm a burst over slots (GPU), `G` run it, `D` copy the last result into the slot's output buffers, `F` free it, `N`
+nothing. `C`, `L`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E` to bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import json
+import mmap
+import os
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from warpsmith.kernels_db.candidate_import import provide_runtime
+from warpsmith.workers.judge.machine import channel, gpu, process_control
+from warpsmith.workers.judge.runner import generated
+from warpsmith.workers.judge.runner.burst import Burst
+from warpsmith.workers.judge.sandbox.sandbox import Confinement
+
+CALL, CALL_AND_CLOSE, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"L", b"B", b"G", b"D", b"F", b"N"
+DONE, FAILED = b"K", b"E"
+_GPU_SPIN = 40_000
+"""On a GPU's host there are cores to spare, and one that sleeps between bursts is slow to launch: some ten
+milliseconds.
+"""
+
+LONGEST_TEXT = 4000
+LONGEST_NAME, MOST_NAMES = 500, 100
+MOST_GRAPHS = 8
+"""Graphs of one reference whose generated code is kept."""
+
+
+class ContractError(Exception):
+    """What `run` returned is not what the op declares. `kind` and `details` fill the verdict's failure."""
+
+    def __init__(self, kind: str, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.details = details
+
+
+class Runner:
+    """State of one runner: the loaded `run`, the bound slots, the last result."""
+
+    def __init__(self, control: socket.socket, confine: Callable[[], Confinement]) -> None:
+        self.control = control
+        self.confine = confine
+        self.run: Callable[..., Any] | None = None
+        self.interpreter = contextlib.ExitStack()  # open for the life of the process
+        self.module: ModuleType | None = None
+        self.mode = "candidate"
+        self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
+        self.memory: list[tuple[int, int]] = []  # of each slot on a CPU: address, bytes
+        self.closed: int | None = None  # the slot that cannot be written to
+        self.current: tuple[list[Any], list[Any]] = ([], [])
+        self.result: Any = None
+        self.error: dict[str, Any] = {}
+        self.received: list[int] = []  # descriptors that came with the last message
+        self.device = "cpu"
+        self.opened: dict[str, tuple[int, Any]] = {}  # the referee's device memory, by its handle
+        self.burst: Burst | None = None  # armed or run last
+        self.codes: deque[str] = deque(maxlen=MOST_GRAPHS)  # what Inductor generated since it was last asked
+
+    def serve(self) -> None:
+        """Answer commands until the referee hangs up."""
+        handlers = {
+            CALL[0]: self.call,
+            CALL_AND_CLOSE[0]: self.call_and_close,
+            BURST[0]: self.arm_burst,
+            GO[0]: self.go,
+            DELIVER[0]: self.deliver,
+            FREE[0]: self.free,
+            NOTHING[0]: self.nothing,
+        }
+        while True:
+            raw = self.next_datagram(_GPU_SPIN if self.device == "cuda" else 0)
+            if not raw:
+                return
+            handler = handlers.get(raw[0])
+            if handler is None:
+                self.command(json.loads(raw))
+                continue
+            try:
+                handler(raw)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the referee must be told that the call failed
+                self.error = describe(error)
+                self.control.send(FAILED)
+            else:
+                self.control.send(DONE)
+
+    def next_datagram(self, spin: int) -> bytes:
+        for _ in range(spin):
+            with contextlib.suppress(BlockingIOError):
+                return self.control.recv(channel.MAX_MESSAGE, socket.MSG_DONTWAIT)
+        raw, self.received = channel.receive_raw(self.control, max_fds=1)
+        return raw
+
+    def call(self, raw: bytes) -> None:
+        assert self.run is not None
+        self.current = self.writable_slot(raw[1])
+        self.result = self.run(*self.current[0])
+        self.settle()
+
+    def call_and_close(self, raw: bytes) -> None:
+        """`call`; what is still at work on the slot when `run` has returned is killed as it writes, by SIGSEGV."""
+        self.call(raw)
+        self.closed = raw[1]
+        process_control.set_writable(*self.memory[raw[1]], False)
+
+    def writable_slot(self, number: int) -> tuple[list[Any], list[Any]]:
+        """A slot's arguments and outputs, after giving back what `call_and_close` took."""
+        if self.closed is not None:
+            process_control.set_writable(*self.memory[self.closed], True)
+            self.closed = None
+        return self.slots[number]
+
+    def arm_burst(self, raw: bytes) -> None:
+        self.result = None
+        self.burst = Burst(raw[1:])
+
+    def go(self, raw: bytes) -> None:
+        assert self.run is not None
+        assert self.burst is not None
+        self.result = self.burst.go(self.run, self.slots)
+        self.current = self.slots[self.burst.order[-1]] if self.burst.order[-1] < len(self.slots) else ([], [])
+
+    def settle(self) -> None:
+        """Wait until the device has done everything, on every stream."""
+        if self.device == "cuda":
+            import torch  # noqa: PLC0415 - already loaded by the fork server
+
+            torch.cuda.synchronize()
+
+    def free(self, raw: bytes) -> None:
+        """Free the last result: inside the next call it would stand on the clock."""
+        self.result = None
+
+    def nothing(self, raw: bytes) -> None:
+        pass
+
+    def deliver(self, raw: bytes) -> None:
+        """Copy what the reference returned into the output buffers. Raises ContractError where it does not fit them."""
+        returned = returned_tensors(self.result)
+        outputs = self.current[1]
+        if len(returned) != len(outputs):
+            raise ContractError(
+                "outputs",
+                f"run returned {len(returned)} tensors, the op declares {len(outputs)} outputs",
+                found=len(returned),
+                expected=len(outputs),
+            )
+        for position, (tensor, output) in enumerate(zip(returned, outputs, strict=True)):
+            check_output(position, tensor, output, self.mode)
+            output.copy_(tensor)
+        self.settle()
+
+    def command(self, message: dict[str, Any]) -> None:
+        answer: dict[str, Any]
+        try:
+            handler = {
+                "enter": self.enter,
+                "load": self.load,
+                "bind": self.bind,
+                "unbind": self.unbind,
+                "error": self.last_error,
+                "generate": self.generate,
+                "times": self.times,
+                "generated": self.generated,
+                "profile": self.profile,
+                "ping": self.ping,
+                "kernels": self.kernels,
+            }[message["command"]]
+            answer = handler(message)
+        except BaseException as error:  # noqa: BLE001 - user code ran inside; the referee must be told
+            answer = {"error": describe(error)}
+        channel.send(self.control, answer)
+
+    def last_error(self, message: dict[str, Any]) -> dict[str, Any]:
+        return {"error": self.error}
+
+    def enter(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take the device and then the sandbox, before anything of anybody else's is read; answers its layers."""
+        self.device = message["device"]
+        if self.device == "cuda":
+            gpu.initialise()
+        try:
+            return {"layers": self.confine().layers}
+        except OSError as error:
+            return {"refused": str(error)}
+
+    def load(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Import the file and prepare its `run` for `mode`: candidate, float64, eager, compile or max_autotune."""
+        import torch  # noqa: PLC0415 - already loaded by the fork server
+
+        self.mode = message["mode"]
+        tf32 = message["math"] == "tf32"
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        if self.device == "cuda":
+            torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
+        if self.mode == "float64":
+            torch.set_default_dtype(torch.float64)
+        if self.device == "cuda" and message["language"] in ("triton", "python"):
+            from warpsmith.workers.judge.runner import triton_runtime  # noqa: PLC0415 - the fork server has it
+
+            triton_runtime.install()
+        self.module = import_file(message["path"])
+        entry = "make" if self.mode == "generate" else "run"
+        run = getattr(self.module, entry, None)
+        if not callable(run):
+            raise ContractError(
+                "raises", f"the source defines no function `{entry}`", expected=f"def {entry}(...)", found=None
+            )
+        if self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1":
+            # Without a GPU an autotuned kernel has nothing to tune on: it takes its first configuration.
+            from warpsmith.workers.judge.runner.bfloat16_products import bfloat16_products  # noqa: PLC0415 - imports Triton
+            from warpsmith.workers.judge.runner.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
+
+            self.interpreter.enter_context(interpreted_launches(limit=0))
+            self.interpreter.enter_context(bfloat16_products())
+        if self.mode == "max_autotune" and self.device == "cuda":
+            compile_templates_at_once()
+        self.run = wrap(run, self.mode)
+        if self.mode == "compile":
+            generated.watch(self.codes)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        return {}
+
+    def bind(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Map one more slot, whose memory came with the message, and build its tensors."""
+        arena = self.open_slot(message)
+        inputs = [bound(arena, item) for item in message["inputs"]]
+        outputs = [bound(arena, item) for item in message["outputs"]]
+        self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
+        return {}
+
+    def open_slot(self, message: dict[str, Any]) -> Any:
+        """The slot's memory as a tensor of bytes."""
+        import torch  # noqa: PLC0415
+
+        if "handle" in message:
+            if message["handle"] not in self.opened:
+                handle = bytes.fromhex(message["handle"])
+                self.opened[message["handle"]] = gpu.open_shared(handle, message["total"])
+            whole = self.opened[message["handle"]][1]
+            return whole[message["base"] : message["base"] + message["bytes"]]
+        fd = self.received.pop()
+        try:
+            arena = mmap.mmap(
+                fd, message["bytes"], mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ | mmap.PROT_WRITE
+            )
+        finally:
+            os.close(fd)
+        whole = torch.frombuffer(arena, dtype=torch.uint8)
+        self.memory.append((whole.data_ptr(), message["bytes"]))
+        return whole
+
+    def unbind(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.result = None
+        self.current = ([], [])
+        self.burst = None
+        self.slots = []
+        self.memory = []
+        self.closed = None
+        self.settle()
+        while self.opened:
+            gpu.close_shared(self.opened.popitem()[1][0])
+        if self.device == "cuda":
+            import torch  # noqa: PLC0415 - already loaded by the fork server
+
+            torch.cuda.empty_cache()  # what the calls took in between would be missing for other ops' buffers
+        return {}
+
+    def kernels(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The names of what one call runs on the device, by the driver's tracing, which takes seconds to begin."""
+        from warpsmith.workers.judge.runner import kernel_names  # noqa: PLC0415 - few jobs come so far
+
+        run, arguments = self.run, self.slots[message["slot"]][0]
+        assert run is not None
+        ran = kernel_names.record(lambda: run(*arguments))
+        ran = ran[:MOST_NAMES]
+        return {"names": [found.name[:LONGEST_NAME] for found in ran], "calls": [found.calls for found in ran]}
+
+    def profile(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Profile calls on a slot. On a GPU the trace goes to a file in this process's own directory."""
+        from warpsmith.workers.judge.runner import profile_recording  # noqa: PLC0415 - few jobs come so far
+
+        run, arguments = self.run, self.writable_slot(message["slot"])[0]
+        assert run is not None
+        if self.device == "cpu":
+            return {"trace": profile_recording.record_cpu(lambda: run(*arguments), message["calls"])}
+        path = Path(os.environ["HOME"]) / message["file"]
+        profile_recording.record_gpu(lambda: run(*arguments), message["calls"], path)
+        return {}
+
+    def generated(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The kernels that Inductor generated since this was last asked."""
+        found = generated.kernels_of(list(self.codes))
+        self.codes.clear()
+        return {"generated": found}
+
+    def ping(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.settle()
+        return {}
+
+    def times(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What the device's own clock said of the last burst."""
+        assert self.burst is not None
+        return {"microseconds": self.burst.microseconds()}
+
+    def generate(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Run the spec's own generator function for one input; it fills the first output buffer of slot 0."""
+        import torch  # noqa: PLC0415
+
+        assert self.module is not None
+        generator = torch.Generator().manual_seed(message["seed"])
+        target = self.slots[0][1][0]
+        made = self.module.make(list(target.shape), target.dtype, generator)
+        check_output(0, made, target, "eager")
+        target.copy_(made)
+        return {}
+
+
+def bound(arena: Any, item: dict[str, Any]) -> Any:
+    """A tensor over the slot's bytes, or the scalar itself."""
+    import torch  # noqa: PLC0415
+
+    if "value" in item:
+        return item["value"]
+    dtype = getattr(torch, item["dtype"])
+    if item["elements"] == 0:
+        return torch.empty(item["shape"], dtype=dtype, device=arena.device)
+    flat = arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize].view(dtype)
+    return flat.as_strided(item["shape"], item["strides"])
+
+
+def returned_tensors(result: Any) -> list[Any]:
+    """What `run` returned as a list; None is the empty list (every result is a mutated input)."""
+    if result is None:
+        return []
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def check_output(position: int, tensor: Any, output: Any, mode: str) -> None:
+    """Raise ContractError unless the tensor has the declared shape and dtype (any floating dtype in float64 mode)."""
+    import torch  # noqa: PLC0415
+
+    if not isinstance(tensor, torch.Tensor):
+        raise ContractError(
+            "dtype",
+            f"output {position} is a {type(tensor).__name__}, not a tensor",
+            found=type(tensor).__name__,
+            expected="Tensor",
+        )
+    if tuple(tensor.shape) != tuple(output.shape):
+        found, expected = list(tensor.shape), list(output.shape)
+        raise ContractError(
+            "shape", f"output {position} has shape {found}, the op declares {expected}", found=found, expected=expected
+        )
+    same = tensor.dtype == output.dtype or (
+        mode == "float64" and tensor.is_floating_point() and output.is_floating_point()
+    )
+    if not same:
+        found_dtype, expected_dtype = str(tensor.dtype).removeprefix("torch."), str(output.dtype).removeprefix("torch.")
+        raise ContractError(
+            "dtype",
+            f"output {position} has dtype {found_dtype}, the op declares {expected_dtype}",
+            found=found_dtype,
+            expected=expected_dtype,
+        )
+
+
+def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    """`run` as this mode calls it. Candidates are called bare; references without gradients."""
+    if mode in ("candidate", "generate"):
+        return run
+    import torch  # noqa: PLC0415
+
+    if mode == "float64":
+        from warpsmith.kernels_db.job.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
+
+        return torch.no_grad()(in_float64(run))
+    if mode == "eager":
+        return torch.no_grad()(run)
+    import torch._dynamo  # noqa: PLC0415 - takes seconds; only these runners pay
+
+    torch._dynamo.config.recompile_limit = (
+        4096  # every workload has its own shapes; past the limit torch falls back to eager silently
+    )
+    torch._dynamo.config.accumulated_recompile_limit = 4096
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    tuning = "max-autotune-no-cudagraphs" if mode == "max_autotune" else None
+    compiled: Callable[..., Any] = torch.no_grad()(torch.compile(run, dynamic=False, mode=tuning))
+    return compiled
+
+
+def compile_templates_at_once() -> None:
+    """Have Inductor compile the templates that max-autotune chooses from in as many threads as there are cores: one
+    after another they take tens of seconds. Its pool of processes stays off, which is decided as it is imported.
+    """
+    importlib.import_module("torch._inductor.config")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = os.environ["OMP_NUM_THREADS"]
+
+
+def import_file(path: str) -> ModuleType:
+    """Import a source file as a module of its own name (Triton and Inductor read sources back through it)."""
+    provide_runtime()
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the referee reports it: type, message, last frames; bounded."""
+    if isinstance(error, ContractError):
+        return {"type": "ContractError", "kind": error.kind, "message": str(error)[:LONGEST_TEXT], **error.details}
+    frames = "".join(list(_frames(error))[-6:])
+    return {"type": type(error).__name__, "message": str(error)[:LONGEST_TEXT], "trace": frames[-LONGEST_TEXT:]}
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    for line in traceback.format_exception(error):
+        if "workers/judge/runner/runner_process.py" not in line:
+            yield line
+
+
+def main(control: socket.socket, confine: Callable[[], Confinement]) -> None:
+    """Serve on the control socket; returns when the referee hangs up. `confine` is called once, before `load`."""
+    with contextlib.suppress(ConnectionError, channel.ChannelClosed):
+        Runner(control, confine).serve()

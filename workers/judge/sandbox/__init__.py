@@ -1,0 +1,1 @@
+"""Confinement of runners: Landlock, seccomp and network namespaces."""

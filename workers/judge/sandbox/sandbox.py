@@ -1,0 +1,343 @@
+"""The sandbox of the judge's runners: what this machine can hold a process with, what a runner may do, and the level
+that was reached.
+
+Layers are detected one by one and all that there are stand; the level is the highest of `LEVELS` whose layers do. What
+was detected and then fails is an error, so no runner is held less than its verdict says. In order, in a runner's life:
+
+1. The fork server enters a network namespace of its own (`sandbox_network`); runners are born into it.
+2. A runner gets session, death signal, environment, descriptors, limits and a count of its own threads, and gives up
+   its capabilities (`forkserver`, `process_control`).
+3. On a GPU it initialises CUDA, whose driver writes under /proc.
+4. `confine`: Landlock (`sandbox_landlock`), then seccomp (`sandbox_seccomp`).
+5. Only then it reads somebody else's source.
+
+Threads that CUDA's driver started before step 4 are bound by seccomp and not by Landlock; somebody else's code runs in
+the thread that was confined and in those it creates.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import shutil
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from warpsmith import IMPORT_ROOT
+from warpsmith.kernels_db.job.documents import SandboxLevel
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.sandbox import landlock as sandbox_landlock
+from warpsmith.workers.judge.sandbox import network as sandbox_network
+from warpsmith.workers.judge.sandbox import seccomp as sandbox_seccomp
+from warpsmith.workers.judge.sandbox.landlock import Right, Rule
+from warpsmith.workers.judge.sandbox.network import Way
+
+LEVELS: tuple[SandboxLevel, ...] = get_args(SandboxLevel)
+"""From the weakest; each has all that the one before it has.
+
+process: a process and session of its own that dies with the referee, without capabilities, environment or descriptors
+    of anybody's, under resource limits. Files, the network and other processes of the user are within its reach.
+filtered: and SYSTEM_CALLS. No sockets to anybody, no namespaces, mounts, tracing or kernel doors; but files.
+confined: and FILES. Reads the toolchain and its own directory, writes at most there.
+isolated: and NETWORK and SIGNALS. There is no network to reach, filter or not, and no signal goes to anybody outside.
+"""
+
+SYSTEM_CALLS = "system calls filtered"
+FILES = "files by allow-list"
+NETWORK = "network namespace of its own"
+SIGNALS = "signals kept inside"
+THREADS_ONLY = "no new processes"
+COUNTED = "threads counted"
+_DEMANDED = {"filtered": {SYSTEM_CALLS}, "confined": {FILES}, "isolated": {NETWORK, SIGNALS}}
+_PROCESS = (
+    "own process and session",
+    "killed with its referee",
+    "resource limits",
+    "memory watch",
+    "no capabilities",
+    "memory hidden from other processes",
+    "clean environment",
+    "no inherited descriptors",
+)
+
+_COMPILING = ("compile", "max_autotune")
+_TRITON_CACHE, _INDUCTOR_CACHE = "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"
+
+
+class NotConfined(Exception):  # noqa: N818 - named for what happened
+    """A runner could not be confined as this machine was found to allow."""
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What this kernel lets this user do.
+
+    landlock: ABI, 0 for none. seccomp: filters. network: the way to a namespace. tasks: by what a runner's threads are
+    limited: a real user of its own (root), all tasks of this user, or nothing (root that may not change users).
+    """
+
+    landlock: int
+    seccomp: bool
+    network: Way
+    tasks: Literal["apart", "user", "none"]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one runner may do.
+
+    processes: start programs (compilers). gpu: use the NVIDIA devices, and /dev/shm, in which CUDA keeps memory.
+    tasks: threads that it may have, where they can be counted apart from the user's others. readable, writable: paths
+    besides the toolchain.
+    """
+
+    processes: bool
+    gpu: bool
+    tasks: int
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON carries it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Profile:
+        """Back from `document`."""
+        lists = {name: tuple(document[name]) for name in ("readable", "writable")}
+        return cls(**{**document, **lists})
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """The layers that stand around a runner."""
+
+    layers: tuple[str, ...]
+
+    @property
+    def level(self) -> SandboxLevel:
+        """The highest of LEVELS whose layers, and those of all below it, are there."""
+        reached = LEVELS[0]
+        for level in LEVELS[1:]:
+            if not _DEMANDED[level] <= set(self.layers):
+                break
+            reached = level
+        return reached
+
+    def reaches(self, minimum: SandboxLevel) -> bool:
+        """Whether the level is at least `minimum`."""
+        return self.rank() >= LEVELS.index(minimum)
+
+    def rank(self) -> int:
+        """The level as its place in LEVELS."""
+        return LEVELS.index(self.level)
+
+    def document(self) -> dict[str, Any]:
+        """As a verdict carries it."""
+        return {"level": self.level, "layers": list(self.layers)}
+
+
+NOTHING_RAN: dict[str, Any] = {"level": "none", "layers": []}
+"""Stands on a verdict that was given before any of the code in question ran."""
+
+
+@functools.cache
+def detect() -> Ability:
+    """What there is on this machine for this user; found once per process."""
+    tasks: Literal["apart", "user", "none"] = "user"
+    if os.geteuid() == 0:
+        tasks = "apart" if process_control.works_in_child(lambda: process_control.count_apart(1)) else "none"
+    return Ability(sandbox_landlock.abi(), sandbox_seccomp.available(), sandbox_network.way(), tasks)
+
+
+def profile(
+    mode: str, device: str, language: str | None, directory: Path, environment: Mapping[str, str], cores: int
+) -> Profile:
+    """What a runner of `mode` may do (see `contender.Mode`).
+
+    Args:
+        device: "cpu" or "cuda".
+        language: of the candidate, where it is one.
+        directory: the runner's own.
+        environment: its variables, which name its caches.
+
+    A C++ candidate writes nowhere; everybody else in their own directory (torch wants a place for temporary files).
+    Compiled baselines start compilers and write their cache; Triton on a GPU may start compilers, for a configuration
+    that was not compiled ahead, and so may free Python there, for what it compiles itself.
+    """
+    gpu = device == "cuda"
+    compiles = mode in _COMPILING
+    caches = [environment[name] for name in (_INDUCTOR_CACHE, _TRITON_CACHE) if name in environment]
+    readable = [str(directory)]
+    if CACHE_VARIABLE in environment:
+        readable.append(environment[CACHE_VARIABLE])
+    return Profile(
+        processes=compiles or (gpu and language in ("triton", "python")),
+        gpu=gpu,
+        tasks=64 + 8 * cores,
+        readable=tuple(readable + ([] if compiles else caches)),
+        writable=tuple(([] if language == "cpp" else [str(directory)]) + (caches if compiles else [])),
+    )
+
+
+def compiler_profile(directory: str, environment: Mapping[str, str]) -> Profile:
+    """What a compiling process may do, which may import a candidate: start programs, and write in its directory and in
+    the caches that its environment names.
+    """
+    caches = [environment[name] for name in (CACHE_VARIABLE, _TRITON_CACHE) if name in environment]
+    return Profile(processes=True, gpu=False, tasks=0, readable=(), writable=(directory, *caches))
+
+
+def expected(chosen: Profile, ability: Ability) -> Confinement:
+    """What `confine` will reach with this profile on a machine of this ability."""
+    layers = list(_PROCESS)
+    if not chosen.gpu:
+        layers.append("sealed buffers")
+    if ability.seccomp:
+        layers.append(SYSTEM_CALLS)
+        if not chosen.processes:
+            layers.append(THREADS_ONLY)
+    if ability.landlock and ability.seccomp:  # without a filter, chmod and truncation would go round Landlock
+        layers.append(FILES)
+    if ability.network != "none":
+        layers.append(NETWORK)
+    if sandbox_landlock.scopes_signals(ability.landlock) or (ability.seccomp and not chosen.processes):
+        layers.append(SIGNALS)
+    if not chosen.processes and (ability.tasks == "user" or _counted_apart(chosen, ability)):
+        layers.append(COUNTED)
+    return Confinement(tuple(layers))
+
+
+def reachable(ability: Ability) -> SandboxLevel:
+    """The level that every runner reaches on a machine of this ability, compilers included."""
+    widest = Profile(processes=True, gpu=False, tasks=0, readable=(), writable=())
+    return expected(widest, ability).level
+
+
+def count_tasks(chosen: Profile, ability: Ability) -> None:
+    """Limit the threads of this process where RLIMIT_NPROC alone would not. Raises OSError."""
+    if _counted_apart(chosen, ability):
+        process_control.count_apart(chosen.tasks)
+
+
+def _counted_apart(chosen: Profile, ability: Ability) -> bool:
+    # Not on a GPU: CUDA's driver names files in /dev/shm after the real user.
+    return ability.tasks == "apart" and not chosen.processes and not chosen.gpu
+
+
+def confine(chosen: Profile, ability: Ability) -> Confinement:
+    """Bind this process, for good, and say which layers stand around it. Call it before anybody's code is read.
+
+    Raises OSError where a layer that `ability` names is refused.
+    """
+    if ability.landlock:
+        sandbox_landlock.restrict(_rules(chosen), ability.landlock)
+    if ability.seccomp:
+        free = chosen.gpu or chosen.processes
+        rules = sandbox_seccomp.Rules(
+            processes=chosen.processes, memory_files=free, scheduled=not free, pid=os.getpid()
+        )
+        sandbox_seccomp.install(sandbox_seccomp.program(rules))
+    return expected(chosen, ability)
+
+
+def verify(pid: int, reached: Confinement) -> None:
+    """Hold what a runner said against what the kernel says of it. Raises NotConfined."""
+    try:
+        status = process_control.status(pid)
+    except OSError:
+        return  # it is gone, and whoever talks to it next will see
+    wanted = {"NoNewPrivs": "1", "CapEff": "0" * 16}
+    if SYSTEM_CALLS in reached.layers:
+        wanted["Seccomp"] = "2"
+        ours = process_control.status(os.getpid()).get("Seccomp_filters")  # a container may have put us under some
+        if ours is not None:  # since Linux 5.9
+            wanted["Seccomp_filters"] = str(int(ours) + 1)
+    for name, value in wanted.items():
+        if status.get(name) != value:
+            raise NotConfined(f"the runner's {name} is {status.get(name)}, expected {value}")
+
+
+def _rules(chosen: Profile) -> list[Rule]:
+    """Everything that a runner may open."""
+    named = _named("read", chosen.readable) + _named("write", chosen.writable)
+    rules = toolchain() + _named("read", _FILES) + _named("device", _DEVICES) + named
+    if chosen.gpu:
+        devices = sorted(glob.glob("/dev/nvidia*"))
+        rules += _named("read", _GPU_FILES) + _named("device", devices) + _named("write", _GPU_MEMORY)
+    return rules
+
+
+_SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
+_FILES = (
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/version",
+    "/proc/sys/kernel",
+    "/proc/sys/vm",
+    "/sys/devices/system",
+    "/sys/kernel/mm",
+)
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_GPU_FILES = ("/proc/driver", "/proc/devices", "/proc/modules", "/sys", "/etc/nvidia")
+_GPU_MEMORY = ("/dev/shm",)  # noqa: S108 - CUDA's own files, by its own names
+
+
+@functools.cache
+def toolchain() -> list[Rule]:
+    """Python, its packages, ours, the system's libraries and programs, CUDA's, and the compiler that CXX names.
+
+    Found once: a process that forks others asks before it does, with its own environment and the modules that it has.
+    """
+    ours = IMPORT_ROOT / "warpsmith"  # in a checkout the packages are links to their folders
+    places = [*_SYSTEM, str(ours), str(ours / "workers"), str(ours / "kernels_db"), *_python()]
+    compiler = shutil.which((os.environ.get("CXX") or "g++").split()[-1])
+    if compiler is not None:
+        places.append(str(Path(compiler).resolve().parents[1]))
+    for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
+        places += [place for place in os.environ.get(name, "").split(os.pathsep) if os.path.isabs(place)]
+    return _named("run", _outermost(places))
+
+
+def _python() -> list[str]:
+    """The interpreter's prefixes and the directories of its packages, as named and as links resolve."""
+    paths = sysconfig.get_paths()
+    places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "scripts")]
+    places += site.getsitepackages()
+    places += [
+        os.path.dirname(module.__file__) for name in _PACKAGES if (module := sys.modules.get(name)) and module.__file__
+    ]
+    places += [
+        os.path.join(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in ("lib", "lib64", "bin")
+    ]
+    return places
+
+
+_PACKAGES = ("torch", "numpy")
+
+
+def _outermost(places: Iterable[str]) -> list[str]:
+    """The places, resolved, without those that lie in another. The root directory and homes are none."""
+    resolved = sorted(
+        {os.path.realpath(place) for place in places if os.path.isdir(place)} - {"/", os.path.expanduser("~")}
+    )
+    kept: list[str] = []
+    for place in resolved:
+        if not any(place.startswith(other + os.sep) for other in kept):
+            kept.append(place)
+    return kept
+
+
+def _named(right: Right, paths: Sequence[str]) -> list[Rule]:
+    return [Rule(path, right) for path in paths]

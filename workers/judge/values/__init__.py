@@ -1,0 +1,1 @@
+"""Input values, input families and the comparison of results."""

@@ -1,0 +1,395 @@
+"""Whether values are right: tolerances derived from float64 and from PyTorch's own error. Pure functions of tensors.
+
+Let `y64` be the reference in float64, `e0` the relative L2 error of PyTorch eager in the op's own dtypes (worst over
+seeds), `E0` eager's largest absolute error among elements of like magnitude, `u` the unit roundoff of the output dtype.
+A result `y` passes if
+
+    |y - y64|_2 / |y64|_2 <= max(k e0, c u)     and, for every element,     |y - y64| <= k E0 + c ulp(y64),
+
+where c is 8 for float32 and float64 results and 1 for narrower ones, and k is 8 for float32 and float64 results whose
+e0 is below 64 u and 4 for all others. In float32 the order of a summation decides, and PyTorch's own kernels differ: on
+a CPU its compiled softmax has 4.0 times the e0 of its eager one (rows of 512; 6.4 u), a product summed in one chain of
+1024 has 2.3 times, and 4.3 times (in an element 7) that of a product which splits the chain in 32, as libraries on a
+GPU do; a softmax of 128 columns summed in one chain is off by up to 6.8 ulps in an element, an RMS normalisation of
+1021 by 8.8. An e0 of 64 u and more is no summation's: it is narrower arithmetic (TF32 has 4,000 u), and that is the
+same for all, as is the rounding of a narrower result. Either limit is below a hundredth of what the next narrower
+arithmetic costs in float32.
+
+"Like magnitude" is one of at most 32 groups of equal count by |y64| and its two neighbours; zeros belong to the
+smallest. Non-finite values must be expected ones, at the same places, of the same sign. Integers and booleans compare
+exactly with eager's. Everything is done in slices, so memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from warpsmith.workers.judge.machine.buffers import poison_byte
+
+GROUPS = 32
+FEWEST_IN_GROUP = 32
+SUMMATION_UNITS = 64.0
+"""Units of roundoff: eager's relative L2 error is that of a summation's order below this, of its arithmetic above."""
+SLICE, SLICE_ON_DEVICE = 1 << 18, 1 << 25
+"""Elements that are looked at in one go: on a CPU what its caches hold, on a GPU what its temporaries (about a dozen of
+8 bytes each) may take."""
+_SAMPLE = 1 << 16
+_LANES_ON_DEVICE = 1 << 12
+"""Partial maxima per group on a GPU, where thousands of threads that update one number would wait for each other."""
+_TF32_HALF = 1 << 12
+_EXPONENT_BITS = 0x7FF << 52
+_MAGNITUDE_BITS = (1 << 63) - 1
+_KEY_SHIFT, _KEYS = 47, 1 << 16
+_TINIEST = torch.finfo(torch.float64).tiny
+_RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Limits for one output. `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds k E0
+    of each group; `ulps` and `relative` come on top, as so many units in the last place and as a share of |y64|. `size`
+    is the root mean square of |y64|.
+
+    `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|.
+    """
+
+    eager_l2: float
+    l2: float
+    edges: torch.Tensor
+    element: torch.Tensor
+    own: tuple[float, float] | None = None
+    ulps: float = 1.0
+    relative: float = 0.0
+    size: float = 0.0
+
+    def limits(self, expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Largest error allowed for each element; `expected` is float64 and finite."""
+        if self.own is not None:
+            rtol, atol = self.own
+            return atol + rtol * expected.abs()
+        by_key = _by_key(self.edges.to(expected.device), self.element.to(expected.device))
+        limits = by_key[_keys(expected)] + self.ulps * ulp(expected, dtype)
+        return limits + self.relative * expected.abs() if self.relative else limits
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Outcome for one tensor. `l2` is the relative L2 error; index, expected, found and limit belong to the worst
+    element, None if all pass.
+    """
+
+    passed: bool
+    kind: str  # "" or wrong_value, non_finite, not_written
+    l2: float
+    l2_limit: float
+    wrong_elements: int
+    elements: int
+    index: list[int] | None = None
+    expected: float | int | bool | None = None
+    found: float | int | bool | None = None
+    limit: float | None = None
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Half the distance from 1 to the next number of a floating dtype."""
+    return float(torch.finfo(dtype).eps) / 2
+
+
+def order_factor(dtype: torch.dtype) -> float:
+    """c: what another order of summation may cost a result of this dtype, in units of its rounding."""
+    return 8.0 if dtype.itemsize >= torch.float32.itemsize else 1.0
+
+
+def eager_factor(dtype: torch.dtype, eager_l2: float) -> float:
+    """k: how many times eager's own error another right result may have, where eager's relative L2 error is
+    `eager_l2`."""
+    summation = dtype.itemsize >= torch.float32.itemsize and eager_l2 < SUMMATION_UNITS * unit_roundoff(dtype)
+    return 8.0 if summation else 4.0
+
+
+def norm_floor(dtype: torch.dtype) -> float:
+    """c u: the relative L2 error that is right however small eager's own is."""
+    return order_factor(dtype) * unit_roundoff(dtype)
+
+
+def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Distance between neighbours of `dtype` around each value (float64 in and out); at least the smallest
+    subnormal.
+    """
+    information = torch.finfo(dtype)
+    smallest = float(information.smallest_normal) * float(information.eps)
+    power = (values.view(torch.int64) & _EXPONENT_BITS).view(torch.float64)  # the power of two at or below; 0 for 0
+    return (power * float(information.eps)).clamp_min(smallest)
+
+
+def rounded_to_tf32(values: torch.Tensor | None) -> torch.Tensor | None:
+    """float32 values to the nearest with the 10 bits of fraction that TF32 keeps; anything else as it is."""
+    if values is None or values.dtype != torch.float32:
+        return values
+    nearest = ((values.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
+    return torch.where(torch.isfinite(values), nearest, values)
+
+
+def _slices(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    length = SLICE if flat[0].device.type == "cpu" else SLICE_ON_DEVICE
+    for start in range(0, flat[0].numel(), length):
+        yield start, [tensor[start : start + length] for tensor in flat]
+
+
+class ToleranceBuilder:
+    """Derives a Tolerance from eager's errors on several seeds; add() each seed, then finish()."""
+
+    def __init__(self, dtype: torch.dtype, own: tuple[float, float] | None = None) -> None:
+        self.dtype = dtype
+        self.largest = 0.0  # of all |y64|
+        self._own = own
+        self._edges: torch.Tensor | None = None
+        self._largest = torch.zeros(GROUPS, dtype=torch.float64)
+        self._l2 = 0.0
+        self._size = 0.0
+
+    def add(self, eager: torch.Tensor, expected: torch.Tensor) -> None:
+        """Take in eager's result and the float64 one for the same inputs. Elements where either is not finite are left
+        out.
+        """
+        device = expected.device
+        lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
+        if self._edges is None:
+            self._edges = group_edges(expected)
+        edges = self._edges.to(device)
+        group = _by_key(edges, torch.arange(edges.numel() + 1, device=device))
+        errors = torch.zeros(GROUPS * lanes, dtype=torch.float64, device=device)
+        squares, norm = 0.0, 0.0
+        for _, (found, wanted) in _slices(eager, expected):
+            error, kept = (found.to(torch.float64) - wanted).abs_(), wanted
+            numbers = [torch.dot(error, error), torch.dot(wanted, wanted), wanted.abs().amax()]
+            error_squares, squares_here, largest = torch.stack(numbers).tolist()
+            if not math.isfinite(error_squares + squares_here):
+                finite = torch.isfinite(error)  # false where either is not finite
+                error, kept = torch.where(finite, error, 0.0), torch.where(finite, wanted, 0.0)
+                numbers = [torch.dot(error, error), torch.dot(kept, kept), kept.abs().amax()]
+                error_squares, squares_here, largest = torch.stack(numbers).tolist()
+            place = group[_keys(kept)]
+            if lanes > 1:
+                place.mul_(lanes).add_(torch.arange(place.numel(), device=device).remainder_(lanes))
+            errors.scatter_reduce_(0, place, error, "amax")
+            squares, norm, self.largest = squares + error_squares, norm + squares_here, max(self.largest, largest)
+        self._largest = torch.maximum(self._largest, errors.view(GROUPS, lanes).amax(1).cpu())
+        if norm > 0:
+            self._l2 = max(self._l2, (squares / norm) ** 0.5)
+            self._size = max(self._size, (norm / expected.numel()) ** 0.5)
+
+    def finish(self) -> Tolerance:
+        """The tolerance that all seeds together give."""
+        assert self._edges is not None
+        padded = torch.nn.functional.pad(self._largest[: len(self._edges) + 1], (1, 1))
+        like = torch.stack([padded[:-2], padded[1:-1], padded[2:]]).amax(0)
+        times = eager_factor(self.dtype, self._l2)
+        limit = max(times * self._l2, norm_floor(self.dtype))
+        return Tolerance(
+            self._l2, limit, self._edges.cpu(), times * like, self._own, order_factor(self.dtype), size=self._size
+        )
+
+
+def group_edges(expected: torch.Tensor) -> torch.Tensor:
+    """Magnitudes that part the finite nonzero elements of `expected` into groups of about equal count; taken from an
+    even sample. They are cut to the bits of a key, so that what differs by less than 3 % is one group.
+    """
+    flat = expected.reshape(-1)
+    step = (flat.numel() // _SAMPLE) | 1  # odd, so that it does not meet the same column of every row
+    sample = flat[::step].abs()
+    sample = sample[torch.isfinite(sample) & (sample > 0)]
+    groups = min(GROUPS, max(1, sample.numel() // FEWEST_IN_GROUP))
+    if groups == 1:
+        return torch.empty(0, dtype=torch.float64, device=expected.device)
+    quantiles = torch.arange(1, groups, dtype=torch.float64, device=expected.device) / groups
+    positions = (quantiles * (sample.numel() - 1)).round().long()
+    keys: torch.Tensor = torch.unique(_keys(sample.sort().values[positions]))
+    return (keys << _KEY_SHIFT).view(torch.float64)
+
+
+def _keys(values: torch.Tensor) -> torch.Tensor:
+    """The exponent and the first 5 bits of the fraction of float64 values, as an integer below _KEYS: it rises with the
+    magnitude, and looking a key up is ten times as fast as searching the edges.
+    """
+    return (values.view(torch.int64) & _MAGNITUDE_BITS) >> _KEY_SHIFT
+
+
+def _by_key(edges: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """For every key, the one of `values` (one more than edges) for its group: above the edges that it exceeds."""
+    bounds = torch.nn.functional.pad(_keys(edges) + 1, (1, 1))
+    bounds[-1] = _KEYS
+    return torch.repeat_interleave(values, bounds.diff(), output_size=_KEYS)
+
+
+def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> Comparison:
+    """Compare a floating result with the float64 reference of the same shape.
+
+    Where the op asks for exactness (own tolerance of 0, 0) the reference is rounded to the result's dtype first.
+    """
+    dtype = found.dtype
+    exact = tolerance.own == (0.0, 0.0)
+    parts: list[torch.Tensor] = []
+    starts: list[int] = []
+    for start, (part, wanted_part) in _slices(found, expected):
+        wanted = wanted_part.to(dtype).to(torch.float64) if exact else wanted_part
+        parts.append(_outcome(part, wanted, tolerance))  # read once, after the last slice
+        starts.append(start)
+    slices = torch.stack(parts).tolist() if parts else []
+    squares, norm = sum(row[0] for row in slices), sum(row[1] for row in slices)
+    wrong = int(sum(row[2] for row in slices))
+    l2 = (squares / norm) ** 0.5 if norm > 0 else 0.0
+    within = l2 <= tolerance.l2 or tolerance.own is not None
+    if (wrong == 0 and within) or found.numel() == 0:
+        return Comparison(True, "", l2, tolerance.l2, 0, found.numel())
+    worst_slice = max(range(len(slices)), key=lambda number: slices[number][3])
+    worst_at, worst_limit = starts[worst_slice] + int(slices[worst_slice][4]), slices[worst_slice][5]
+    worst = found.reshape(-1)[worst_at]
+    value_found, value_expected = float(worst), float(expected.reshape(-1)[worst_at])
+    finite = torch.isfinite(worst.to(torch.float64)).item()
+    kind = "not_written" if _is_poison(worst) else "wrong_value" if finite else "non_finite"
+    return Comparison(
+        False,
+        kind,
+        l2,
+        tolerance.l2,
+        wrong,
+        found.numel(),
+        _unravel(worst_at, found.shape),
+        value_expected,
+        value_found,
+        worst_limit,
+    )
+
+
+def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None) -> torch.Tensor:
+    """Which elements are beyond their limits, as a flat mask; without a tolerance those that differ at all."""
+    if tolerance is None:
+        raw = torch.uint8 if found.dtype == torch.bool else found.dtype
+        parts = [part != wanted for _, (part, wanted) in _slices(found.view(raw), expected.view(raw))]
+    else:
+        exact = tolerance.own == (0.0, 0.0)
+        wide = expected.to(found.dtype).to(torch.float64) if exact else expected
+        parts = [_judged(part, wanted, tolerance)[0] for _, (part, wanted) in _slices(found, wide)]
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.bool, device=found.device)
+
+
+def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    """Of one slice: sum of squared errors, sum of squares, wrong elements, the worst one's error as a multiple of its
+    limit, its place, its limit.
+    """
+    bad, ratio, error, kept, limits = _judged(found, wanted, tolerance)
+    at = ratio.argmax()
+    numbers = [torch.dot(error, error), torch.dot(kept, kept), bad.sum(), ratio[at], at, limits[at]]
+    return torch.stack([number.to(torch.float64) for number in numbers])
+
+
+def _judged(
+    found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of one slice, element by element: whether it is wrong, its error as a multiple of its limit, its error, what is
+    expected (both 0 where either is no number to compare), its limit.
+    """
+    dtype, value = found.dtype, found.to(torch.float64)
+    error, magnitude = (value - wanted).abs_(), wanted.abs()
+    total, largest = torch.stack([error.sum(), magnitude.amax()]).tolist()
+    if math.isfinite(total) and largest <= torch.finfo(dtype).max:  # as almost always: nothing special among them
+        limits = tolerance.limits(wanted, dtype)
+        ratio, bad = error / limits.clamp_min(_TINIEST), error > limits
+        kept = wanted
+    else:
+        rounded = wanted.to(dtype).to(torch.float64)
+        special = ~torch.isfinite(rounded)
+        # A finite value that rounds to infinity may also stay the largest finite number.
+        overflow = special & torch.isfinite(wanted) & torch.isfinite(value)
+        same_special = (torch.isnan(rounded) & torch.isnan(value)) | (rounded == value)
+        judged = (~special & torch.isfinite(value)) | overflow
+        kept, error = torch.where(judged, wanted, 0.0), torch.where(judged, error, 0.0)
+        limits = tolerance.limits(kept, dtype)
+        bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
+        ratio = torch.where(judged, error / limits.clamp_min(_TINIEST), torch.where(bad, torch.inf, 0.0))
+    return bad, ratio, error, kept, limits
+
+
+def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
+    """Compare integers or booleans of one dtype, element by element. Booleans are compared as bytes: 0xA5 is neither
+    true nor false.
+    """
+    raw = torch.uint8 if found.dtype == torch.bool else found.dtype
+    wrong, first = _differences(found.view(raw), expected.view(raw))
+    if not wrong:
+        return Comparison(True, "", 0.0, 0.0, 0, found.numel())
+    element = found.view(raw).reshape(-1)[first]
+    kind = "not_written" if _is_poison(element) else "wrong_value"
+    wanted_element: Any = expected.reshape(-1)[first].item()
+    return Comparison(
+        False,
+        kind,
+        wrong / found.numel(),
+        0.0,
+        wrong,
+        found.numel(),
+        _unravel(first, found.shape),
+        wanted_element,
+        element.item(),
+        0.0,
+    )
+
+
+def _differences(found: torch.Tensor, expected: torch.Tensor) -> tuple[int, int]:
+    """How many elements differ, and the position of the first (0 where none does)."""
+    starts: list[int] = []
+    counts: list[torch.Tensor] = []
+    for start, (part, wanted) in _slices(found, expected):
+        bad = part != wanted
+        counts.append(torch.stack([bad.sum(), bad.to(torch.uint8).argmax()]))
+        starts.append(start)
+    rows = torch.stack(counts).tolist() if counts else []
+    first = next((start + at for start, (count, at) in zip(starts, rows, strict=True) if count), 0)
+    return sum(count for count, _ in rows), first
+
+
+def _is_poison(element: torch.Tensor) -> bool:
+    raw = element.reshape(1).contiguous().view(torch.uint8)
+    return bool((raw == poison_byte(element.dtype)).all())
+
+
+def _unravel(position: int, shape: torch.Size) -> list[int]:
+    index: list[int] = []
+    for size in reversed(shape):
+        index.append(position % size)
+        position //= size
+    return index[::-1]
+
+
+def first_difference(found: torch.Tensor, expected: torch.Tensor) -> list[int] | None:
+    """Index of the first element whose bytes differ, or None; for tensors of one shape and dtype."""
+    raw = _RAW[found.dtype.itemsize]
+    wrong, first = _differences(found.contiguous().view(raw), expected.contiguous().view(raw))
+    return _unravel(first, found.shape) if wrong else None
+
+
+def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two results for the same inputs differ by more than another order of summation explains (a relative L2
+    distance of 32 u).
+    """
+    if first_difference(first, second) is None:
+        return False
+    if not first.is_floating_point():
+        return True
+    sums = torch.zeros(3, dtype=torch.float64, device=first.device)
+    for _, (one, other) in _slices(first, second):
+        finite = torch.isfinite(one) & torch.isfinite(other)
+        kept = torch.where(finite, one, 0.0).to(torch.float64)
+        distance = kept - torch.where(finite, other, 0.0).to(torch.float64)
+        unlike = (torch.isfinite(one) != torch.isfinite(other)).sum()
+        sums += torch.stack([unlike.to(torch.float64), distance.square().sum(), kept.square().sum()])
+    unlike_elements, distance_squares, squares = sums.tolist()
+    unit = unit_roundoff(first.dtype)
+    return bool(unlike_elements > 0 or distance_squares > (32 * unit) ** 2 * squares)

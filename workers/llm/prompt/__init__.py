@@ -1,0 +1,1 @@
+"""Build requests: facts, feedback and privacy of what a model is told."""

@@ -1,0 +1,331 @@
+"""What a prompt says of shapes, times and the device, as lines and numbers for people.
+
+Pure functions of resolved documents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpsmith.kernels_db.export.spec_module import ALIGNMENT
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.spec.op import Op
+from warpsmith.kernels_db.spec.tensors import ConstAxis, ExprAxis
+from warpsmith.workers.text import middle_cut
+
+MAX_GENERATED_CHARS = 8_000
+
+BASELINE_NAMES = {
+    "eager": "PyTorch eager",
+    "compile": "torch.compile",
+    "max_autotune": "torch.compile (max-autotune)",
+}
+
+
+AT_THE_LIMIT = 1.05
+"""Times the measured limit up to which a baseline counts as having reached it."""
+SPLIT = " (by split tensor-core products, where these beat the float32 units)"
+"""Said of a GPU's float32 rate, which is then a third of a narrower one's and looks odd without it."""
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits, without an exponent where it stays short."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    if not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.{digits - 1}e}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{places}f}"
+
+
+def microseconds(value: float) -> str:
+    """A time in the unit that reads best."""
+    if value >= 1e3:
+        return f"{significant(value / 1e3)} ms"
+    return f"{significant(value)} us"
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that reads best (powers of 1024)."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{significant(count)} {unit}"
+        count /= 1024
+    return f"{significant(count)} GiB"
+
+
+def operations(count: float) -> str:
+    """Floating-point operations in the unit that reads best."""
+    for unit in ("", "kFLOP", "MFLOP", "GFLOP"):
+        if count < 1000:
+            return f"{significant(count)} {unit or 'FLOP'}"
+        count /= 1000
+    return f"{significant(count)} TFLOP"
+
+
+def visible(workloads: Sequence[ResolvedWorkload]) -> list[ResolvedWorkload]:
+    """The workloads that a search may see: hold-out shapes are never shown."""
+    return [workload for workload in workloads if workload["role"] != "holdout"]
+
+
+def entry_point(workload: ResolvedWorkload) -> str:
+    """The head of `run`: inputs, then outputs."""
+    names = [tensor["name"] for tensor in [*workload["inputs"], *workload["outputs"]]]
+    return f"def run({', '.join(names)}):"
+
+
+def axes_line(op: Op) -> str:
+    """The op's axes by what is known of their sizes, those that never change first; empty where it names none."""
+    constant = [f"{name}={axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
+    derived = [
+        f"{name} = `{' '.join(axis.expr.split())}`" for name, axis in op.axes.items() if isinstance(axis, ExprAxis)
+    ]
+    variable = [name for name, axis in op.axes.items() if not isinstance(axis, ConstAxis | ExprAxis)]
+    kinds = (("constant", constant), ("variable", variable), ("derived", derived))
+    return "; ".join(f"{kind} {', '.join(names)}" for kind, names in kinds if names)
+
+
+def parameter_lines(op: Op, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    """One line for each parameter of `run`.
+
+    Name, type, symbolic shape, and all that a kernel may or must assume of it.
+    """
+    parts: list[Any] = [*op.inputs, *op.state, *op.outputs]
+    spec = {part.name: part for part in parts}
+    first = workloads[0]
+    lines = [_input_line(spec.get(item["name"]), item, workloads) for item in first["inputs"]]
+    lines += [_output_line(spec.get(item["name"]), item) for item in first["outputs"]]
+    return lines
+
+
+def _input_line(spec: Any, item: ResolvedInput, workloads: Sequence[ResolvedWorkload]) -> str:
+    name = item["name"]
+    same = [entry for workload in workloads for entry in workload["inputs"] if entry["name"] == name]
+    if all(entry["shape"] is None for entry in same) and getattr(spec, "shape", None) is None:
+        values = sorted({repr(entry["value"]) for entry in same})
+        return f"`{name}`: Python number ({item['dtype']}); value {' or '.join(values)}"
+    notes = [_contiguity(same)]
+    if item["mutated"]:
+        notes.append("UPDATED IN PLACE: it is checked as an output, and restored before every call")
+    else:
+        notes.append("read-only")
+    if spec is not None and getattr(spec, "role", "input") == "weight":
+        notes.append("a weight")
+    if spec is not None and getattr(spec, "optional", False):
+        notes.append("may be None")
+    alignment = getattr(spec, "alignment", None)
+    if alignment is not None:
+        least = " and no more" if alignment < ALIGNMENT else ""
+        notes.append(f"data pointer aligned to {alignment} bytes{least}")
+    kinds = {_distribution(entry["dist"]) for entry in same if entry["dist"]}
+    if kinds:
+        notes.append(f"values {' or '.join(sorted(kinds))}")
+    return f"`{name}`: {item['dtype']} tensor {_symbolic(spec, item['shape'])}; {'; '.join(notes)}"
+
+
+def _output_line(spec: Any, item: ResolvedOutput) -> str:
+    shape = _symbolic(spec, item["shape"])
+    return (
+        f"`{item['name']}`: {item['dtype']} tensor {shape}; contiguous; OUTPUT: every element must be written, "
+        "its former content is garbage"
+    )
+
+
+def _contiguity(same: Sequence[ResolvedInput]) -> str:
+    strided = sorted({str(entry["strides"]) for entry in same if entry["strides"] is not None})
+    return (
+        "contiguous" if not strided else f"strides in elements {' or '.join(strided)} (see its stride(), never assume)"
+    )
+
+
+def _symbolic(spec: Any, shape: Sequence[int] | None) -> str:
+    symbolic = getattr(spec, "shape", None)
+    return "[" + ", ".join(str(dimension) for dimension in (symbolic if symbolic is not None else shape or [])) + "]"
+
+
+def _distribution(dist: Mapping[str, Any]) -> str:
+    fields = ", ".join(
+        f"{key} {value}"
+        for key, value in dist.items()
+        if key not in {"kind", "source"} and isinstance(value, int | float)
+    )
+    return f"{dist.get('kind', 'given')}({fields})" if fields else str(dist.get("kind", "given"))
+
+
+def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    """One line for each visible workload: role, sizes, concrete shapes, least traffic and operations, intensity."""
+    lines = []
+    for workload in visible(workloads):
+        tensors = [
+            f"{item['name']} {item['shape']}"
+            for item in (*workload["inputs"], *workload["outputs"])
+            if item["shape"] is not None
+        ]
+        axes = ", ".join(f"{name}={value}" for name, value in workload["axes"].items())
+        line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}; {', '.join(tensors)}"
+        if workload["role"] == "bench":
+            line += f"; at least {size(workload['min_bytes'])} moved"
+            if workload["flops"]:
+                intensity = workload["flops"] / max(workload["min_bytes"], 1)
+                line += f", {operations(workload['flops'])} ({significant(intensity)} operations per byte)"
+        lines.append(line)
+    return lines
+
+
+def baseline_lines(verdict: Verdict | None, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    """One line for each timed workload: each baseline's time, the physical limit and how far the fastest is from it."""
+    if verdict is None:
+        return []
+    resolved = {workload["id"]: workload for workload in visible(workloads)}
+    return [
+        _baseline_line(entry, resolved[entry["id"]], float(verdict["device"].get("exchange_us") or 0.0))
+        for entry in verdict["workloads"]
+        if entry["id"] in resolved and entry["time_us"]
+    ]
+
+
+def _baseline_line(entry: WorkloadVerdict, workload: ResolvedWorkload, nothing_us: float) -> str:
+    times = {name: time for name, time in entry["time_us"].items() if name in BASELINE_NAMES}
+    if not times:
+        return f"`{entry['id']}`: not timed"
+    fastest = min(times, key=lambda name: times[name])
+    shown = ", ".join(f"{BASELINE_NAMES[name]} {microseconds(time)}" for name, time in times.items())
+    line = f"`{entry['id']}`: {shown}. To beat: {microseconds(times[fastest])} ({rates(workload, times[fastest])})"
+    limit = entry["limit_us"]
+    if limit:
+        by = f" by {entry['limit_by']}" if entry["limit_by"] else ""
+        line += f"; physical limit{by} {microseconds(limit)}"
+        if nothing_us > limit:
+            line += f", below the {microseconds(nothing_us)} that the clock reads of nothing"
+        line += f": {_to_gain(times[fastest] / max(limit, nothing_us))}"
+    return line
+
+
+def _to_gain(most: float) -> str:
+    """What is left for a kernel where the fastest baseline takes `most` times the limit. The limit is measured, so a
+    baseline may pass it by a little."""
+    if most < AT_THE_LIMIT:
+        return "that baseline reaches it, so little is to be gained here"
+    return f"{significant(most)}x is the most to be gained"
+
+
+def rates(workload: ResolvedWorkload, time_us: float) -> str:
+    """Achieved GB/s (of the least traffic) and GFLOP/s."""
+    if time_us <= 0:
+        return "no rate"
+    parts = [f"{significant(workload['min_bytes'] / time_us / 1e3)} GB/s of the least traffic"]
+    if workload["flops"]:
+        parts.append(f"{significant(workload['flops'] / time_us / 1e3)} GFLOP/s")
+    return ", ".join(parts)
+
+
+def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verdict | None) -> list[str]:
+    """What counts as right, with the measured numbers where the baselines were measured."""
+    exact = [part.name for part in op.outputs if part.check.kind == "exact"]
+    lines = [f"`{name}`: every element equal to the reference's" for name in exact]
+    lines += [
+        f"`{item['name']}`: |found - expected| <= {significant(item['tolerance']['atol'])} + "
+        f"{significant(item['tolerance']['rtol'])} |expected| for every element (this op's own tolerance)"
+        for item in workloads[0]["outputs"]
+        if item["tolerance"] is not None and item["name"] not in exact
+    ]
+    if verdict is None:
+        return lines
+    resolved = {workload["id"]: workload for workload in visible(workloads)}
+    for entry in verdict["workloads"]:
+        limit, eager = entry["error"].get("limit"), entry["error"].get("eager")
+        if entry["id"] in resolved and limit is not None:
+            of_eager = f" (PyTorch eager's own: {significant(eager)})" if eager is not None else ""
+            lines.append(f"`{entry['id']}`: relative L2 error at most {significant(limit)}{of_eager}")
+    return lines
+
+
+def generated_code(baselines: Verdict | None) -> dict[str, str] | None:
+    """What torch.compile generated for the reference, its middle cut out where it is long: language and source."""
+    found = None if baselines is None else baselines.get("generated")
+    if found is None:
+        return None
+    return {"language": found["language"], "source": middle_cut(found["source"], MAX_GENERATED_CHARS)}
+
+
+def derives_tolerance(workloads: Sequence[ResolvedWorkload]) -> bool:
+    """Whether any floating result is held to the tolerance derived from float64 (rather than the op's own or
+    equality).
+    """
+    outputs = [item for item in workloads[0]["outputs"] if item["tolerance"] is None]
+    mutated = [item for item in workloads[0]["inputs"] if item["mutated"]]
+    return any("float" in item["dtype"] for item in (*outputs, *mutated))
+
+
+def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    """The device as it was measured.
+
+    Name, cores, caches, memory bandwidth at each bench workload's footprint, peak operations.
+    """
+    if not device:
+        return []
+    peaks: Mapping[str, Any] = {**device, **(device.get("peaks") or {})}
+    lines = []
+    if isinstance(device.get("name"), str):
+        count = next((f", {device[key]} {key}" for key in ("cores", "multiprocessors") if device.get(key)), "")
+        lines.append(device["name"] + count)
+    caches = "data caches of a core, the last one shared" if device.get("type") != "cuda" else "cache of the device"
+    for key, label in (
+        ("isa", "vector extensions"),
+        ("caches", caches),
+        ("memory_bytes", "memory"),
+        ("registers_per_multiprocessor", "32-bit registers per multiprocessor"),
+        ("shared_bytes_per_block", "shared memory for one block, at most"),
+    ):
+        if (value := device.get(key)) is not None:
+            lines.append(f"{label}: {_value(key, value)}")
+    lines += _bandwidth_lines(peaks.get("bandwidth_gbs"), workloads)
+    gflops = peaks.get("gflops")
+    if isinstance(gflops, int | float):
+        lines.append(f"measured peak: {significant(gflops)} GFLOP/s")
+    elif isinstance(gflops, Mapping):
+        shown = ", ".join(
+            f"{kind} {significant(value)}{SPLIT if (device.get('type'), kind) == ('cuda', 'float32') else ''}"
+            for kind, value in sorted(gflops.items())
+            if isinstance(value, int | float)
+        )
+        lines += [f"measured peak GFLOP/s: {shown}"] if shown else []
+    nothing = device.get("exchange_us")
+    if isinstance(nothing, int | float):
+        lines.append(f"the clock reads {microseconds(nothing)} of a call that runs nothing: part of every time below")
+    return lines
+
+
+def _bandwidth_lines(bandwidth: Any, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    if isinstance(bandwidth, int | float):
+        return [f"measured memory bandwidth: {significant(bandwidth)} GB/s"]
+    if not isinstance(bandwidth, Mapping) or not bandwidth:
+        return []
+    measured = sorted((float(footprint), float(rate)) for footprint, rate in bandwidth.items())
+    lines = [
+        "measured memory bandwidth (the best of copying, updating in place and reading), by footprint: "
+        + ", ".join(f"{significant(rate)} GB/s at {size(at)}" for at, rate in measured)
+    ]
+    for workload in visible(workloads):
+        if workload["role"] == "bench":
+            footprint = max(workload["min_bytes"], 1)
+            # The limit takes the faster of the footprints on either side; one between them is as likely to be slower.
+            below = [rate for at, rate in measured if at <= footprint][-1:]
+            above = [rate for at, rate in measured if at >= footprint][:1]
+            rates = sorted({significant(rate) for rate in below + above}, key=float)
+            lines.append(f"at the footprint of `{workload['id']}` ({size(footprint)}): {' to '.join(rates)} GB/s")
+    return lines
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(key, item)}" for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_value(key, item) for item in value)
+    if isinstance(value, int) and key in {"caches", "memory_bytes", "shared_bytes_per_block"}:
+        return size(value)
+    return str(value)

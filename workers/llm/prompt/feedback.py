@@ -1,0 +1,387 @@
+"""What a model is told of its candidate.
+
+A pure function of the verdict, trimmed to what helps to decide the next step.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpsmith.kernels_db.job import nsight_metrics
+from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.workers.llm.prompt.facts import BASELINE_NAMES, microseconds, rates, significant, visible
+from warpsmith.workers.llm.prompt.occupancy import Occupancy, occupancies
+from warpsmith.workers.text import middle_cut, one_line, without_directories
+
+MAX_LOG_LINES = 40
+MAX_LOG_CHARS = 4_000
+# Below this a call is mostly its own overhead: on a CPU the interpreter and starting threads, on a GPU latency.
+OVERHEAD_US = 20.0
+# One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
+LAUNCH_US = 5.0
+MAX_KERNELS = 8
+MAX_KERNEL_LINES = 16
+MAX_LEDGER_KERNELS = 3
+UNTOLD = "why is not told, because it may name a hold-out shape"
+
+_ADVICE = {
+    "gate": "Rewrite the offending lines; the rules of the language say what is allowed.",
+    "compile": "Fix the first error first; later ones often follow from it.",
+    "crash": "Look for an index out of bounds (tails, sizes that no tile divides), misaligned vectors, a large stack.",
+    "out_of_bounds": "Look at the tail: the last vector, tile or thread that reaches past the end.",
+    "timeout": "Look for an endless loop, a deadlock, or work that grows faster than intended.",
+    "memory": "Allocate less scratch, where it allocates any.",
+    "non_finite": "Look for a division by zero, an overflow in exp, or scratch that is read but never set.",
+    "input_modified": "Inputs that are not marked as updated in place are read-only.",
+    "not_written": "Every element of every output must be written on every call.",
+    "nondeterministic": "Look for a race: two threads that write one element, or a read of what is yet to be written.",
+}
+
+
+def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metrics: Sequence[NsightKernel] = ()) -> str:
+    """What the judge found, for the model: the failure where there is one, else times, rates and the limit that binds.
+
+    `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
+    that one failed, whatever the verdict. `metrics`: Nsight Compute's, of the same code.
+    """
+    failure = verdict["failure"]
+    if verdict["verdict"] == "rejected" and failure is not None:
+        told = cause(verdict, workloads)
+        hidden = _hides(verdict, workloads)
+        lines = [f"Rejected at {verdict['gate']}: {told}", *_details(failure, workloads, told, hidden=hidden)]
+        if advice := _ADVICE.get(failure["kind"]):
+            lines.append(advice)
+        if (log := _log(verdict, failure)) and not hidden:
+            lines += ["", "Log, trimmed:", "", *(f"    {line}" for line in log.splitlines())]
+        return "\n".join(lines)
+    lines = [_headline(verdict, workloads)]
+    lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
+    lines += [f"- {line}" for line in _kernel_lines(verdict)]
+    lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
+    if metrics:
+        lines += ["- Nsight Compute, on the largest bench workload, cold caches:", *nsight_metrics.lines(metrics)]
+    return "\n".join(lines)
+
+
+def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
+    """One line: why it failed, or how fast it is and what holds it back."""
+    failure = verdict["failure"]
+    if failure is None:
+        return _limit_cause(verdict) if verdict["verdict"] == "accepted" else _reason(verdict, workloads)
+    if _is_hidden(failure, workloads):
+        return f"{failure['kind'].replace('_', ' ')} on a hold-out shape"
+    if _hides(verdict, workloads):
+        return f"{failure['kind'].replace('_', ' ')}; {UNTOLD}"
+    if failure["kind"] == "wrong_value" and failure.get("wrong_elements"):
+        return f"wrong value{_place(failure)}, {_share(failure)}"
+    if failure["kind"] in {"gate", "compile"}:
+        return one_line(without_directories(_first_error(failure) or failure["message"]))
+    kind = failure["kind"].replace("_", " ")
+    message = one_line(without_directories(failure["message"]))
+    return message if message.lower().startswith(kind) else f"{kind}: {message}"
+
+
+def resources(built: Mapping[str, Any]) -> list[str]:
+    """What kernels use, in a few words each, by a compile report: grid and block of the first launch where launches are
+    known, the configuration of the first compilation in Triton, registers, spills, shared memory. Of those that are
+    launched, those with the most registers where there are more than a few.
+    """
+    launches = {launch["kernel"]: launch for launch in reversed(built.get("launches") or [])}
+    kernels = {kernel["name"]: kernel for kernel in reversed(built.get("kernels") or []) if kernel.get("registers")}
+    used = [kernel for name, kernel in kernels.items() if name in launches or not launches]
+    words = []
+    for kernel in sorted(used, key=lambda kernel: -kernel["registers"])[:MAX_LEDGER_KERNELS]:
+        launch = launches.get(kernel["name"])
+        facts = [f"{kernel['registers']} registers"]
+        facts += [f"{kernel['spills']} bytes spilled"] if kernel.get("spills") else []
+        shared = (kernel.get("shared") or 0) + (0 if launch is None else launch["shared_bytes"])
+        facts += [f"{shared} bytes shared"] if shared else []
+        if launch is not None:
+            facts.insert(0, f"{math.prod(launch['grid'])} blocks of {math.prod(launch['block'])} threads")
+        elif config := kernel.get("config"):
+            facts.insert(0, one_line(_configuration(config), 80))
+        words.append(f"`{one_line(kernel['name'], 40)}` {', '.join(facts)}")
+    return words
+
+
+def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
+    """A word or two for the ledger: a speed-up over the fastest baseline, or where it ended."""
+    if verdict == "accepted" and score is not None:
+        return f"{significant(score)}x"
+    if verdict is None:
+        return "no verdict"
+    return f"{verdict} at {gate}" if gate else verdict
+
+
+# Failures
+
+# Of these the element and its numbers say all that the message says.
+_TOLD_BY_NUMBERS = frozenset({"wrong_value", "non_finite", "not_written"})
+
+
+def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str, *, hidden: bool) -> list[str]:
+    """The failure in lines; its message only where `told` does not have it whole. Of a `hidden` shape no place and no
+    size."""
+    lines = []
+    if failure.get("workload") is not None:
+        lines.append(f"- workload: {_workload_name(failure, workloads)}")
+    if failure.get("family") is not None:
+        lines.append(f"- inputs: {failure['family']} ones, for which PyTorch is right")
+    if failure.get("tensor") is not None:
+        index = failure.get("index")
+        at = f" at index {index}" if index and not hidden else ""
+        lines.append(f"- worst element: `{failure['tensor']}`{at}")
+    # Of other kinds these may be bytes or times, which tell a size.
+    if failure["kind"] in _TOLD_BY_NUMBERS if hidden else failure["kind"] not in {"gate", "compile"}:
+        lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
+    if (share := _share(failure)) and not hidden:
+        lines.append(f"- {share}")
+    if not hidden:
+        lines += _wrong_lines(failure)
+    if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden and not failure.get("log"):
+        said = failure["message"].strip()
+        lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
+    return lines
+
+
+def _wrong_lines(failure: Failure) -> list[str]:
+    """More of the wrong elements, and what they have in common."""
+    others = [one for one in failure.get("samples", []) if one["index"] != failure.get("index")]
+    lines = [f"- the wrong elements: {one_line(failure['pattern'], 400)}"] if failure.get("pattern") else []
+    if others:
+        shown = [f"{one['index']} expected {_number(one['expected'])}, found {_number(one['found'])}" for one in others]
+        lines.append(f"- others of them: {'; '.join(shown)}")
+    return lines
+
+
+def _place(failure: Failure) -> str:
+    where = f" on `{failure['workload']}`" if "workload" in failure else ""
+    if "tensor" in failure:
+        where += f": {failure['tensor']}{failure.get('index') or ''}"
+    if "expected" in failure and "found" in failure:
+        where += f" expected {_number(failure['expected'])}, found {_number(failure['found'])}"
+    return where
+
+
+def _share(failure: Failure) -> str:
+    wrong, total = failure.get("wrong_elements"), failure.get("elements")
+    if wrong is None or not total:
+        return ""
+    return f"{wrong} of {total} elements wrong ({significant(100 * wrong / total)} %)"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else one_line(str(value))
+
+
+def _is_hidden(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> bool:
+    seen = {workload["id"] for workload in visible(workloads)}
+    return bool(workloads) and "workload" in failure and failure["workload"] not in seen
+
+
+def _hides(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> bool:
+    """Whether the judge's own words may name a hold-out shape: its failure is of one, or of no workload that is named
+    while hold-outs were run too. What the gate and the compilers say is about the source."""
+    failure = verdict["failure"]
+    if failure is not None and "workload" in failure:
+        return _is_hidden(failure, workloads)
+    return verdict["level"] != "screen" and (failure is None or failure["kind"] not in {"gate", "compile"})
+
+
+def _reason(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> str:
+    return UNTOLD if _hides(verdict, workloads) else one_line(verdict["reason"], 600)
+
+
+def _workload_name(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> str:
+    if _is_hidden(failure, workloads):
+        return "a hidden hold-out shape (the kernel must hold for all sizes that the constraints allow)"
+    return f"`{failure['workload']}`"
+
+
+def _log(verdict: Verdict, failure: Failure) -> str:
+    log = failure.get("log") or ((verdict["compile"] or {}).get("log") if failure["kind"] == "compile" else "")
+    return trim_log(str(log)) if log else ""
+
+
+def _first_error(failure: Failure) -> str:
+    """The first line of a compiler's log that names an error, without the file's name before it."""
+    for line in (failure.get("log") or "").splitlines():
+        if match := re.search(r"(?:^|[:(])(\d+)(?::\d+|\))?:\s*(?:fatal )?error:\s*(.+)", line):
+            return f"line {match[1]}: {match[2]}"
+        if match := re.search(r"\berror:\s*(.+)", line):
+            return match[1]
+    return ""
+
+
+_NOISE = re.compile(
+    r"^\s*$|^In file included from|^\s+from |: note: (?:in expansion|this is the location)|^compilation terminated"
+)
+
+
+def trim_log(log: str) -> str:
+    """A compiler's or an interpreter's log without noise and directories: the lines around errors first, bounded."""
+    lines = [without_directories(line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
+    errors = [number for number, line in enumerate(lines) if re.search(r"\berror\b|Error\b", line, re.IGNORECASE)]
+    if len(lines) > MAX_LOG_LINES and errors:
+        keep: set[int] = set()
+        for number in errors:
+            keep.update(range(number, min(number + 4, len(lines))))
+            if len(keep) >= MAX_LOG_LINES:
+                break
+        lines = [lines[number] for number in sorted(keep)]
+    if len(lines) > MAX_LOG_LINES:
+        lines = [*lines[: MAX_LOG_LINES // 2], "[...]", *lines[-MAX_LOG_LINES // 2 :]]
+    return middle_cut("\n".join(line[:300] for line in lines), MAX_LOG_CHARS)
+
+
+# Times
+
+
+def _headline(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> str:
+    if verdict["verdict"] != "accepted":
+        return f"{verdict['verdict'].capitalize()} at {verdict['gate']}: {_reason(verdict, workloads)}"
+    score = verdict["score"]
+    if score is None:
+        return f"Correct, not timed: {_reason(verdict, workloads)}"
+    interval = verdict["score_ci95"]
+    between = f" (95 % interval {significant(interval[0])} to {significant(interval[1])})" if interval else ""
+    return f"Correct. {significant(score)} times as fast as the fastest baseline, geometric mean{between}."
+
+
+def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    resolved = {workload["id"]: workload for workload in visible(workloads)}
+    lines = []
+    for entry in _shown(verdict):
+        time = entry["time_us"].get("candidate")
+        if time is None:
+            continue
+        line = f"`{entry['id']}`: {microseconds(time)}"
+        speedups = [
+            f"{significant(value)}x {BASELINE_NAMES.get(name, name)} ({microseconds(beside)} beside it)"
+            if (beside := entry["time_us"].get(name)) is not None
+            else f"{significant(value)}x {BASELINE_NAMES.get(name, name)}"
+            for name, value in entry["speedup"].items()
+        ]
+        if speedups:
+            line += f"; {', '.join(speedups)}"
+        if entry["id"] in resolved:
+            line += f"; {rates(resolved[entry['id']], time)}"
+        bound = binding(entry, time, verdict["target"], verdict["device"].get("exchange_us"))
+        lines.append(f"{line}; {bound}" if bound else line)
+    return lines
+
+
+def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing_us: float | None = None) -> str:
+    """Which limit holds the time back, in words; empty where no limit is known. `nothing_us`: what the clock reads of a
+    call that runs nothing.
+    """
+    limit = entry["limit_us"]
+    if not limit:
+        return ""
+    fraction = limit / time_us
+    by = entry["limit_by"] or "bytes"
+    what = {"bytes": "memory traffic", "operations": "arithmetic"}[by]
+    at = f"{significant(100 * fraction, 2)} % of the physical limit, which is set by {by}"
+    launches = sum(entry.get("kernel_calls") or ())
+    if launches > 1 and launches * LAUNCH_US >= time_us / 2 and fraction < 0.6:
+        return f"{at}: a call makes {launches} launches, which bind at about {significant(LAUNCH_US)} us each"
+    if time_us < max(OVERHEAD_US, 2 * (nothing_us or 0.0)) and fraction < 0.5:
+        told = "" if nothing_us is None else f", and {microseconds(nothing_us)} of it are read where nothing runs"
+        overhead = (
+            "latency (a launch, filling the device, steps that wait for each other)"
+            if target.startswith("cuda")
+            else "its own overhead (interpreter, threads)"
+        )
+        return f"{at}; so short a call is bound by {overhead} rather than by {what}{told}"
+    if fraction >= 0.9:
+        return f"{at}: little is left here{_yet_beaten(entry)}"
+    if fraction >= 0.6:
+        rate = "bytes in flight, order of the accesses" if by == "bytes" else "fewer stalls, better overlap"
+        return (
+            f"{at}: {what} is close to binding; what is left is a better sustained rate ({rate}), and fewer {by} only "
+            f"where it does more than the least{_yet_beaten(entry)}"
+        )
+    return f"{at}: {what} is not saturated, so latency, instructions, imbalance or extra passes hold it back"
+
+
+def _yet_beaten(entry: WorkloadVerdict) -> str:
+    """That the fastest baseline is faster all the same, where it surely is."""
+    beside = {name: time for name, time in entry["time_us"].items() if name != "candidate"}
+    fastest = min(beside, key=lambda name: beside[name], default=None)
+    if fastest is None or fastest not in entry["ci95"] or entry["ci95"][fastest][1] >= 1.0:
+        return ""
+    return f", yet {BASELINE_NAMES.get(fastest, fastest)} does the same in {microseconds(beside[fastest])}"
+
+
+def _limit_cause(verdict: Verdict) -> str:
+    fractions = [(entry["limit_fraction"], entry) for entry in _shown(verdict) if entry["limit_fraction"]]
+    if not fractions:
+        return "correct"
+    fraction, entry = min(fractions, key=lambda pair: pair[0] or 0.0)
+    return (
+        f"{significant(100 * (fraction or 0.0), 2)} % of the {entry['limit_by'] or 'physical'} limit on {entry['id']}"
+    )
+
+
+def _shown(verdict: Verdict) -> list[WorkloadVerdict]:
+    return [entry for entry in verdict["workloads"] if entry["role"] != "holdout"]
+
+
+def _occupancy_words(found: Occupancy) -> str:
+    share = f"{significant(100 * found.share, 2)} %" if found.share < 1 else "100 %"
+    bound = "" if found.share >= 1 else f", bound by {found.by}"
+    return f"occupancy {share} ({found.blocks} blocks of {found.threads} threads at once{bound})"
+
+
+def _kernel_lines(verdict: Verdict) -> list[str]:
+    """Which kernels a call ran on each workload, where the driver's tracing saw them."""
+    lines = []
+    for entry in _shown(verdict):
+        names = entry.get("kernels")
+        if not names:
+            continue
+        calls = entry.get("kernel_calls") or [1] * len(names)
+        shown = [
+            f"`{one_line(name, 80)}`" + (f" x{count}" if count > 1 else "")
+            for name, count in list(zip(names, calls, strict=True))[:MAX_KERNELS]
+        ]
+        more = f" and {len(names) - MAX_KERNELS} others" if len(names) > MAX_KERNELS else ""
+        lines.append(f"`{entry['id']}`: a call launches {sum(calls)} kernels: {', '.join(shown)}{more}")
+    return lines
+
+
+def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
+    """What each kernel uses. Launches, and compilations of a Triton kernel, that only a hold-out shape asks for are
+    left out: they tell its size.
+    """
+    compiled = dict(verdict["compile"] or {})
+    shown = {workload["id"] for workload in visible(workloads)}
+
+    def is_shown(entry: dict[str, Any]) -> bool:
+        return not workloads or verdict["level"] == "screen" or entry.get("workload") in shown
+
+    compiled["launches"] = [launch for launch in compiled.get("launches") or () if is_shown(launch)]
+    kernels = [kernel for kernel in compiled.get("kernels") or [] if "config" not in kernel or is_shown(kernel)]
+    names = [kernel.get("name", "?") for kernel in kernels]
+    lines = []
+    for kernel, name in zip(kernels, names, strict=True):
+        facts = [
+            f"{label} {kernel[key]}"
+            for key, label in (("registers", "registers"), ("spills", "spills"), ("shared", "shared bytes"))
+            if kernel.get(key) is not None
+        ]
+        facts += [_occupancy_words(one) for one in occupancies(compiled, kernel, verdict["target"])]
+        facts += [f"ptxas warns: {one_line(loss, 200)}" for loss in kernel.get("losses") or ()]
+        if facts:
+            config = f" ({_configuration(kernel['config'])})" if "config" in kernel and names.count(name) > 1 else ""
+            lines.append(f"kernel `{name}`{config}: {', '.join(facts)}")
+    left_out = len(lines) - MAX_KERNEL_LINES
+    return lines if left_out <= 0 else [*lines[:MAX_KERNEL_LINES], f"and {left_out} more kernels"]
+
+
+def _configuration(config: dict[str, Any]) -> str:
+    """What tells a compilation of a Triton kernel from the others."""
+    return one_line(", ".join(f"{name}={value}" for name, value in config.items()), 160)

@@ -1,0 +1,348 @@
+"""From what a step knows to the request that a model answers: its messages and its identity. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from warpsmith import prompts
+from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
+from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
+from warpsmith.kernels_db.spec.op import Op, Target
+from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
+from warpsmith.kernels_db.store.pool_file import summary
+from warpsmith.workers.llm.base import ModelRequest, RequestKind
+from warpsmith.workers.llm.prompt import facts
+from warpsmith.workers.llm.prompt.facts import microseconds, significant
+from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
+from warpsmith.workers.llm.reply.parsing import MAX_LESSONS, Lesson
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES
+from warpsmith.workers.text import middle_cut, one_line
+
+MAX_LEDGER_LINES = 80
+MAX_LEDGER_TIMES = 4
+MAX_REASON_CHARS = 140
+MAX_CAUSE_CHARS = 340  # with times and resources
+MAX_ECHO_CHARS = 6_000
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One node that was tried, for the one-line ledger. `outcome` as `feedback.outcome` gives it.
+
+    `cause` is one line, or empty.
+    """
+
+    seq: int
+    technique: str
+    title: str
+    outcome: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node with code: the parent, the best so far, or the candidate that failed.
+
+    `idea` is None where nobody had one. `metrics`: Nsight Compute's, where they are known.
+    """
+
+    seq: int
+    idea: Mapping[str, Any] | None
+    source: str
+    source_digest: str
+    verdict: Verdict | None
+    metrics: tuple[NsightKernel, ...] = ()
+
+
+@dataclass(frozen=True)
+class RequestContext:
+    """All that a request is built from.
+
+    workloads: resolved, those of the target; hold-out ones are left out of every prompt. baselines: the root's verdict
+    at level `baseline`. parent: None where it is the root. best: the champion, None while there is none. ideate:
+    `ideas` to ask for, `asked`, the number of times that ideas were asked for on this parent before, and `avoid`,
+    techniques that may not be used. code: `idea` (None where the policy has no ideas), and the `variant` (from 0) of
+    `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
+    reflect: what ideate has, and the `round` that the ideas are for; `lessons` that came of it go to ideate.
+    Re-asks: `ordinal` from 1, the reply that could not be read and its problem.
+    """
+
+    kind: RequestKind
+    attempt_id: str
+    op: Op
+    target: Target
+    language: str
+    workloads: tuple[ResolvedWorkload, ...]
+    baselines: Verdict | None
+    parent: NodeFacts | None
+    best: NodeFacts | None = None
+    ledger: tuple[LedgerEntry, ...] = ()
+    ideas: int = 1
+    asked: int = 0
+    avoid: tuple[str, ...] = ()
+    round: int = 0
+    lessons: tuple[Lesson, ...] = ()
+    idea: Mapping[str, Any] | None = None
+    variant: int = 0
+    variants: int = 1
+    failing: NodeFacts | None = None
+    ordinal: int = 0
+    unreadable: str | None = None
+    problem: str | None = None
+
+
+def build(context: RequestContext) -> ModelRequest:
+    """The request for `context`. Raises ValueError where a part that its kind needs is missing."""
+    subject = context.idea
+    if context.kind == "ideate":
+        subject = _named(context.parent) if context.parent else None
+    user = prompts.render(f"{context.kind}.md.j2", **_KINDS[context.kind](context))
+    messages = [
+        {
+            "role": "system",
+            "content": prompts.render("system.md.j2", language=context.language, device=context.target.device),
+        },
+        {"role": "user", "content": user},
+    ]
+    if context.ordinal > 0:
+        messages += _reask(context)
+    return ModelRequest(
+        kind=context.kind,
+        identity=identity(context),
+        ordinal=context.ordinal,
+        messages=tuple(messages),
+        summary=one_line(summary(context.kind, subject, context.variant)),
+        attempt_id=context.attempt_id,
+    )
+
+
+def _named(node: NodeFacts) -> Mapping[str, Any]:
+    """The node's idea, or what stands for it where nobody had one."""
+    return node.idea or {"title": f"code #{node.seq}", "technique": "no idea"}
+
+
+def identity(context: RequestContext) -> str:
+    """SHA-256 (hex) of what was asked without anything measured: the same on any machine, and for every re-ask."""
+    document: dict[str, Any] = {
+        "kind": context.kind,
+        "op": context.op.semantic_digest,
+        "device": context.target.device,
+        "language": context.language,
+        "parent": context.parent.source_digest if context.parent else None,
+    }
+    if context.kind == "ideate":
+        document["asked"] = context.asked
+    elif context.kind == "reflect":
+        document |= {"asked": context.asked, "round": context.round}
+    elif context.kind == "code":
+        document["variant"] = context.variant
+        if context.idea is not None:
+            document["idea"] = idea_text(context.idea)
+    else:
+        document["failing"] = _need(context.failing, "failing").source_digest
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def idea_text(idea: Mapping[str, Any]) -> str:
+    """An idea as one text, blanks evened out: what makes two ideas the same."""
+    return "\n".join(f"{key}: {' '.join(str(idea[key]).split())}" for key in sorted(idea))
+
+
+def reask(context: RequestContext, reply: str, problem: str) -> RequestContext:
+    """`context` asked again, because `reply` could not be read."""
+    return replace(context, ordinal=context.ordinal + 1, unreadable=reply, problem=problem)
+
+
+def _reask(context: RequestContext) -> list[dict[str, str]]:
+    messages = []
+    if context.unreadable and context.unreadable.strip():
+        messages.append({"role": "assistant", "content": middle_cut(context.unreadable, MAX_ECHO_CHARS)})
+    again = prompts.render(
+        "reask.md.j2", kind=context.kind, ideas=context.ideas, problem=_need(context.problem, "problem")
+    )
+    return [*messages, {"role": "user", "content": again}]
+
+
+def _need(value: Any, field: str) -> Any:
+    if value is None:
+        raise ValueError(f"{field}: found None, expected a value for this kind of request")
+    return value
+
+
+def _common(context: RequestContext) -> dict[str, Any]:
+    """What every request says of the op: entry point, shapes, tolerance, rules of the language."""
+    op, workloads = context.op, facts.visible(context.workloads)
+    return {
+        "op": {
+            "name": op.name,
+            "description": op.description,
+            "reference": op.reference,
+            "state": [{"name": item.name, "attribute": item.attribute} for item in op.state],
+            "init": list(op.init or ()),
+            "is_module": bool(op.state) or op.init is not None,
+            "math": op.math,
+            "axes": facts.axes_line(op),
+            "constraints": [" ".join(constraint.split()) for constraint in op.constraints],
+            "has_float32": any(
+                item["dtype"] == "float32" for item in (*workloads[0]["inputs"], *workloads[0]["outputs"])
+            ),
+        },
+        "device": context.target.device,
+        "has_isa": bool(context.baselines and context.baselines["device"].get("isa")),
+        "arch": context.target.arch,
+        "language": context.language,
+        "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
+        "entry_point": facts.entry_point(workloads[0]),
+        "parameters": facts.parameter_lines(op, workloads),
+        "workloads": facts.workload_lines(workloads),
+        "tolerances": facts.tolerance_lines(op, workloads, context.baselines),
+        "derived_tolerance": facts.derives_tolerance(workloads),
+        "output_dtypes": sorted({item["dtype"] for item in workloads[0]["outputs"]}),
+        "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
+    }
+
+
+def _measured(context: RequestContext) -> dict[str, Any]:
+    baselines = context.baselines
+    return {
+        "facts": facts.device_lines(baselines["device"] if baselines else None, context.workloads),
+        "baselines": facts.baseline_lines(baselines, context.workloads),
+    }
+
+
+def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | None:
+    if node is None:
+        return None
+    return {
+        "seq": node.seq,
+        "idea": node.idea,
+        "source": node.source,
+        "feedback": feedback(node.verdict, context.workloads, node.metrics)
+        if node.verdict
+        else "It has not been judged.",
+    }
+
+
+def _history(context: RequestContext) -> dict[str, Any]:
+    """What the search has found so far, for those who decide how it goes on."""
+    parent, best = context.parent, context.best
+    return {
+        **_common(context),
+        **_measured(context),
+        "parent": _node(parent, context),
+        "best": None if best is None or (parent and best.seq == parent.seq) else _node(best, context),
+        "parent_is_best": bool(best and parent and best.seq == parent.seq),
+        "ledger": ledger_lines(context.ledger),
+    }
+
+
+def _reflect(context: RequestContext) -> dict[str, Any]:
+    return {**_history(context), "lessons": MAX_LESSONS}
+
+
+def _ideate(context: RequestContext) -> dict[str, Any]:
+    return {
+        **_history(context),
+        "generated": facts.generated_code(context.baselines) if context.parent is None else None,
+        "lessons": list(context.lessons),
+        "architecture": prompts.architecture(context.target.device, context.target.arch),
+        "plays": [play for play in prompts.playbook() if play.technique not in context.avoid],
+        "avoid": list(context.avoid),
+        "ideas": context.ideas,
+        "techniques": [name for name in TECHNIQUES if name not in context.avoid],
+    }
+
+
+def _code(context: RequestContext) -> dict[str, Any]:
+    return {
+        **_common(context),
+        **_measured(context),
+        "idea": context.idea,
+        "play": _play(context.idea),
+        "generated": facts.generated_code(context.baselines) if context.parent is None else None,
+        "parent": _node(context.parent, context),
+        "architecture": prompts.architecture(context.target.device, context.target.arch),
+        "example": prompts.example(context.language),
+        "variant": context.variant,
+        "variants": context.variants,
+    }
+
+
+def _play(idea: Mapping[str, Any] | None) -> prompts.Play | None:
+    """What the playbook has on an idea's technique; None where there is no idea, or nobody named its technique."""
+    technique = idea.get("technique") if idea else None
+    return next((play for play in prompts.playbook() if play.technique == technique), None)
+
+
+def _repair(context: RequestContext) -> dict[str, Any]:
+    failing = _need(context.failing, "failing")
+    verdict = _need(failing.verdict, "failing.verdict")
+    return {
+        **_common(context),
+        **_measured(context),
+        "idea": context.idea,
+        "source": failing.source,
+        "cause": cause(verdict, context.workloads),
+        "feedback": feedback(verdict, context.workloads),
+    }
+
+
+_KINDS = {"reflect": _reflect, "ideate": _ideate, "code": _code, "repair": _repair}
+
+
+def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
+    """One line for each idea that was tried, its variants together, oldest first.
+
+    The latest where there are too many.
+    """
+    groups: dict[tuple[str, str], list[LedgerEntry]] = {}
+    for entry in sorted(ledger, key=lambda entry: entry.seq):
+        groups.setdefault((entry.technique, entry.title), []).append(entry)
+    lines = [
+        f"[{one_line(technique, 40)}] {one_line(title, 120)}: {' | '.join(_ended(entry) for entry in entries)}"
+        for (technique, title), entries in groups.items()
+    ]
+    left_out = len(lines) - MAX_LEDGER_LINES
+    return lines if left_out <= 0 else [f"({left_out} earlier ideas left out)", *lines[left_out:]]
+
+
+def _ended(entry: LedgerEntry) -> str:
+    return f"{entry.outcome} ({one_line(entry.cause, MAX_CAUSE_CHARS)})" if entry.cause else entry.outcome
+
+
+def ledger_entry(
+    *,
+    seq: int,
+    idea: Mapping[str, Any] | None,
+    verdict: str | None,
+    gate: str | None,
+    score: float | None,
+    reason: str | None,
+    ci_low: float | None = None,
+    ci_high: float | None = None,
+    times: Sequence[tuple[str, float, float]] = (),
+    built: Mapping[str, Any] | None = None,
+) -> LedgerEntry:
+    """The entry of a node, from the columns of its row. What is right needs no reason: its interval says more, and its
+    `times`, which are a bench workload, microseconds and the speed-up over the fastest baseline each, and what its
+    kernels use, by the compile report `built`.
+    """
+    told = one_line(reason or "", MAX_REASON_CHARS)
+    if verdict == "accepted" and score is not None:
+        spans = [] if ci_low is None or ci_high is None else [f"{significant(ci_low)} to {significant(ci_high)}"]
+        shown = [
+            f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
+        ]
+        told = "; ".join(spans + shown + resources(built or {}))
+    return LedgerEntry(
+        seq=seq,
+        technique=str(idea["technique"]) if idea else "no idea",
+        title=str(idea["title"]) if idea else f"code #{seq}",
+        outcome=outcome(verdict, gate, score),
+        cause=told,
+    )

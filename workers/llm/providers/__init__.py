@@ -1,0 +1,1 @@
+"""Open a model by its provider: OpenAI endpoints, recorded pools, agents, and prices."""

@@ -1,0 +1,58 @@
+"""The `agent` provider: a request waits in the database as an ask until somebody answers it. With a pool, what was
+recorded there is answered from it, so that a recorded search goes on where its recording ends.
+
+This side only reads. Opening the ask, waking the attempt and taking the answer change a search's state and stand in
+`warpsmith.workers.steps`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import AskRow
+from warpsmith.workers.llm.base import AskPending, ModelReply, ModelRequest, PoolMiss
+from warpsmith.workers.llm.providers.replay_model import ReplayModel
+from warpsmith.workers.text import storable
+
+
+class AgentModel:
+    """Answers with what was told to the ask of the request's attempt.
+
+    Nobody counts tokens; the cost is zero; the latency is the wait.
+    """
+
+    provider = "agent"
+
+    def __init__(self, db: Database, recorded: ReplayModel | None = None) -> None:
+        """`recorded` answers first."""
+        self._db = db
+        self._recorded = recorded
+
+    def complete(self, request: ModelRequest) -> ModelReply:
+        """The recorded reply or the answer to `request`; `AskPending` while there is neither."""
+        if self._recorded is not None:
+            try:
+                return self._recorded.complete(request)
+            except PoolMiss:
+                pass  # nobody answered this when the pool was recorded: it is asked now
+        with self._db.reading() as session:
+            ask = session.scalar(
+                select(AskRow).where(
+                    AskRow.attempt_id == request.attempt_id,
+                    AskRow.request == request.identity,
+                    AskRow.ordinal == request.ordinal,
+                    AskRow.state == "answered",
+                )
+            )
+            if ask is None or ask.reply is None:
+                raise AskPending(f"nobody has answered yet: {request.summary}")
+            return ModelReply(
+                text=storable(ask.reply),
+                model=ask.answered_by,
+                finish_reason="stop",
+                prompt_tokens=None,
+                completion_tokens=None,
+                cost_usd=0.0,
+                latency_s=max(0.0, (ask.answered_at or ask.created_at) - ask.created_at),
+            )

@@ -1,0 +1,52 @@
+"""What is set for an endpoint: its address in one form, its key, how many calls it takes at once.
+
+Keys come from settings alone, never from a search: whoever may create searches could otherwise have a key sent to a
+host of theirs. `WARPSMITH_OPENAI_API_KEY` belongs to the configured endpoint, and `WARPSMITH_MODEL_KEYS` names, for
+other endpoints, the environment variable that holds the key; an endpoint in neither gets no key, as local model servers
+want it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from warpsmith.workers.llm.base import ModelUnavailable
+from warpsmith.workers.settings import Settings
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+
+
+def address(base_url: str | None, settings: Settings) -> str:
+    """The address that a search's `base_url` means: the configured one where it names none."""
+    return origin(base_url or settings.openai_base_url or OPENAI_BASE_URL)
+
+
+def origin(url: str) -> str:
+    """`url` in the form in which addresses are compared."""
+    return url.strip().rstrip("/")
+
+
+def key_of(url: str, settings: Settings) -> str:
+    """The key of the endpoint at `url`, empty where none is set.
+
+    Raises a final `ModelUnavailable` where the variable that should hold it is not set here.
+    """
+    name = settings.model_keys.get(url)
+    if name is not None:
+        key = os.environ.get(name, "")
+        if not key:
+            raise ModelUnavailable(f"the key of {url} should stand in {name}, which is not set", final=True)
+        return key
+    if url == address(None, settings) and settings.openai_api_key is not None:
+        return settings.openai_api_key.get_secret_value()
+    return ""
+
+
+def has_key(url: str, settings: Settings) -> bool:
+    """Whether settings name a key for the endpoint at `url`; the variable itself may be set at the workers alone."""
+    return url in settings.model_keys or (url == address(None, settings) and settings.openai_api_key is not None)
+
+
+def concurrency_of(url: str, settings: Settings) -> int:
+    """Calls that this host may have under way at the endpoint."""
+    return settings.model_concurrency_by_endpoint.get(url, settings.model_concurrency)

@@ -1,0 +1,53 @@
+"""From a search's `model` document to a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.workers.llm.base import Model
+from warpsmith.workers.llm.providers.agent_model import AgentModel
+from warpsmith.workers.llm.providers.replay_model import ReplayModel
+from warpsmith.workers.llm.providers.shares import parse_choices
+from warpsmith.workers.settings import Settings
+
+PROVIDERS = {"openai": {"model", "base_url", "models"}, "replay": {"pool"}, "agent": {"pool"}}
+
+
+def check_model(document: dict[str, Any]) -> None:
+    """Refuse, with `SpecError`, a document that `open_model` could not open.
+
+    Whether a pool exists is the store's to say.
+    """
+    provider = document.get("provider")
+    if not isinstance(provider, str) or provider not in PROVIDERS:
+        raise SpecError("model.provider", provider, f"one of {', '.join(PROVIDERS)}")
+    allowed = PROVIDERS[provider]
+    for field in sorted(document.keys() - allowed - {"provider"}):
+        # The value is not repeated: somebody may have put a key here.
+        raise SpecError(f"model.{field}", "a field of this name", f"only {', '.join(sorted({'provider', *allowed}))}")
+    if provider == "openai":
+        parse_choices(document)
+        return
+    if provider == "agent" and "pool" not in document:
+        return
+    for field in sorted(allowed):
+        value = document.get(field)
+        if not isinstance(value, str) or not 0 < len(value.strip()) <= 512:
+            raise SpecError(f"model.{field}", value, "a non-empty string")
+
+
+def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Model:
+    """The model that `document` names. Opening makes no call; raises `SpecError`."""
+    check_model(document)
+    match document["provider"]:
+        case "replay":
+            return ReplayModel(db, document["pool"])
+        case "agent":
+            return AgentModel(db, ReplayModel(db, document["pool"]) if "pool" in document else None)
+    # Only this provider needs the openai client, whose import takes longer than all the rest of a process that merely
+    # checks a document.
+    from warpsmith.workers.llm.providers.shared_model import SharedModel  # noqa: PLC0415
+
+    return SharedModel(settings, parse_choices(document))

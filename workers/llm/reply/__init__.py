@@ -1,0 +1,1 @@
+"""Read ideas, lessons and code from a model's reply."""

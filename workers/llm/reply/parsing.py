@@ -1,0 +1,210 @@
+"""From a model's reply to ideas, lessons or one candidate's source: pure, bounded, never surprised by arbitrary text.
+
+What cannot be read raises `Unreadable`, whose `problem` is written for the model: it goes into the re-ask.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypedDict
+
+from warpsmith.workers.llm.base import ModelReply
+from warpsmith.workers.llm.reply.extract import blocks, defines_run, is_python, objects, without_thoughts
+from warpsmith.workers.llm.reply.techniques import TECHNIQUES, technique
+from warpsmith.workers.text import middle_cut, one_line, storable
+
+MAX_REASKS = 2
+"""Re-asks of one attempt after an unreadable reply; then the branch closes."""
+
+MAX_REPLY_CHARS = 400_000
+"""The longest answer that is read; thoughts before it do not count."""
+MAX_SOURCE_CHARS = 200_000
+MAX_FIELD_CHARS = 4_000
+MAX_LESSONS = 6
+MAX_LESSON_CHARS = 600
+
+
+class Idea(TypedDict):
+    """One optimisation in prose. Plain text throughout; `title` is one line."""
+
+    technique: str
+    title: str
+    mechanism: str
+    evidence: str
+    expected_gain: str
+    risk: str
+    sketch: str
+
+
+class Lesson(TypedDict):
+    """What a reflection drew from the rounds so far. Plain text, one line each."""
+
+    lesson: str
+    evidence: str
+
+
+_REQUIRED = ("technique", "title", "mechanism")
+_IDEA_KEYS = frozenset({"technique", "title"})
+_LESSON_KEYS = frozenset({"lesson"})
+
+
+class Unreadable(ValueError):  # noqa: N818 - named for what the reply is
+    """A reply that cannot be used as it is; `problem` says why, in words for its author."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def ideas(reply: ModelReply, expected: int) -> list[Idea]:
+    """The ideas of `reply`, at most `expected`, in order.
+
+    Readable ones count even when others are not, or the end was cut off.
+    """
+    text = _answer(reply)
+    found: list[Idea] = []
+    problems: list[str] = []
+    for entry in objects(text, _IDEA_KEYS):
+        if len(found) == expected:
+            break
+        try:
+            idea = _idea(entry)
+        except Unreadable as unreadable:
+            problems.append(unreadable.problem)
+            continue
+        if idea["title"].lower() not in {other["title"].lower() for other in found}:
+            found.append(idea)
+    if found:
+        return found
+    if problems:
+        raise Unreadable(f"No usable idea among {len(problems)}: {'; '.join(problems[:3])}.")
+    raise _no_list(reply, text, "idea")
+
+
+def lessons(reply: ModelReply) -> list[Lesson]:
+    """The lessons of `reply`, at most `MAX_LESSONS`, in order; what lacks its evidence is left out."""
+    text = _answer(reply)
+    found: list[Lesson] = []
+    for entry in objects(text, _LESSON_KEYS):
+        if len(found) == MAX_LESSONS:
+            break
+        said, evidence = (one_line(_text(entry.get(key)), MAX_LESSON_CHARS) for key in ("lesson", "evidence"))
+        if said and evidence:
+            found.append(Lesson(lesson=said, evidence=evidence))
+    if not found:
+        raise _no_list(reply, text, "lesson")
+    return found
+
+
+def code(reply: ModelReply) -> str:
+    """The candidate's source.
+
+    The last complete code block that defines `run` and is Python, or the whole reply where it is nothing but code.
+    """
+    source = _source(_answer(reply), cut=reply.finish_reason == "length")
+    if len(source) > MAX_SOURCE_CHARS:
+        raise Unreadable(f"The file has {len(source)} characters; at most {MAX_SOURCE_CHARS} are taken.")
+    return source
+
+
+def _source(text: str, *, cut: bool) -> str:
+    found = list(blocks(text))
+    whole = [block.text for block in found if block.closed and defines_run(block.text)]
+    if whole:
+        # Where none parses, the gate names the error in the last: better than to ask without saying what is wrong.
+        return next((block for block in reversed(whole) if is_python(block)), whole[-1])
+    if cut or any(not block.closed and defines_run(block.text) for block in found):
+        raise Unreadable("The code was cut off before its end. Answer with one complete code block and no text around.")
+    if found:
+        raise Unreadable(
+            "No code block defines the entry point `def run(...)` in Python. One block must hold the whole file."
+        )
+    if defines_run(text) and is_python(text):
+        return text.strip("\n") + "\n"
+    raise _refused(text) or Unreadable(f"There is no fenced code block in the reply, which begins: {_beginning(text)}")
+
+
+def _answer(reply: ModelReply) -> str:
+    """What the reply says after the author's thoughts; Unreadable where that is nothing, or too much to read."""
+    whole = storable(reply.text).replace("\r\n", "\n")
+    text = without_thoughts(whole)
+    if text is None:
+        raise Unreadable("The reply ended within its thoughts, before an answer. Think less and answer.")
+    if len(text) > MAX_REPLY_CHARS:
+        raise Unreadable(f"The reply has {len(text)} characters; at most {MAX_REPLY_CHARS} are read.")
+    if text.strip():
+        return text
+    if reply.finish_reason == "length":
+        raise Unreadable("The reply holds no answer: the token limit was reached before it began. Answer at once.")
+    if reply.finish_reason == "content_filter":
+        raise Unreadable("The reply is empty: the provider's filter withheld it. Answer with the requested text alone.")
+    raise Unreadable("The reply holds thoughts and no answer." if whole.strip() else "The reply is empty.")
+
+
+def _no_list(reply: ModelReply, text: str, what: str) -> Unreadable:
+    if reply.finish_reason == "length":
+        return Unreadable(
+            f"The reply was cut off at the token limit before the first complete {what}. "
+            "Answer with the JSON list alone."
+        )
+    return _refused(text) or Unreadable(
+        f"There is no JSON list of {what}s in the reply, which begins: {_beginning(text)}"
+    )
+
+
+_REFUSAL = re.compile(
+    r"\bI(?:['\u2019]m| am) (?:very |so |really )?(?:sorry|unable|not able)\b|\bI can(?:not|['\u2019]t) \w"
+    r"|\bI (?:won['\u2019]t|will not|must decline|apologi[sz]e)\b|\bas an ai\b",
+    re.IGNORECASE,
+)
+_REFUSAL_WITHIN = 300
+
+
+def _refused(text: str) -> Unreadable | None:
+    """What to say to a reply that declines the task; None where it does not look like one."""
+    if not _REFUSAL.search(text[:_REFUSAL_WITHIN]):
+        return None
+    return Unreadable(
+        f"The reply declines the task; it begins: {_beginning(text)}. The task is ordinary numerical code for a "
+        "benchmark, and your best attempt is enough: a judge checks it. Answer in the form that was asked for."
+    )
+
+
+def _beginning(text: str) -> str:
+    return repr(one_line(text[:1_000], 120))
+
+
+def _idea(entry: dict[str, Any]) -> Idea:
+    title = one_line(_text(entry.get("title")), 160)
+    name = title or "an idea without a title"
+    for field in _REQUIRED:
+        if not _text(entry.get(field)):
+            raise Unreadable(f"{name!r} has no {field}")
+    known = technique(entry["technique"])
+    if known is None:
+        raise Unreadable(
+            f"{name!r} has technique {_beginning(str(entry['technique']))}, expected one of {', '.join(TECHNIQUES)}"
+        )
+    return Idea(
+        technique=known,
+        title=title,
+        mechanism=_text(entry.get("mechanism")),
+        evidence=_text(entry.get("evidence")),
+        expected_gain=_text(entry.get("expected_gain")),
+        risk=_text(entry.get("risk")),
+        sketch=_text(entry.get("sketch")),
+    )
+
+
+def _text(value: object) -> str:
+    """`value` as text: models put lists and numbers where prose was asked for."""
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, list) and all(isinstance(line, str) for line in value):
+        text = "\n".join(value)
+    elif value is None or isinstance(value, bool):
+        return ""
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return middle_cut(storable(text).strip(), MAX_FIELD_CHARS)

@@ -1,0 +1,134 @@
+"""How long a model takes, and each operator of its graph, by the clock and by torch's profiler."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from warpsmith.workers.judge.clock.timing import Plan, Samples, calls_per_block, interleave
+from warpsmith.workers.optimize.applied.graph import Inputs
+
+CALLS = 5
+"""Calls under the profiler, after two that wake threads and code."""
+MOST_OPERATORS = 15
+WARM_CALLS = 3
+"""Calls of a variant that was just put in place before those that are timed."""
+TIME_S = 6.0
+FEWEST_ROUNDS, MOST_ROUNDS = 11, 61
+_REGION = "warpsmith "
+
+
+def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.device, time_s: float = TIME_S) -> Samples:
+    """Medians of blocks of calls in microseconds, by variant: in rounds, in a new random order each round. A variant's
+    value is called with nothing and readies its calls: it returns the call that is timed.
+    """
+    rng = random.Random()  # noqa: S311 - the order of measurements
+    longest = max(_once(_warmed(ready()), device) for ready in variants.values())
+    calls = calls_per_block(longest)
+
+    def block(name: str) -> float:
+        call = _warmed(variants[name]())
+        return statistics.median(_once(call, device) for _ in range(calls))
+
+    plan = Plan(FEWEST_ROUNDS, MOST_ROUNDS, time_s, 1, 0.0, 0.0)
+    return interleave(list(variants), block, plan=plan, candidate=None, rng=rng)
+
+
+def _warmed(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, after it was made a few times: a kernel loads at its first, and Python runs new code slower."""
+    for _ in range(WARM_CALLS):
+        call()
+    return call
+
+
+def _once(call: Callable[[], Any], device: torch.device) -> float:
+    """Microseconds of one call, until the device is idle."""
+    _wait(device)
+    begun = time.perf_counter_ns()
+    call()
+    _wait(device)
+    return (time.perf_counter_ns() - begun) / 1e3
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def operators(call: Callable[[], Any], device: torch.device) -> list[dict[str, Any]]:
+    """The operators of the model as it is, by their own time in one call: name, calls and microseconds."""
+    for _ in range(2):
+        call()
+    with _profiled(device) as profiler:
+        for _ in range(CALLS):
+            call()
+        _wait(device)
+    rows = [
+        {"name": event.key, "calls": event.count / CALLS, "self_us": round(_own_us(event, device) / CALLS, 3)}
+        for event in profiler.key_averages()
+        if event.key.startswith("aten::")
+    ]
+    return sorted(rows, key=lambda row: -row["self_us"])[:MOST_OPERATORS]
+
+
+def node_times(module: GraphModule, inputs: Inputs, device: torch.device) -> dict[str, float]:
+    """Microseconds of each node of a graph, by its name: the median over CALLS calls."""
+    runner = _Named(module)
+    for _ in range(2):
+        runner.of(inputs)
+    with _profiled(device) as profiler:
+        for _ in range(CALLS):
+            runner.of(inputs)
+        _wait(device)
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for event in profiler.events():  # type: ignore[no-untyped-call]
+        if event.name.startswith(_REGION) and _on_host(event):
+            found[event.name.removeprefix(_REGION)].append(_whole_us(event, device))
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+class _Named(Interpreter):
+    """Runs a graph with each call under its node's name."""
+
+    def of(self, inputs: Inputs) -> Any:
+        with torch.no_grad():
+            return self.run(*inputs.leaves()[0], enable_io_processing=False)
+
+    def run_node(self, n: Node) -> Any:
+        if n.op != "call_function":
+            return super().run_node(n)
+        with record_function(_REGION + n.name):
+            return super().run_node(n)
+
+
+@contextmanager
+def _profiled(device: torch.device) -> Iterator[profile]:
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with profile(activities=activities) as profiler:
+            yield profiler
+
+
+def _on_host(event: Any) -> bool:
+    """Not the shadow of a region on the device's own line."""
+    return "cpu" in str(event.device_type).lower()
+
+
+def _whole_us(event: Any, device: torch.device) -> float:
+    """A region with all that it ran: on a GPU what its kernels took there."""
+    return float(event.device_time_total if device.type == "cuda" else event.cpu_time_total)
+
+
+def _own_us(event: Any, device: torch.device) -> float:
+    return float(event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total)

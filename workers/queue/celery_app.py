@@ -1,0 +1,158 @@
+"""The Celery application: delivery settings, and the hooks of a worker's life.
+
+    celery -A warpsmith.workers.queue.celery_app worker -Q model -n model@%h -c 4
+    celery -A warpsmith.workers.queue.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
+    celery -A warpsmith.workers.queue.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
+    celery -A warpsmith.workers.queue.celery_app beat
+
+A worker of a GPU has several steps in flight, in threads that share one judge: their candidates compile beside the one
+that is timed. On a CPU compilers would disturb the clock, so its worker has one.
+
+A message carries an attempt's id and nothing else; the database knows the rest. A message may come twice, late or
+never: claiming an attempt is a conditional update, and the reconciler sends again what is still pending. So nothing
+here depends on the broker keeping a promise, and any broker of Celery's will do: redis://, redis+socket://, amqp://.
+"""
+
+from __future__ import annotations
+
+import socket
+import warnings
+from typing import Any
+
+from celery import Celery
+from celery.concurrency.thread import TaskPool as ThreadPool
+from celery.exceptions import CPendingDeprecationWarning
+from celery.signals import (
+    beat_init,
+    celeryd_after_setup,
+    setup_logging,
+    task_revoked,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_shutdown,
+)
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.workers import log
+from warpsmith.workers.queue import process, redis_transport
+from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
+from warpsmith.workers.settings import Settings, get_settings
+
+CONNECT_TIMEOUT_S = 4.0
+VISIBILITY_TIMEOUT_S = 3600.0
+"""After this long Redis gives an unacknowledged message to another worker, whose claim then finds the step done."""
+
+LOOK_WAITS_S = 86400.0
+"""A look of the schedule that nobody took for so long is dropped, which the worker that finds it tells."""
+
+redis_transport.install()
+
+logger = log.get(__name__)
+
+
+def make_app(settings: Settings) -> Celery:
+    """A Celery application on the broker of `settings`; tasks join it from `workers.tasks` when a worker starts."""
+    app = Celery("warpsmith", broker=settings.broker, include=["warpsmith.workers.queue.tasks"], set_as_current=False)
+    step_limit = _longest_step_s(settings)
+    app.conf.update(
+        accept_content=["json"],
+        task_serializer="json",
+        result_backend=None,
+        task_ignore_result=True,
+        task_store_errors_even_if_ignored=False,
+        # A message is acknowledged when its step has ended; a worker that dies leaves it to the reconciler.
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_default_queue=MODEL_QUEUE,
+        task_time_limit=step_limit,
+        worker_prefetch_multiplier=1,
+        # What a step commits is safe whether or not the broker is there.
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        worker_enable_remote_control=False,
+        worker_send_task_events=False,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        broker_connection_retry=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_connection_timeout=CONNECT_TIMEOUT_S,
+        broker_transport_options=_transport_options(settings.broker),
+        timezone="UTC",
+        beat_schedule=_schedule(settings),
+        # It remembers nothing: what is due stands in the database, so a beat that starts anew loses no more than time.
+        beat_scheduler="celery.beat:Scheduler",
+    )
+    return app
+
+
+def _schedule(settings: Settings) -> dict[str, Any]:
+    """What Celery beat sends, and how often."""
+    interval_s = settings.reverify_interval_s
+    if interval_s == 0:
+        return {}
+    # It waits for the model steps before it; where nobody serves that queue, looks do not fill the broker for ever.
+    options = {"queue": MODEL_QUEUE, "expires": max(LOOK_WAITS_S, interval_s), "ignore_result": True}
+    return {"reverify": {"task": DUE_TASK, "schedule": interval_s, "options": options}}
+
+
+def _longest_step_s(settings: Settings) -> float:
+    """A bound on any step, beyond which its process is killed: each part has its own, shorter limit."""
+    model = 3 * settings.model_timeout_s * (settings.model_retries + 1)
+    return max(model, settings.judge_job_timeout_s) + 60.0
+
+
+def _transport_options(broker: str) -> dict[str, Any]:
+    if not broker.startswith("redis"):
+        return {"connect_timeout": CONNECT_TIMEOUT_S}
+    return {
+        "visibility_timeout": VISIBILITY_TIMEOUT_S,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_keepalive": broker.startswith("redis://"),
+        "health_check_interval": 10,
+    }
+
+
+app = make_app(get_settings())
+
+
+def _configure_logging(**_: Any) -> None:
+    # Celery announces at every lost connection that Celery 6 will cancel running tasks; the choice is made above.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
+    log.configure(get_settings())
+
+
+def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
+    """In the worker's own process, before there is a pool: who it is, by the queues that it serves."""
+    queues = list(instance.app.amqp.queues.consume_from)
+    process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
+    if issubclass(instance.pool_cls, ThreadPool):
+        process.open_worker(get_settings())
+
+
+def _open_child(**_: Any) -> None:
+    process.open_child(get_settings())
+
+
+def _close_process(**_: Any) -> None:
+    process.close_process()
+
+
+def _tell_late(sender: Any, expired: bool, **_: Any) -> None:
+    if expired:
+        logger.warning("a message lay too long in its queue and was dropped", task=sender.name)
+
+
+def _report_beat(**_: Any) -> None:
+    """Beat does no step; it reports in as every process does, until it dies."""
+    beat = Worker(f"beat@{socket.gethostname()}", "beat")
+    Heartbeat(Database(get_settings().database), beat).start()
+
+
+setup_logging.connect(_configure_logging)
+celeryd_after_setup.connect(_set_up_worker)
+worker_process_init.connect(_open_child)
+worker_process_shutdown.connect(_close_process)
+worker_shutdown.connect(_close_process)
+beat_init.connect(_report_beat)
+task_revoked.connect(_tell_late)

@@ -1,0 +1,67 @@
+"""Handing messages to the broker, from whichever process committed the steps that they announce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from warpsmith.workers import log
+from warpsmith.workers.queue_names import PROFILE_TASK, REVERIFY_TASK, task_of
+
+logger = log.get(__name__)
+
+RETRY = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.1, "interval_max": 0.1}
+"""One retry at once, on a fresh connection: a pooled one may have died with the broker."""
+
+
+class Message(Protocol):
+    """A pending attempt and the queue of its step (`warpsmith.workers.steps.Message`)."""
+
+    @property
+    def attempt_id(self) -> str: ...
+
+    @property
+    def queue(self) -> str: ...
+
+
+def send(app: Celery, messages: Iterable[Message]) -> int:
+    """Send `messages`, after the commit that made them; returns how many went out.
+
+    Never raises for a broker that cannot be reached: the attempts are pending in the database and the reconciler sends
+    them again.
+    """
+    return _send_all(app, ((task_of(message.queue), message) for message in messages))
+
+
+def send_reverifications(app: Celery, messages: Iterable[Message]) -> int:
+    """The same for re-verifications, whose ids stand where an attempt's does."""
+    return _send_all(app, ((REVERIFY_TASK, message) for message in messages))
+
+
+def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:
+    sent = 0
+    for task, message in messages:
+        try:
+            _send(app, task, message.attempt_id, message.queue)
+        except (OperationalError, OSError) as error:
+            logger.warning("the broker cannot be reached; the reconciler will send the steps again", error=str(error))
+            break
+        sent += 1
+    return sent
+
+
+def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
+    """Announce a profile that was asked for; whether that went out. Where it did not, asking again sends it again."""
+    try:
+        _send(app, PROFILE_TASK, profile_id, queue)
+    except (OperationalError, OSError) as error:
+        logger.warning("the broker cannot be reached; the profile waits to be asked for again", error=str(error))
+        return False
+    return True
+
+
+def _send(app: Celery, task: str, row_id: str, queue: str) -> None:
+    app.send_task(task, args=(row_id,), queue=queue, retry=True, retry_policy=RETRY, ignore_result=True)

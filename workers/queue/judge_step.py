@@ -1,0 +1,32 @@
+"""Judge and verify steps: from a claimed step to a job, from the verdict to what is committed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, SandboxLevel, Verdict
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.workers.steps import Work
+
+
+def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
+    """The job of a judge or verify step, whose runners must reach `sandbox_minimum`.
+
+    Raises SpecErrors where the op asks for what the judge cannot do.
+    """
+    assert work.level is not None, "a model step has no job"
+    candidate = None
+    if work.level != "baseline":
+        candidate = cast("JobCandidate", {"language": work.node.language, "source": work.node.source})
+    limits = limits_with(sandbox_minimum)
+    op, target = parse_op(work.op), Target.parse(work.target)
+    job = build_job(op, target, level=work.level, candidate=candidate, limits=limits)
+    if work.level == "screen" and work.known_binaries:
+        job["known_binaries"] = dict(work.known_binaries)
+    return job
+
+
+def summary(verdict: Verdict) -> dict[str, object]:
+    """What a log line says of a verdict."""
+    return {name: verdict[name] for name in ("level", "verdict", "gate", "reason", "score")}

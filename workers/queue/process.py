@@ -1,0 +1,117 @@
+"""What a process that does steps keeps between them: its database, its judge, its heartbeat.
+
+Steps are done by the children of a prefork pool, one at a time, or by the threads of a worker that serves a GPU, which
+share one judge: so their candidates compile while another's is timed. A child makes everything after the fork."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from billiard import current_process
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.workers import log
+from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.settings import Settings
+
+if TYPE_CHECKING:
+    from warpsmith.workers.judge.protocol.client import JudgeClient
+
+PR_SET_PDEATHSIG = 1
+
+worker = Worker("worker", "model")
+"""The worker that this process belongs to; Celery's parent process sets it before it forks."""
+
+
+class WorkerProcess:
+    """One process that does steps, in one thread or in several."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.db = Database(settings.database)
+        self._judge: JudgeClient | None = None
+        self._judge_lock = threading.Lock()
+        self._heartbeat: Heartbeat | None = None
+
+    def start_heartbeat(self) -> None:
+        """Report in for the worker. Of a prefork pool one child does it for all: a thread in the parent would be
+        running whenever it forks."""
+        self._heartbeat = Heartbeat(self.db, worker)
+        self._heartbeat.start()
+
+    def claim_token(self) -> str:
+        """Who claims, different for each claim: worker, pid, and a random part."""
+        return f"{worker.name[:90]}:{os.getpid()}:{secrets.token_hex(6)}"
+
+    def judge(self) -> JudgeClient:
+        """The judge of this process, started with the first job and shared by its threads."""
+        with self._judge_lock:
+            if self._judge is None:
+                # Model workers have no judge: they never import it.
+                from warpsmith.workers.judge.protocol.client import JudgeClient  # noqa: PLC0415
+
+                judge_log = log.get("warpsmith.workers.judge")
+                self._judge = JudgeClient(
+                    cache=self.settings.judge_cache_dir, log=judge_log.info, ncu=self.settings.ncu
+                )
+            return self._judge
+
+    def close(self) -> None:
+        """End the heartbeat and the judge, and close the database."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        if self._judge is not None:
+            self._judge.close()
+        self.db.dispose()
+
+
+_current: WorkerProcess | None = None
+
+
+def open_child(settings: Settings) -> WorkerProcess:
+    """Set up this child of a prefork pool."""
+    die_with_parent()
+    here = _open(settings)
+    if current_process().index == 0:
+        here.start_heartbeat()
+    return here
+
+
+def open_worker(settings: Settings) -> WorkerProcess:
+    """Set up this worker, whose threads do its steps."""
+    here = _open(settings)
+    here.start_heartbeat()
+    return here
+
+
+def _open(settings: Settings) -> WorkerProcess:
+    global _current  # noqa: PLW0603 - one per process, as Celery's hooks are
+    _current = WorkerProcess(settings)
+    return _current
+
+
+def current() -> WorkerProcess:
+    """This process, as it was set up."""
+    assert _current is not None, "steps run in a prefork child or in a worker's threads"
+    return _current
+
+
+def close_process() -> None:
+    """Undo `open_child` or `open_worker`; nothing where neither was called."""
+    global _current  # noqa: PLW0603
+    if _current is not None:
+        _current.close()
+        _current = None
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, so that a killed worker leaves no orphan. Linux only;
+    elsewhere nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,102 @@
+"""Profiling a node's candidate in a judge worker, on request or because it survives. It is no step: no search changes
+by it but in what its later requests tell of the candidate.
+
+The rows are the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for people to look at.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict
+from warpsmith.kernels_db.spec.op import SpecErrors, Target, parse_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.kernels_db.store.profiles import (
+    ProfileWork,
+    ask_profile,
+    finish_profile,
+    latest_metrics,
+    source_sha256,
+    take_profile,
+)
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
+from warpsmith.workers import log
+from warpsmith.workers.judge.nsight import access
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps import Work
+from warpsmith.workers.steps.rows import plain
+
+logger = log.get(__name__)
+
+GRACE_S = 60.0
+"""Beyond the judge's own limit: after it a profile that nobody finished may be asked for anew."""
+
+
+def perform_profile(here: WorkerProcess, profile_id: str) -> None:
+    """Take the profile if it is to be had, make it, and store what came of it."""
+    with here.db.writing() as session:
+        work = take_profile(session, profile_id, time.time() + here.settings.judge_job_timeout_s + GRACE_S)
+    if work is None:
+        return
+    with log.bound(profile=profile_id, node=work.node_id):
+        told, trace = _made(here, work)
+        logger.info("profiled", done=trace is not None, reason=told.get("reason"))
+        with here.db.writing() as session:
+            finish_profile(session, profile_id, "failed" if trace is None else "done", told, trace)
+
+
+def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
+    """The profile to announce for a candidate that was just judged: Nsight Compute's metrics help whoever builds on it.
+
+    Asked for where this host has `ncu`, for the candidate that leads its search and for those that were verified: from
+    these the next round's parents come. None where there is nothing to ask for. Nobody waits for it.
+    """
+    if not work.target.startswith("cuda") or work.node.source is None or not _has_ncu(here.settings):
+        return None
+    with here.db.writing() as session:
+        node = session.get_one(NodeRow, work.node.id)
+        search = session.get_one(SearchRow, work.search_id)
+        survives = node.verification == "passed" or search.best_node_id == node.id
+        if not survives or node.verdict != "accepted" or latest_metrics(session, node):
+            return None
+        row, announce = ask_profile(session, node.id, time.time())
+        return row.id if announce else None
+
+
+def _has_ncu(settings: Settings) -> bool:
+    return access.find(settings.ncu) is not None and access.permission() != "refused"
+
+
+def profile_job(work: ProfileWork, settings: Settings) -> Job:
+    """The judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
+    candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
+    limits = limits_with(settings.sandbox_minimum)
+    return build_job(parse_op(work.op), Target.parse(work.target), level="profile", candidate=candidate, limits=limits)
+
+
+def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What is stored of a verdict on `source`: the table, and the trace; without one, the reason why there is none."""
+    device = verdict["device"].get("name")
+    found = verdict.get("profile")
+    if found is None:
+        return plain({"reason": verdict["reason"], "device": device}), None
+    told = {"workload": found["workload"], "calls": found["calls"], "rows": found["rows"], "device": device}
+    if "nsight" in found:
+        told |= {"nsight": found["nsight"], "source_sha256": source_sha256(source)}
+    return plain(told), plain(found["trace"])
+
+
+def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    from warpsmith.workers.judge.protocol.client import JudgeError  # noqa: PLC0415 - model workers have no judge
+
+    try:
+        verdict = here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s)
+        return told_of(verdict, work.source)
+    except (SpecErrors, JudgeError) as error:
+        return {"reason": str(plain(str(error)))}, None
+    except Exception as error:
+        # A fault of ours: whoever waits for the profile is told, and the worker goes on.
+        logger.exception("the profile failed")
+        return {"reason": str(plain(f"{type(error).__name__}: {error}"))}, None

@@ -1,0 +1,96 @@
+"""`python -m warpsmith.workers.queue.reconciler`: brings back what crashes lost.
+
+Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
+pending, and advances searches that stand still. It holds no state, so it may be killed and started again at any moment,
+and two of them do no harm.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+import time
+from types import FrameType
+
+from celery import Celery
+from sqlalchemy.exc import SQLAlchemyError
+
+from warpsmith.kernels_db.store.db import Database, StorageFull
+from warpsmith.workers import log, reverification, steps
+from warpsmith.workers.queue import dispatch
+from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.settings import Settings, get_settings
+
+LONGEST_DELAY_S = 30.0
+
+logger = log.get(__name__)
+
+
+class Reconciler:
+    """The loop; `stop` ends it from a signal handler or another thread."""
+
+    def __init__(self, settings: Settings, db: Database, app: Celery) -> None:
+        self._settings = settings
+        self._db = db
+        self._app = app
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End the loop after the round that is under way."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Reconcile every `reconcile_interval_s` until stopped; a database that cannot be reached is waited for, ever
+        longer."""
+        delay = self._settings.reconcile_interval_s
+        while not self._stopped.is_set():
+            try:
+                self.round()
+                delay = self._settings.reconcile_interval_s
+            except (SQLAlchemyError, StorageFull) as error:
+                delay = min(2 * delay, LONGEST_DELAY_S)
+                logger.warning(
+                    "the database cannot be used; trying again", error=str(error).splitlines()[0], in_s=delay
+                )
+            self._stopped.wait(delay)
+
+    def round(self) -> int:
+        """Reconcile once; returns how many messages went out."""
+        messages = steps.reconcile(self._db, time.time(), self._settings)
+        sent = dispatch.send(self._app, messages)
+        again = reverification.reconcile(self._db, time.time(), self._settings)
+        sent += dispatch.send_reverifications(self._app, again)
+        if sent:
+            logger.info("steps were sent again", steps=sent)
+        return sent
+
+
+def main() -> int:
+    """Run until SIGTERM or SIGINT."""
+    settings = get_settings()
+    log.configure(settings)
+    db = Database(settings.database)
+    reconciler = Reconciler(settings, db, make_app(settings))
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        reconciler.stop()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    heartbeat = Heartbeat(db, Worker(f"reconciler@{socket.gethostname()}", "reconciler"))
+    heartbeat.start()
+    logger.info("the reconciler runs", interval_s=settings.reconcile_interval_s, lease_s=settings.lease_s)
+    try:
+        reconciler.run()
+    finally:
+        heartbeat.stop()
+        db.dispose()
+    logger.info("the reconciler ended")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The tasks: claim an attempt, do its step, commit, advance, send. They hold no state; the database does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from celery import Celery
+from sqlalchemy.exc import SQLAlchemyError
+
+from warpsmith.kernels_db.spec.op import SpecErrors
+from warpsmith.kernels_db.store.db import StorageFull
+from warpsmith.workers import log, reverification, steps
+from warpsmith.workers.llm.providers.factory import open_model
+from warpsmith.workers.queue import dispatch, process
+from warpsmith.workers.queue.celery_app import app
+from warpsmith.workers.queue.judge_step import job_of, summary
+from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
+from warpsmith.workers.queue.model_step import ModelStep
+from warpsmith.workers.queue.process import WorkerProcess
+from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
+from warpsmith.workers.queue.reverification_task import perform_reverification
+from warpsmith.workers.queue_names import DUE_TASK, JUDGE_TASK, MODEL_TASK, PROFILE_TASK, REVERIFY_TASK, judge_queue
+from warpsmith.workers.steps import Work
+
+logger = log.get(__name__)
+
+DoStep = Callable[[WorkerProcess, Work, str], bool]
+"""Does a claimed step for its owner and commits it; False where the lease was lost."""
+
+
+def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
+    """Take the attempt if it is to be had, `do` its step, and open what follows.
+
+    A database that cannot be used ends the task quietly: the attempt is or becomes pending, and the reconciler sends it
+    again.
+    """
+    here = process.current()
+    owner = here.claim_token()
+    try:
+        work = steps.claim(here.db, attempt_id, owner, here.settings.lease_s, time.time())
+        if work is None:
+            return
+        ids = {"search": work.search_id, "node": work.node.id, "attempt": attempt_id, "step": work.kind}
+        with log.bound(**ids):
+            if _do(here, work, owner, do):
+                dispatch.send(sender, steps.advance(here.db, work.search_id, time.time()))
+            else:
+                logger.warning("somebody else holds the step now; its result was dropped")
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; the step will be done again", error=str(error).splitlines()[0])
+
+
+def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
+    try:
+        return do(here, work, owner)
+    except (SQLAlchemyError, StorageFull):
+        raise
+    except SpecErrors as error:
+        return steps.give_up(here.db, work.attempt_id, owner, str(error), time.time())
+    except Exception as error:
+        # A fault of ours: doing the step again would meet it again, so its branch ends and the search goes on.
+        logger.exception("the step failed")
+        return steps.give_up(here.db, work.attempt_id, owner, f"{type(error).__name__}: {error}", time.time())
+
+
+def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
+    """An ideate or code step."""
+    step = ModelStep(here.db, here.settings, work, owner, time.time)
+    with _lease(here, work, owner):
+        return step.run(open_model(work.model, here.settings, here.db))
+
+
+def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
+    """A judge or verify step."""
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+
+    capped = steps.refusal(here.db, work, time.time())
+    if capped is not None:
+        return steps.give_up(here.db, work.attempt_id, owner, capped, time.time())
+    try:
+        with _lease(here, work, owner) as lease:
+            verdict = here.judge().judge(
+                job_of(work, here.settings.sandbox_minimum),
+                here.settings.judge_job_timeout_s,
+                on_wait=lease.check,
+            )
+    except LeaseLost:
+        return False
+    except JobRefused as refused:
+        return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", time.time())
+    except (JudgeDied, JudgeTimeout) as error:
+        logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
+        # The lease ends now: the reconciler counts the try, and gives up after too many.
+        return steps.renew(here.db, work.attempt_id, owner, 0.0, time.time())
+    logger.info("judged", **summary(verdict))
+    done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, time.time())
+    if done:
+        _profile_survivor(here, work)
+    return done
+
+
+def _profile_survivor(here: WorkerProcess, work: Work) -> None:
+    """Announce a profile of a candidate that survives; a search does as well without."""
+    try:
+        wanted = survivor_profile(here, work)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.warning("no profile of a survivor", error=str(error).splitlines()[0])
+        return
+    if wanted is not None:
+        dispatch.send_profile(app, wanted, judge_queue(work.target))
+
+
+def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
+    lease_s = here.settings.lease_s
+
+    def renew() -> bool:
+        return steps.renew(here.db, work.attempt_id, owner, lease_s, time.time())
+
+    return LeaseKeeper(renew, lease_s)
+
+
+def model_step(attempt_id: str) -> None:
+    """Do the ideate or code step of an attempt."""
+    perform(app, attempt_id, ask)
+
+
+def judge_step(attempt_id: str) -> None:
+    """Do the judge or verify step of an attempt."""
+    perform(app, attempt_id, judge)
+
+
+def profile(profile_id: str) -> None:
+    """Make a profile that somebody asked for."""
+    try:
+        perform_profile(process.current(), profile_id)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; ask for the profile again", error=str(error).splitlines()[0])
+
+
+def reverify(row_id: str) -> None:
+    """Judge a stored kernel anew."""
+    try:
+        perform_reverification(process.current(), row_id)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
+
+
+def reverify_due() -> None:
+    """Ask for re-verifications of a few kernels that are due; Celery beat sends this (`celery_app`)."""
+    here = process.current()
+    try:
+        messages = reverification.sweep(here.db, time.time(), here.settings)
+    except (SQLAlchemyError, StorageFull) as error:
+        logger.error("the database cannot be used; the next look comes", error=str(error).splitlines()[0])
+        return
+    dispatch.send_reverifications(app, messages)
+
+
+app.task(model_step, name=MODEL_TASK, shared=False)
+app.task(judge_step, name=JUDGE_TASK, shared=False)
+app.task(profile, name=PROFILE_TASK, shared=False)
+app.task(reverify, name=REVERIFY_TASK, shared=False)
+app.task(reverify_due, name=DUE_TASK, shared=False)

@@ -1,0 +1,212 @@
+"""One turn of a search as every policy plays it: nodes are carried on, the best is verified, the tree grows or stops.
+
+What a policy adds is when its rounds settle, which nodes it builds on, and when it stops.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar
+
+from warpsmith.workers.search.budget import Allowance, allowance
+from warpsmith.workers.search.ranking import at_limit, is_known, is_open, pinned, ranked
+from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
+
+MOST_PINNED = 8
+"""Pinned parents of a round beyond those that the policy chose itself."""
+
+NOTHING_LEFT = "nothing is left to build on"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a policy decides by.
+
+    carried: the steps that take nodes on, already granted. contenders: best first. rounds: rounds opened so far.
+    any_open: an attempt is under way. verifying: a verification is.
+    """
+
+    tree: Tree
+    allowed: Allowance
+    carried: list[Step]
+    contenders: list[NodeView]
+    rounds: int
+    any_open: bool
+    verifying: bool
+
+    @property
+    def root(self) -> NodeView:
+        """The reference with its baselines."""
+        return self.tree.nodes[0]
+
+    @property
+    def idle(self) -> bool:
+        """No node is under way, and none can be taken on."""
+        return not self.any_open and not self.carried
+
+    def verification(self) -> Step | None:
+        """The full verification of the best contender; None while it waits for another or is not worth it."""
+        if not self.contenders or self.verifying:
+            return None
+        best = self.contenders[0]
+        if best.verification != "none" or is_open(best) or is_known(self.contenders):
+            return None
+        return Step("verify", best.id, ordinal=best.repairs)
+
+    def parents(self, chosen: Sequence[NodeView]) -> list[NodeView]:
+        """The parents of the next round: the root in the first and where nothing was chosen, then the chosen, then what
+        a person pinned. A node whose attempt is open is left out."""
+        wanted = {node.id: node for node in ([] if chosen and self.rounds else [self.root])}
+        wanted |= {node.id: node for node in chosen}
+        others = [node for node in pinned(self.tree.nodes) if node.id not in wanted]
+        return [node for node in [*wanted.values(), *others[:MOST_PINNED]] if not is_open(node)]
+
+    def ask(
+        self, parents: Iterable[NodeView], number: int, ideas: int, codes: int, **more: int | str | None
+    ) -> list[Step]:
+        """The requests for ideas of round `number`, in the order of `parents`, as far as the budget goes."""
+        steps = []
+        for parent in parents:
+            calls = self.allowed.calls_for_step(candidates=0)
+            if calls is None:
+                break
+            params = {"ideas": ideas, "codes": codes, "round": number, **more, "calls": calls}
+            steps.append(Step("ideate", parent.id, ordinal=number, params=params))
+        return steps
+
+    def plant(self, parents: Iterable[NodeView], number: int, codes: int) -> list[Step]:
+        """Nodes without an idea, `codes` under each of `parents` in round `number`, as many as the budget lets code."""
+        steps = []
+        for parent in parents:
+            granted = 0
+            while granted < codes and self.allowed.calls_for_step(candidates=1) is not None:
+                granted += 1
+            if granted:
+                steps.append(Step("plant", parent.id, ordinal=number, params={"codes": granted, "round": number}))
+        return steps
+
+
+def look(tree: Tree, allowed: Allowance, repairs: int) -> Turn:
+    """The turn that `tree` is at; a rejected candidate is repaired at most `repairs` times."""
+    return Turn(
+        tree=tree,
+        allowed=allowed,
+        carried=carry_on(tree.nodes[1:], allowed, repairs),
+        contenders=ranked(tree.nodes[1:]),
+        rounds=max(max(node.round, node.ideated) for node in tree.nodes),
+        any_open=any(is_open(node) for node in tree.nodes),
+        verifying=any(node.verification == "open" for node in tree.nodes),
+    )
+
+
+def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> list[Step]:
+    """The steps that take `nodes` on, as far as the budget goes: what is written is judged first, then code and repairs
+    are asked for."""
+    steps = [
+        Step("judge", node.id, ordinal=node.repairs)
+        for node in nodes
+        if node.state == "coded" and not is_open(node) and allowed.screen()
+    ]
+    for node in nodes:
+        rejected = node.state == "judged" and node.verdict == "rejected" and node.repairs < repairs
+        if (node.state == "planned" or rejected) and not is_open(node):
+            calls = allowed.calls_for_step(candidates=1)
+            if calls is not None:
+                ordinal = node.repairs + 1 if rejected else 0
+                steps.append(Step("code", node.id, ordinal=ordinal, params={"calls": calls}))
+    return steps
+
+
+class TreePolicy(ABC):
+    """A policy: a frozen dataclass of its parameters, with a name, and a pure function of the tree.
+
+    Guarantees of every policy, whatever the outcomes and whenever a person marks or adds nodes:
+
+    - A call on an unchanged tree gives the same steps: no clock, no I/O, no state, no luck but by a parameter.
+    - No step for a node whose attempt is open, and none for a banned node (`policy.next_steps` shows it as closed).
+    - No set of open steps may exceed the candidates and model calls of the budget.
+    - `stop` comes after finitely many steps, stands alone, and comes when nothing is open. The best contender is then
+      verified, or ties with one that is, unless nothing could be verified.
+
+    A policy that is not `eager` grows when its round has settled and its best is verified; an eager one grows beside
+    what is under way.
+    """
+
+    name: ClassVar[str]
+    eager: ClassVar[bool] = False
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    @abstractmethod
+    def repairs(self) -> int:
+        """Times that a rejected candidate is given back with its failure."""
+
+    @abstractmethod
+    def stop_reason(self, turn: Turn) -> str | None:
+        """Why the tree grows no further; None while it does."""
+
+    @abstractmethod
+    def grow(self, turn: Turn) -> list[Step]:
+        """The steps that open the next round, as far as the budget goes; empty where no parent is free."""
+
+    def check(self) -> None:  # noqa: B027 - most have nothing to check
+        """Raise SpecError where two parameters contradict each other."""
+
+    def settled(self, turn: Turn) -> bool:
+        """The best may be verified, and the round is over. True whenever the turn is idle."""
+        return turn.idle
+
+    def enough(self, turn: Turn) -> str | None:
+        """Why nothing more is to be opened at all, whatever is left to do; None as a rule."""
+        del turn
+        return None
+
+    def steps(self, tree: Tree, budget: Budget, spend: Spend) -> list[Step]:
+        """See `policy.next_steps`."""
+        root = tree.nodes[0]
+        if root.state != "judged" or root.verdict != "accepted":
+            return _root_steps(root)
+        turn = look(tree, allowance(tree, budget, spend), self.repairs)
+        enough = self.enough(turn)
+        if enough is not None:
+            return [] if turn.any_open else [turn.verification() or Step("stop", reason=enough)]
+        steps, settled = list(turn.carried), self.settled(turn)
+        verification = turn.verification() if settled else None
+        if verification is not None:
+            steps.append(verification)
+        reason = turn.allowed.spent or turn.allowed.reason
+        if reason is None and (self.eager or (settled and verification is None and not turn.verifying)):
+            reason = self.stop_reason(turn)
+            if reason is None:
+                steps += self.grow(turn)
+                reason = turn.allowed.reason or NOTHING_LEFT
+        if steps or turn.any_open:
+            return steps
+        return [Step("stop", reason=reason)]
+
+
+class RoundsPolicy(TreePolicy):
+    """A policy that plays `rounds`, unless a verified champion reaches the share `stop_fraction` of the physical limit
+    before. Both are fields of the dataclass that extends it."""
+
+    rounds: int
+    stop_fraction: float
+
+    def enough(self, turn: Turn) -> str | None:
+        """The champion is as fast as the hardware allows."""
+        return at_limit(turn.contenders, self.stop_fraction)
+
+    def stop_reason(self, turn: Turn) -> str | None:
+        """The rounds are played."""
+        return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
+
+
+def _root_steps(root: NodeView) -> list[Step]:
+    if is_open(root):
+        return []
+    if root.state in ("planned", "coded"):
+        return [Step("judge", root.id)]
+    found = f"{root.verdict or root.state} at {root.gate or 'no gate'}"
+    return [Step("stop", reason=f"the op was not admitted: {found}")]
