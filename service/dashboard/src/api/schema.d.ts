@@ -8745,7 +8745,7 @@ export interface operations {
             path?: never;
             cookie?: never;
         };
-        /** @description Lines of a verdicts.jsonl or an unjudged.jsonl, as `python -m warpsmith.workers.judge DIR` wrote them */
+        /** @description Lines of a verdicts.jsonl or an unjudged.jsonl, as the judge wrote them */
         requestBody: {
             content: {
                 "application/x-ndjson": string;

@@ -96,7 +96,9 @@ it("tells of long waits, silent workers without a successor, other versions and 
 });
 
 it("misses the reconciler", () =>
-  expect(says({}, [worker({})])).toMatchObject([{ tone: "warn", command: "python -m warpsmith.workers.queue.reconciler" }]));
+  expect(says({}, [worker({})])).toMatchObject([
+    { tone: "warn", command: "python -m warpsmith.workers.queue.reconciler" },
+  ]));
 
 it("serves each queue by its own command", () => {
   expect(commandFor(QUEUE)).toBe(
