@@ -23,10 +23,15 @@ class ExampleDocument(BaseModel):
     text: str = Field(description="The spec as YAML, with its comments")
 
 
+def example_directory() -> Path | None:
+    """Find the op specs that ship; None where the package was built without them."""
+    return next((place for place in PLACES if place.is_dir()), None)
+
+
 @lru_cache(maxsize=1)
 def examples() -> tuple[ExampleDocument, ...]:
     """Every example by name; none where the package was built without them."""
-    directory = next((place for place in PLACES if place.is_dir()), None)
+    directory = example_directory()
     return tuple(_example(path) for path in sorted(directory.glob("*.yaml"))) if directory else ()
 
 

@@ -78,7 +78,7 @@ def embedded_service() -> Iterator[str]:
     with log_path.open("ab") as log:
         start_of_log = log.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "warpsmith.service.cli", "up", "--host", "127.0.0.1", "--port", "0", "--json"],
+            [sys.executable, "-P", "-m", "warpsmith.service.cli", "up", "--host", "127.0.0.1", "--port", "0", "--json"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

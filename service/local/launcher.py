@@ -3,7 +3,7 @@
     redis        a private redis-server on a unix socket, where no broker is configured
     api          python -m warpsmith.service.server.serve, on the launcher's own socket: a restart drops no connection
     reconciler   python -m warpsmith.workers.queue.reconciler
-    beat         celery ... beat, where stored kernels are to be judged anew every so often
+    beat         Celery beat, where stored kernels are to be judged anew every so often
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
     judge-gpuN   one more for each CUDA GPU, which alone it sees
@@ -51,6 +51,8 @@ GPU_CONCURRENCY = 8
 
 # A worker gets a moment to finish its step; what it leaves undone goes back to the queue when its lease ends.
 WORKER_STOP = ((signal.SIGTERM, 3.0), (signal.SIGQUIT, 2.0))
+PYTHON = (sys.executable, "-P", "-m")
+"""`-P`: a folder of the working directory that has the name of a package is not imported in its place."""
 SECRETS = ("WARPSMITH_OPENAI_API_KEY", "OPENAI_API_KEY")
 
 
@@ -203,10 +205,10 @@ class Launcher:
         assert self._socket is not None
         environment = self._environment()
         descriptor = self._socket.fileno()
-        api = (sys.executable, "-m", "warpsmith.service.server.serve", "--fd", str(descriptor))
+        api = (*PYTHON, "warpsmith.service.server.serve", "--fd", str(descriptor))
         specs = [
             ChildSpec("api", api, environment | self._key_at_workers(), pass_fds=(descriptor,)),
-            ChildSpec("reconciler", (sys.executable, "-m", "warpsmith.workers.queue.reconciler"), environment),
+            ChildSpec("reconciler", (*PYTHON, "warpsmith.workers.queue.reconciler"), environment),
             ChildSpec(
                 "model",
                 worker_command(MODEL_QUEUE, "model", self._model_concurrency),
@@ -215,7 +217,7 @@ class Launcher:
             ),
         ]
         if self.settings.reverify_interval_s > 0:
-            beat = (sys.executable, "-m", "celery", "-A", "warpsmith.workers.queue.celery_app", "beat")
+            beat = (*PYTHON, "warpsmith.workers.queue", "beat")
             specs.append(ChildSpec("beat", beat, environment))
         missing = machine.missing_for_judge()
         for reason in missing:
@@ -295,18 +297,7 @@ class Launcher:
 
 def worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
     """The Celery worker that serves `queue`, with `concurrency` steps in flight."""
-    worker = (
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "warpsmith.workers.queue.celery_app",
-        "worker",
-        "-Q",
-        queue,
-        "-n",
-        f"{name}@%h",
-    )
+    worker = (*PYTHON, "warpsmith.workers.queue", "worker", "-Q", queue, "-n", f"{name}@%h")
     # Workers here know of each other only through the database.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from warpsmith import IMPORT_ROOT
 from warpsmith.kernels_db.spec.target import Target
 
 NVIDIA_SMI_TIMEOUT_S = 20
@@ -131,9 +132,16 @@ def torch_cuda() -> str | None:
     return found[1] if found else None
 
 
+def install_worker(import_root: Path = IMPORT_ROOT) -> str:
+    """The command that installs what judging needs: for a checkout its own, else that of the installed package."""
+    if (import_root.parent / "constraints.txt").is_file():
+        return 'pip install -c constraints.txt -e ".[worker]"'
+    return 'pip install "warpsmith[worker]"'
+
+
 def missing_for_judge(language: str = "cpp") -> list[str]:
     """What keeps this machine from judging candidates in `language`, each with its remedy; empty when nothing does."""
-    worker = 'pip install -c constraints.txt -e ".[worker]"'
+    worker = install_worker()
     missing = []
     if not installed("torch"):
         missing.append(f"torch is not installed: {worker}")

@@ -89,9 +89,7 @@ def _home(settings: ServiceSettings) -> Finding:
 
 def _torch(_: ServiceSettings) -> Finding:
     if not machine.installed("torch"):
-        return Finding(
-            "torch", "note", "not installed: this machine cannot judge", 'pip install -c constraints.txt -e ".[worker]"'
-        )
+        return Finding("torch", "note", "not installed: this machine cannot judge", machine.install_worker())
     return Finding("torch", "ok", importlib.metadata.version("torch"))
 
 

@@ -132,7 +132,7 @@ def _check(model: Path, device: str) -> None:
     if not model.is_file():
         misuse("MODEL.py", str(model), "a file that exists")
     if not machine.installed("torch"):
-        raise CommandError('torch is not installed: pip install -c constraints.txt -e ".[worker]"', MISUSE)
+        raise CommandError(f"torch is not installed: {machine.install_worker()}", MISUSE)
 
 
 def _asked(request: dict[str, Any]) -> dict[str, Any]:

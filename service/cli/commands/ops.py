@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from rich.table import Table
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.service.api.examples import example_directory
 from warpsmith.service.cli.commands import imports
 from warpsmith.service.cli.commands.judge import describe_failure
 from warpsmith.service.cli.connection import connected
@@ -24,7 +24,6 @@ from warpsmith.workers.judge.reference.refusals import grouped, refusal
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
 app.command("origin")(imports.give_back)
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @app.command()
@@ -105,9 +104,10 @@ def show_admission(verdict: Verdict, *, admitted: bool) -> None:
 @app.command()
 def examples(as_json: Json = False) -> None:
     """List the specs that ship with Warpsmith's source."""
-    if not EXAMPLES.is_dir():
-        raise CommandError(f"examples: found no {EXAMPLES}, expected a checkout or source distribution of Warpsmith")
-    found = [(path, load_op(path)) for path in sorted(EXAMPLES.glob("*.yaml"))]
+    directory = example_directory()
+    if directory is None:
+        raise CommandError("examples: found none, expected a package that was built with them, or a checkout")
+    found = [(path, load_op(path)) for path in sorted(directory.glob("*.yaml"))]
     if as_json:
         print_json([{"name": op.name, "path": str(path), "description": op.description} for path, op in found])
         return

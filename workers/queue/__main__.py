@@ -1,0 +1,14 @@
+"""`python -P -m warpsmith.workers.queue worker|beat ...`: Celery's command line on Warpsmith's application.
+
+Unlike `celery -A NAME` it leaves the working directory out of the import path, so a folder there that has the name of
+a package changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from warpsmith.workers.queue.celery_app import app
+
+if __name__ == "__main__":
+    app.start(sys.argv[1:])
