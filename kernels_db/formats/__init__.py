@@ -1,1 +1,6 @@
-"""Import ops and kernels from the file formats of other projects."""
+"""Import ops and kernels from the file formats of other projects.
+
+`op_import` reads files as an op, `kernel_import` a file as a candidate; each has the one list `FORMATS` of its formats.
+A file of no known format, or of two, is refused with what was found in it and what is expected. What only running a
+file tells is asked in the judge's sandbox (`kernels_db.job.file_analysis`) and checked on its return.
+"""

@@ -1,1 +1,6 @@
-"""One router per noun."""
+"""One router per noun.
+
+A route checks, calls steps or reads through `views`, and answers a document of `service.documents`. An error is
+problem+json with a stable `type` (`documents.problems`). A POST that creates takes an Idempotency-Key; lists page by
+key; event streams resume with Last-Event-ID. docs/rest.md has the routes.
+"""

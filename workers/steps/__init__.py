@@ -4,6 +4,26 @@ Each function takes a `Database`, makes one write transaction that locks the sea
 returns what was done; messages are sent by the caller, after the commit. Time comes in as `now` (epoch seconds), so
 whoever calls owns the clock. Everything may be called twice, from several processes at once, and after any of them
 died.
+
+    create_search   a search with its root, queued; `also` runs in the same transaction (the API's Idempotency-Key)
+    advance         asks the policy, opens attempts; the `Message`s that it returns are to be sent after the commit
+    claim, renew    pending -> running under a lease, for an owner that is new each time; None or False: not ours
+    complete_*      one for each kind of step, `close_branch`, `defer`, `wait_for_answer`, `give_up`: the ends of an
+                    attempt. False: the lease was lost, and nothing is written
+    tell            the answer to an ask; raises AskClosed where the ask is not open
+    pause, resume, cancel       raise WrongState where the state forbids it
+    reconcile       expired leases back to pending, lost messages again, stalled searches advanced
+
+States. Search: queued -> running -> finished | failed | cancelled; running <-> paused. Node: planned -> coding ->
+coded -> judging -> judged, with judged -> coding for a repair, and closed from coding. Attempt: pending -> running ->
+succeeded | failed | cancelled; running -> pending when its lease expires or it is deferred; running -> waiting ->
+pending for an ask. An unknown search or ask raises LookupError.
+
+A message without an answer is sent again after `resend_after_s`, then more and more rarely. Three unreadable calls in a
+row, of two steps, pause the search. A policy that raises, or asks for what the tree does not allow, fails its search
+with the reason. When a search ends, its best verified candidate is kept as a kernel if it is surely faster than at
+least one baseline. `Work` is what a claimed step needs; a `ModelCall` with `reply` and `error` is an unreadable reply,
+with `error` alone a failed call.
 """
 
 from warpsmith.workers.steps.asks import AskClosed, replacement, tell, wait_for_answer
