@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.redteam_catalogue import cheats
 from tests import REPOSITORY
-from tests.unit.repository.test_cli_docs import command_lines
+from tests.unit.repository.test_cli_docs import DOCUMENTS, command_lines
 from warpsmith.kernels_db.job.documents import (
     AdmissionCheck,
     Failure,
@@ -32,7 +32,6 @@ from warpsmith.workers.judge.sandbox.sandbox import Ability, Profile
 from warpsmith.workers.judge.values import families
 
 JUDGE, THREATS = "docs/judge.md", "docs/threat-model.md"
-COMMANDS = ("README.md", "docs/guide.md", "docs/architecture.md", JUDGE, THREATS)
 
 
 @cache
@@ -129,7 +128,7 @@ def test_the_rounds_are_those_of_the_code() -> None:
         assert checks == f"{plan.escape:.0%}, {plan.checks}"
 
 
-@pytest.mark.parametrize("document", COMMANDS)
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_modules_that_are_run_exist_and_take_the_options(document: str) -> None:
     blocks, inline = command_lines(document)
     for line in blocks + inline:
