@@ -116,7 +116,7 @@ way fits a signed 64-bit integer. Expressions are evaluated by Warpsmith's own c
 ## In-place ops
 
 An input with `mutated: true` is written by `run`. It is then compared with what the reference leaves in it, and filled
-anew before every call. `outputs` may be empty, and the reference returns None. See `examples/fused_add_mul_relu.yaml`.
+again before every call. `outputs` may be empty, and the reference returns None. See `examples/fused_add_mul_relu.yaml`.
 
 ## Modules with state
 

@@ -65,3 +65,9 @@ def test_a_wrong_name_would_be_found() -> None:
 @pytest.mark.parametrize("document", ["docs/architecture.md", "README.md"])
 def test_what_is_read_first_is_short(document: str) -> None:
     assert len(read(document).splitlines()) <= 120
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_words_that_are_hard_to_read_are_not_used(document: str) -> None:
+    text = FENCE.sub("", read(document))
+    assert not re.findall(r"(?i)\b(?:somebody|someone|whoever|stands|for want of|the house)\b", text)
