@@ -1,7 +1,7 @@
 """Judging stored kernels anew under what their target has now, and what that says of them.
 
-A re-verification is a row with a lease, as an attempt is; it belongs to no search and changes none. `kernels_db.due`
-says which kernels are to be judged.
+A re-verification is a row with a lease, as an attempt is; it belongs to no search and changes none.
+`kernels_db.store.reverification_due` says which kernels are to be judged.
 
 States: pending -> running -> done; running -> pending when the lease expires or the judge died. A kernel has at most
 one open at a time, because its row is locked to open and to end one. `ask` opens one or returns the open one; `claim`,

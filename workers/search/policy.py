@@ -1,7 +1,7 @@
 """The seam between a search and its policy: one pure function, and the documents that name a policy.
 
-A policy is a frozen dataclass of its parameters with a `name` (`turn.TreePolicy` says what it guarantees); it joins
-`POLICIES` and nothing else changes.
+A policy is a frozen dataclass of its parameters with a `name` (`policy_base.TreePolicy` says what it guarantees); it
+joins `POLICIES` and nothing else changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ POLICIES: dict[str, type[Policy]] = {
 def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list[Step]:
     """What to open next for `tree`; empty while open steps have to end first.
 
-    Pure: a call on an unchanged tree gives the same steps; `turn.TreePolicy` says what else holds for every policy.
+    Pure: a call on an unchanged tree gives the same steps; `policy_base.TreePolicy` says what else every
+    policy guarantees.
     """
     if any(node.mark == "banned" for node in tree.nodes):
         tree = Tree([_hidden(node) if node.mark == "banned" else node for node in tree.nodes])

@@ -2,7 +2,7 @@
 
 Each function takes a `Database`, makes one write transaction that locks the search's row first, appends events, and
 returns what was done; messages are sent by the caller, after the commit. Time comes in as `now` (epoch seconds), so
-whoever calls owns the clock. Everything may be called twice, from several processes at once, and after any of them
+the caller owns the clock. Everything may be called twice, from several processes at once, and after any of them
 died.
 
     create_search   a search with its root, queued; `also` runs in the same transaction (the API's Idempotency-Key)
