@@ -17,7 +17,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DASHBOARD = Path("service/dashboard")
+DASHBOARD = Path("src/warpsmith/service/dashboard")  # a link in a checkout, a folder in a source distribution
 SOURCES = ("src", "public", "index.html", "openapi.json", "*.mjs", "*.ts", "package*.json", "tsconfig.json", ".npmrc")
 BUILT = "dist/index.html"
 OLDEST_NODE = 20
