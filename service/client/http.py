@@ -6,14 +6,15 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 import httpx
+from httpx_sse import EventSource, SSEError
 from pydantic import BaseModel
 
 from warpsmith.service.client.errors import ProblemError, ServiceUnreachableError
-from warpsmith.service.client.sse import SseParser
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
@@ -296,11 +297,10 @@ class Client:
                 response.read()
                 raise _problem(response)
             yield None
-            parser = SseParser()
-            for line in response.iter_lines():
-                data = parser.feed(line)
-                if data is not None:
-                    yield EventDocument.model_validate_json(data)
+            with suppress(SSEError):  # no stream: asking for the search tells who answers here
+                for event in EventSource(response).iter_sse():
+                    if event.data:  # a comment or a `retry` alone has none
+                        yield EventDocument.model_validate_json(event.data)
 
     def _get(self, path: str, kind: type[Document], parameters: dict[str, Any] | None = None) -> Document:
         return kind.model_validate(self._send("GET", path, params=parameters or {}))

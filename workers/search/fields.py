@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, TypeVar
@@ -50,15 +49,15 @@ def _checked(path: str, found: object, limits: Mapping[str, Any]) -> bool | int 
         if not isinstance(found, bool):
             raise SpecError(path, found, "true or false")
         return found
-    expected = describe(limits)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise SpecError(path, found, expected)
-    if limits["kind"] is int and not isinstance(found, int):
-        raise SpecError(path, found, expected)
-    below = found <= limits["least"] if limits.get("above") else found < limits["least"]
-    if below or found > limits["most"]:
-        raise SpecError(path, found, expected)
+    kinds = int if limits["kind"] is int else (int, float)
+    if not isinstance(found, kinds) or isinstance(found, bool) or not _within(found, limits):
+        raise SpecError(path, found, describe(limits))
     return found
+
+
+def _within(found: float, limits: Mapping[str, Any]) -> bool:
+    """Whether a number is within a field's limits; NaN never is."""
+    return limits["least"] <= found <= limits["most"] and not (limits.get("above") and found == limits["least"])
 
 
 def describe(limits: Mapping[str, Any]) -> str:

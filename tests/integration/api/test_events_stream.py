@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
+from httpx_sse import EventSource
 
 from tests.support.api_support import add_events, problem, seed, served, settings_for
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.service.client.sse import SseParser
 from warpsmith.service.server.app import create_app
 
 WAIT_S = 10.0
@@ -43,14 +43,10 @@ class Api:
 
 def parsed(response: httpx.Response) -> Iterator[dict[str, Any]]:
     """The events of a stream as EventDocuments, checking that their `id` lines say the same."""
-    parser, identity = SseParser(), None
-    for line in response.iter_lines():
-        if line.startswith("id: "):
-            identity = int(line.removeprefix("id: "))
-        data = parser.feed(line)
-        if data is not None:
-            document = json.loads(data)
-            assert document["id"] == identity
+    for event in EventSource(response).iter_sse():
+        if event.data:
+            document = json.loads(event.data)
+            assert event.id == str(document["id"])
             yield document
 
 

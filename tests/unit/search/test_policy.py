@@ -228,6 +228,10 @@ def test_an_exhausted_budget_finishes_what_is_written_and_verifies_the_champion(
             {"name": "idea_beam", "round_share": 0.4},
             "policy.round_share: found 0.4, expected a number from 0.5 to 1",
         ),
+        (
+            {"name": "puct", "rounds": 10**400},
+            "policy.rounds: found 'an integer of 1329 bits', expected a whole number",
+        ),
         ({"name": "idea_beam", "restart": 1}, "policy.restart: found 1, expected true or false"),
         (
             {"name": "idea_beam", "beam": 2, "diverse": 2},

@@ -10,13 +10,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from warpsmith.service.client import http as client_module
 from warpsmith.service.client.errors import ProblemError, ServiceUnreachableError, describe_problem
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.sse import SseParser
 
 EVENTS = 7
 
@@ -39,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
             start = int(query.get("after", ["0"])[0])
             items = [ask(index) for index in range(start, min(start + 2, 5))]
             self.answer(200, {"items": items, "next": str(start + 2) if start + 2 < 5 else None})
-        elif url.path == "/v1/kernels":
+        elif url.path == "/v1/kernels" or url.path.startswith("/v1/searches/sr_2"):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"<html>")
@@ -175,12 +172,6 @@ def test_problems_without_fields_have_a_title() -> None:
     assert describe_problem(500, {}) == "HTTP 500"
 
 
-@given(st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n", exclude_categories=("Cs",))), min_size=1))
-def test_the_data_of_an_event_may_have_lines(lines: list[str]) -> None:
-    parser = SseParser()
-    for line in lines:
-        assert parser.feed(f"data: {line}") is None
-    assert parser.feed(": comment") is None
-    assert parser.feed("id: 5") is None
-    assert parser.feed("") == "\n".join(lines)
-    assert parser.feed("") is None
+def test_a_page_where_a_stream_was_expected_is_not_asked_again(client: Client) -> None:
+    with pytest.raises(ProblemError, match="not JSON"):
+        list(client.follow("sr_2"))
