@@ -104,22 +104,3 @@ def ticket_of(line: Mapping[str, Any]) -> Ticket:
 def signed_bytes(ticket: Ticket) -> bytes:
     """What is signed of a ticket: it, under the format's name and version."""
     return canonical({"format": FORMAT, "version": VERSION, **ticket})
-
-
-def read_strictly(line: str) -> Any:
-    """The document on a line. Raises ValueError for what is no JSON, NaN and infinities, and a name given twice."""
-    try:
-        return json.loads(line, parse_constant=_no_constant, object_pairs_hook=_once)
-    except RecursionError:
-        raise ValueError("it nests too deeply") from None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return members

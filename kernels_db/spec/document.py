@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import yaml
 
+from warpsmith.kernels_db.job.strict_json import NotJson, expected_scalar, read_strictly
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 
 MAX_BYTES = 1024 * 1024
@@ -29,7 +27,10 @@ def read_document(text: str | bytes) -> Any:
         decoded = text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         _refuse(f"byte {text[error.start]:#04x} at offset {error.start}", "UTF-8 text")
-    document = _read_json(decoded) if decoded.lstrip().startswith("{") else _read_yaml(decoded)
+    try:
+        document = read_strictly(decoded, MAX_DEPTH) if decoded.lstrip().startswith("{") else _read_yaml(decoded)
+    except NotJson as error:
+        _refuse(error.found, error.expected)
     check_plain(document)
     return document
 
@@ -50,55 +51,15 @@ def _unplain(value: Any, path: str, depth: int) -> Iterator[SpecError]:
         yield SpecError(path, "more levels", f"at most {MAX_DEPTH} levels of nesting")
     elif isinstance(value, dict):
         for key, item in value.items():
-            if isinstance(key, str) and _storable(key):
+            if isinstance(key, str) and expected_scalar(key) is None:
                 yield from _unplain(item, f"{path}.{key}" if path else key, depth + 1)
             else:
                 yield SpecError(path or "document", f"the key {key!r}", "keys that are text (quote them), without NUL")
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _unplain(item, f"{path}[{index}]", depth + 1)
-    elif (expected := _expected_scalar(value)) is not None:
+    elif (expected := expected_scalar(value)) is not None:
         yield SpecError(path or "document", value, expected)
-
-
-def _expected_scalar(value: Any) -> str | None:
-    """None where JSON and both databases can keep `value`."""
-    if value is None or isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        return None if _storable(value) else "text without NUL and lone surrogates"
-    if isinstance(value, int):
-        return None if -(2**63) <= value < 2**63 else "an integer of at most 64 bits"
-    if isinstance(value, float):
-        return None if math.isfinite(value) else "a finite number"
-    return "text, a number, true, false, null, a list or a mapping"
-
-
-def _storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _read_json(text: str) -> Any:
-    def constant(name: str) -> NoReturn:
-        _refuse(name, "a finite number")
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) < len(pairs):
-            repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-            _refuse(f"the key {repeated!r} twice", "each key once")
-        return result
-
-    try:
-        return json.loads(text, parse_constant=constant, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        _refuse(f"{error.msg} (line {error.lineno}, column {error.colno})", "JSON")
-    except SpecErrors:
-        raise
-    except ValueError:
-        _refuse("a number of thousands of digits", "numbers of at most 64 bits")
-    except RecursionError:
-        _refuse("more levels", f"at most {MAX_DEPTH} levels of nesting")
 
 
 class _SpecLoader(yaml.SafeLoader):

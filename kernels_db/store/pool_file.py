@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from warpsmith.kernels_db.job.strict_json import UNSTORABLE, NotJson, expected_scalar, read_strictly, walk
+
 FORMAT = "warpsmith-pool"
 VERSION = 1
 KINDS = ("reflect", "ideate", "code", "repair")
@@ -20,7 +22,6 @@ MAX_REPLIES = 100_000
 MAX_REPLY_CHARS = 2_000_000
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8 takes these
 
 
 class PoolError(ValueError):
@@ -143,23 +144,12 @@ def parse_pool(text: str) -> Pool:
 
 def _object(number: int, line: str) -> dict[str, Any]:
     try:
-        document = json.loads(line, parse_constant=_no_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        document = read_strictly(line)
+    except NotJson as error:
         raise PoolError(number, "line", line.strip()[:60], f"one JSON object ({error})") from error
     if not isinstance(document, dict):
         raise PoolError(number, "line", document, "one JSON object")
     return document
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is too large")
-    return value
 
 
 def _header(number: int, document: dict[str, Any]) -> PoolHeader:
@@ -211,14 +201,6 @@ def _field(number: int, document: dict[str, Any], field: str, expected: str) -> 
     return document[field]
 
 
-def _storable(value: Any) -> bool:
-    if isinstance(value, str):
-        return _UNSTORABLE.search(value) is None
-    if isinstance(value, dict):
-        return all(_storable(part) for pair in value.items() for part in pair)
-    return all(_storable(part) for part in value) if isinstance(value, list) else True
-
-
 def _optional(read: Any, number: int, document: dict[str, Any], field: str, *limits: int) -> Any:
     return None if document.get(field) is None else read(number, document, field, *limits)
 
@@ -226,7 +208,7 @@ def _optional(read: Any, number: int, document: dict[str, Any], field: str, *lim
 def _string(number: int, document: dict[str, Any], field: str, shortest: int, longest: int) -> str:
     expected = f"text of {shortest} to {longest} characters, without NUL or lone surrogates"
     value = _field(number, document, field, expected)
-    if not isinstance(value, str) or not shortest <= len(value) <= longest or _UNSTORABLE.search(value):
+    if not isinstance(value, str) or not shortest <= len(value) <= longest or UNSTORABLE.search(value):
         raise PoolError(number, field, value, expected)
     return value
 
@@ -261,6 +243,7 @@ def _mapping(number: int, document: dict[str, Any], field: str) -> dict[str, Any
     value = _field(number, document, field, "a JSON object")
     if not isinstance(value, dict):
         raise PoolError(number, field, value, "a JSON object")
-    if not _storable(value):
-        raise PoolError(number, field, value, "text without NUL or lone surrogates")
+    for _, _, part in walk(value):
+        if isinstance(part, str | float) and (expected := expected_scalar(part)) is not None:
+            raise PoolError(number, field, part, expected)
     return value

@@ -3,9 +3,7 @@ takes."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from email.message import Message
 from typing import Annotated, Any
@@ -14,6 +12,7 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from warpsmith.kernels_db.job.strict_json import NotJson, expected_scalar, read_strictly, walk
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, MalformedBody, UnsupportedMedia, brief, field_path
 
@@ -30,12 +29,9 @@ def parse_json(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from error
     try:
-        document = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
-    except json.JSONDecodeError as error:
-        raise MalformedBody(f"The body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except (RecursionError, ValueError) as error:  # ValueError: NaN, or an integer of thousands of digits
-        reason = "it nests too deeply" if isinstance(error, RecursionError) else str(error)
-        raise MalformedBody(f"The body is not JSON that can be read: {reason}") from error
+        document = read_strictly(text, DEEPEST)
+    except NotJson as error:
+        raise MalformedBody(f"The body is not JSON that can be read: {error}") from error
     check_storable(document)
     return document
 
@@ -43,45 +39,13 @@ def parse_json(data: bytes) -> Any:
 def check_storable(document: Any, root: str = "body") -> None:
     """Raise InvalidInput where a value cannot be stored: NUL or half a surrogate pair in text, an infinite number,
     too deep a nesting."""
-    for path, depth, value in _walk(document, (root,)):
-        if depth > DEEPEST:
-            raise InvalidInput.one(
-                field_path(path[:8]) + "...", f"{depth} levels", f"at most {DEEPEST} levels of nesting"
-            )
-        if isinstance(value, str) and ("\0" in value or any("\ud800" <= char <= "\udfff" for char in value)):
-            raise InvalidInput.one(field_path(path), value, "text without NUL characters and unpaired surrogates")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput.one(field_path(path), value, "a finite number")
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise InvalidInput.one(field_path(path), value, "an integer of at most 64 bits")
-
-
-def _walk(document: Any, root: tuple[int | str, ...]) -> Iterator[tuple[tuple[int | str, ...], int, Any]]:
-    """Every value, and every key as a value of its own, without recursion."""
-    pending: list[tuple[tuple[int | str, ...], int, Any]] = [(root, 0, document)]
-    while pending:
-        path, depth, value = pending.pop()
-        yield path, depth, value
-        if depth > DEEPEST:
-            return
-        if isinstance(value, dict):
-            pending.extend(((*path, "(name)"), depth, key) for key in value)
-            pending.extend(((*path, str(brief(key))), depth + 1, item) for key, item in value.items())
-        elif isinstance(value, list):
-            pending.extend(((*path, index), depth + 1, item) for index, item in enumerate(value))
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            raise ValueError(f"the name {brief(name)!r} stands twice in one object")
-        members[name] = value
-    return members
+    for location, level, value in walk(document):
+        path = (root, *map(brief, location))
+        if level > DEEPEST:
+            expected = f"at most {DEEPEST} levels of nesting"
+            raise InvalidInput.one(field_path(path[:8]) + "...", f"{level} levels", expected)
+        if not isinstance(value, dict | list) and (refused := expected_scalar(value)) is not None:
+            raise InvalidInput.one(field_path(path), value, refused)
 
 
 def content_type(request: Request) -> str:

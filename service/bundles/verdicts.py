@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
-from warpsmith.kernels_db.job.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged, read_strictly
+from warpsmith.kernels_db.job.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged
 from warpsmith.kernels_db.job.documents import Level, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.strict_json import read_strictly, walk
+from warpsmith.service.documents.problems import field_path
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
 LONGEST_LINE = 4 << 20
@@ -111,17 +113,20 @@ def read_line(line: str) -> SignedVerdict | SignedUnjudged:
 
 def check_values(document: Any) -> None:
     """Raise BrokenDocument where a value is not finite or beyond what a verdict can hold, or there are too many."""
-    for number, (path, depth, value) in enumerate(_walk(document)):
+    for number, (location, level, value) in enumerate(walk(document)):
+        found, expected = None, ""
         if number > MOST_VALUES:
             raise BrokenDocument("(line)", f"more than {MOST_VALUES} values", "a verdict")
-        if depth > DEEPEST:
-            raise BrokenDocument(path[:100], f"{depth} levels", f"at most {DEEPEST} levels of nesting")
-        if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            raise BrokenDocument(path[:100], f"{len(value)} characters", f"at most {LONGEST_TEXT}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise BrokenDocument(path[:100], str(value), "a finite number")
-        if isinstance(value, int) and abs(value) >= 2**63:
-            raise BrokenDocument(path[:100], f"an integer of {value.bit_length()} bits", "one of at most 64 bits")
+        if level > DEEPEST:
+            found, expected = f"{level} levels", f"at most {DEEPEST} levels of nesting"
+        elif isinstance(value, str) and len(value) > LONGEST_TEXT:
+            found, expected = f"{len(value)} characters", f"at most {LONGEST_TEXT}"
+        elif isinstance(value, float) and not math.isfinite(value):
+            found, expected = str(value), "a finite number"
+        elif isinstance(value, int) and abs(value) >= 2**63:
+            found, expected = f"an integer of {value.bit_length()} bits", "one of at most 64 bits"
+        if found is not None:
+            raise BrokenDocument(field_path(location)[:100], found, expected)
 
 
 def check_verdict(verdict: Verdict) -> None:
@@ -253,17 +258,3 @@ def _only(kind: Any, document: dict[str, Any], path: str) -> None:
     for name, value in document.items():
         if name not in kind.__annotations__:
             raise BrokenDocument(f"{path}{name}"[:200], short(value), "no field of this name")
-
-
-def _walk(document: Any) -> Iterator[tuple[str, int, Any]]:
-    """Every value, and every name as a value of its own, without recursion."""
-    pending: list[tuple[str, int, Any]] = [("(line)", 0, document)]
-    while pending:
-        path, depth, value = pending.pop()
-        yield path, depth, value
-        below = "" if path == "(line)" else f"{path}."
-        if isinstance(value, dict) and depth <= DEEPEST:
-            pending.extend((f"{path} (a name)", depth, name) for name in value)
-            pending.extend((f"{below}{str(name)[:100]}", depth + 1, item) for name, item in value.items())
-        elif isinstance(value, list) and depth <= DEEPEST:
-            pending.extend((f"{path}[{position}]", depth + 1, item) for position, item in enumerate(value))

@@ -22,10 +22,10 @@ from warpsmith.kernels_db.job.bundle import (
     Ticket,
     canonical,
     digest,
-    read_strictly,
     ticket_of,
 )
 from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.job.strict_json import read_strictly
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.service.bundles.folder import (
     CHUNK_BYTES,
@@ -385,7 +385,7 @@ def test_a_bundle_is_read(tmp_path: Path) -> None:
         (HEADER, [{**SIGNED, "job_digest": "0" * 64}], "line 1, job_digest: found"),
         (HEADER, [{**SIGNED, "job": {**JOB, "level": "verify"}}], "line 1, job_digest: found"),
         (HEADER, [{**SIGNED, "job": {}}], "line 1, job.id: found None, expected this field"),
-        (HEADER, ["{"], "line 1, Expecting"),
+        (HEADER, ["{"], "line 1, found Expecting"),
     ],
 )
 def test_a_directory_that_is_no_bundle_is_told_so(

@@ -22,10 +22,10 @@ from warpsmith.kernels_db.job.bundle import (
     SignedJob,
     SignedUnjudged,
     SignedVerdict,
-    read_strictly,
     ticket_of,
 )
 from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.strict_json import read_strictly
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeError, JudgeTimeout
 from warpsmith.workers.judge.protocol.contract import check
 

@@ -36,9 +36,9 @@ from warpsmith.kernels_db.job.bundle import (
     BundleHeader,
     SignedJob,
     digest,
-    read_strictly,
 )
 from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.strict_json import read_strictly
 from warpsmith.workers.judge.protocol.answers import (
     BadDirectory,
     append_unjudged,
