@@ -35,8 +35,9 @@ from warpsmith.service.client.http import Client
 from warpsmith.service.client.progress import counts, outcome_of
 from warpsmith.service.documents.figures import ratio
 from warpsmith.service.documents.nodes import NodeSummary
-from warpsmith.service.documents.searches import TERMINAL_STATES, SearchDocument, SearchSummary
+from warpsmith.service.documents.searches import SearchDocument, SearchSummary
 from warpsmith.service.local import machine
+from warpsmith.workers.search.tree import ENDED
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 POOLS = EXAMPLES / "pools" / "cuda-sm_90"
@@ -114,7 +115,7 @@ def begin(client: Client, found: Sequence[Recorded], *, go_on: bool) -> list[str
 def is_idle(search: SearchDocument) -> bool:
     """Whether it has ended, or waits for nothing but answers or a person."""
     waits = {item.what for item in search.waiting_for}
-    return search.state in TERMINAL_STATES or (bool(waits) and waits <= {"answer", "person"})
+    return search.state in ENDED or (bool(waits) and waits <= {"answer", "person"})
 
 
 class Watcher:
@@ -134,7 +135,7 @@ class Watcher:
             if search.id not in self._ended:
                 for node in self._client.tree(search.id):
                     self._tell(search, node)
-            if search.state in TERMINAL_STATES:
+            if search.state in ENDED:
                 self._ended.add(search.id)
         return searches
 

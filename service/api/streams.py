@@ -21,9 +21,9 @@ from starlette.concurrency import run_in_threadpool
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import EventRow, SearchRow
 from warpsmith.service.documents.problems import TooManyStreams
-from warpsmith.service.documents.searches import TERMINAL_STATES
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.service.views.searches import event_document
+from warpsmith.workers.search.tree import ENDED
 
 BATCH = 200
 
@@ -52,7 +52,7 @@ def read_batch(db: Database, search_id: str, after: int, limit: int = BATCH) -> 
             .limit(limit)
         )
         events = session.scalars(query).all()
-        return Batch(events, ended=state in TERMINAL_STATES and len(events) < limit)
+        return Batch(events, ended=state in ENDED and len(events) < limit)
 
 
 class Streams:

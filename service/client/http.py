@@ -29,7 +29,6 @@ from warpsmith.service.documents.reverifications import (
     ReverificationSummary,
 )
 from warpsmith.service.documents.searches import (
-    TERMINAL_STATES,
     EstimateDocument,
     EventDocument,
     SearchDocument,
@@ -37,6 +36,7 @@ from warpsmith.service.documents.searches import (
     StoryDocument,
 )
 from warpsmith.service.documents.system import Ready, WorkerDocument
+from warpsmith.workers.search.tree import ENDED
 
 TIMEOUT_S = 30.0
 STREAM_SILENCE_S = 60.0  # the server sends a comment at least every 15 s
@@ -275,7 +275,7 @@ class Client:
                     if event is not None:
                         last = event.id
                         yield event
-                if self.search(search_id).state in TERMINAL_STATES:
+                if self.search(search_id).state in ENDED:
                     return
                 lost_at, delay_s = None, RECONNECT_FIRST_S
             except (httpx.TransportError, ServiceUnreachableError, ProblemError) as error:

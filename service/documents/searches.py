@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 from warpsmith.service.documents.workloads import WorkloadTimes
 
 SearchState = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
-TERMINAL_STATES = ("finished", "failed", "cancelled")
 
 
 class Spend(BaseModel):

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from warpsmith.service.documents.searches import TERMINAL_STATES
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.read_tools import SearchId, report, what_next
 from warpsmith.service.mcp.results import Answered, AskPrompt, Asks, Submitted
 from warpsmith.service.mcp.specs import OpArgument, spec_of
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 LONGEST_WAIT_S = 60.0
@@ -93,7 +93,7 @@ class Answering:
             while True:
                 found = client.asks("open", search_id=search_id)
                 document = None if search_id is None else client.search(search_id)
-                ended = document is not None and document.state in (*TERMINAL_STATES, "paused")
+                ended = document is not None and document.state in (*ENDED, "paused")
                 if found or ended or time.monotonic() >= deadline:
                     break
                 time.sleep(POLL_S)

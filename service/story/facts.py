@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from warpsmith.service.documents.searches import TERMINAL_STATES, SearchDocument
+from warpsmith.service.documents.searches import SearchDocument
+from warpsmith.workers.search.tree import ENDED
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class StoryFacts:
     @property
     def ended(self) -> bool:
         """The search will not go on."""
-        return self.search.state in TERMINAL_STATES
+        return self.search.state in ENDED
 
     @property
     def candidates(self) -> list[StoryNode]:

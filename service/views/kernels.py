@@ -24,7 +24,7 @@ from warpsmith.service.documents.speedups import mean_intervals, mean_speedups
 from warpsmith.service.documents.workloads import workload_times
 from warpsmith.service.views.rows import idea_title
 from warpsmith.workers.reverification import OPEN
-from warpsmith.workers.steps.rows import ENDED
+from warpsmith.workers.search.tree import ENDED
 
 FORMATS = tuple(
     ExportFormat(name=each.name, title=each.title, media_type="application/zip") for each in registry.FORMATS

@@ -8,7 +8,8 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, SearchRow, WorkerRow
-from warpsmith.service.documents.searches import TERMINAL_STATES, WaitingFor
+from warpsmith.service.documents.searches import WaitingFor
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import owner_of, unjudged
 from warpsmith.workers.steps.outages import again_at
 
@@ -17,7 +18,7 @@ MODEL_STEPS = ("ideate", "code")
 
 def waiting_for(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
     """Everything that `search` waits for at `now`; empty once it has ended."""
-    if search.state in TERMINAL_STATES:
+    if search.state in ENDED:
         return []
     found: list[WaitingFor] = []
     if search.state == "paused":

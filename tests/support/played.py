@@ -29,7 +29,6 @@ from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Message, Work
 
-ENDED = ("finished", "failed", "cancelled")
 JUDGED = ("judge", "verify")
 Script = Callable[[Work], Verdict]
 

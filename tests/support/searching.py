@@ -21,9 +21,8 @@ from warpsmith.workers import steps
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.search.policy import Policy, policy_document
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.settings import Settings
-
-ENDED = ("finished", "failed", "cancelled")
 
 
 @dataclass

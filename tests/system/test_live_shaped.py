@@ -22,7 +22,7 @@ from tests import REPOSITORY
 from tests.model_server import Answer, ModelServer, Request, ok, status
 from tests.services import RedisServer
 from tests.support.fleet import Fleet
-from tests.support.played import ENDED, by_digest, events_of, identity_of, judge_all, kind_of, nodes_of
+from tests.support.played import by_digest, events_of, identity_of, judge_all, kind_of, nodes_of
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.pool_file import Pool, parse_pool
@@ -30,6 +30,7 @@ from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.settings import Settings
 
 EXAMPLES = REPOSITORY / "examples"

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.model_server import Answer, ModelServer, Request, ok, status
-from tests.support.played import ENDED, Played, by_digest, identity_of, said
+from tests.support.played import Played, by_digest, identity_of, said
 from tests.support.steps_support import OP
 from warpsmith.kernels_db.store import records
 from warpsmith.kernels_db.store.pool_file import Pool, dump_pool, parse_pool
@@ -26,6 +26,7 @@ from warpsmith.workers import steps
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import policy_document
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps import Work
 
 POLICY = policy_document(

@@ -10,6 +10,10 @@ NodeState = Literal["planned", "coding", "coded", "judging", "judged", "closed"]
 verdict; closed: ends without a verdict (no readable reply, no recorded reply, a duplicate, gave up)."""
 
 
+ENDED = ("finished", "failed", "cancelled")
+"""States that a search never leaves."""
+
+
 class NodeView(NamedTuple):
     """One row of the tree. `score` is the geometric mean over bench workloads of the speed-up over the fastest
     objective baseline."""

@@ -24,9 +24,10 @@ from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.endings import fail_step
-from warpsmith.workers.steps.rows import ENDED, Held, add_event, lock_search, message, put_back, signed
+from warpsmith.workers.steps.rows import Held, add_event, lock_search, message, put_back, signed
 from warpsmith.workers.steps.values import Message, Work, WrongState
 from warpsmith.workers.steps.work import build_work
 

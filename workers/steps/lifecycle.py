@@ -15,10 +15,11 @@ from warpsmith.kernels_db.store.records import add_op
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.endings import end, pause_search
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.outages import again_at
-from warpsmith.workers.steps.rows import ENDED, add_event, lock_search, message, signed, spend
+from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend
 from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
 from warpsmith.workers.steps.values import Message, WrongState
 

@@ -19,9 +19,10 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import is_held
 from warpsmith.workers.steps.completion import commit_verdict
-from warpsmith.workers.steps.rows import ENDED, Held, add_event, lock_search, plain
+from warpsmith.workers.steps.rows import Held, add_event, lock_search, plain
 from warpsmith.workers.steps.work import level_of
 from warpsmith.workers.text import storable
 

@@ -12,12 +12,13 @@ from sqlalchemy.orm import Session, aliased
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
 from warpsmith.workers.search.policy import next_steps
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.asks import issue_again, overdue
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.outages import resting, take_up
-from warpsmith.workers.steps.rows import ENDED, OPEN, Held, add_event, lock_search, message, put_back
+from warpsmith.workers.steps.rows import OPEN, Held, add_event, lock_search, message, put_back
 from warpsmith.workers.steps.values import Message
 
 LARGEST_ROUND = 200

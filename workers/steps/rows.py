@@ -20,9 +20,6 @@ from warpsmith.workers.text import storable
 OPEN = ("pending", "running", "waiting")
 """States of an attempt that is still to bring a result."""
 
-ENDED = ("finished", "failed", "cancelled")
-"""States that a search never leaves."""
-
 
 def lock_search(session: Session, search_id: str) -> SearchRow:
     """The search's row, locked until the transaction ends; raises LookupError."""

@@ -16,11 +16,12 @@ from warpsmith.kernels_db.spec.op import SpecError, Target, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow
 from warpsmith.workers.search.budget import budget_document, parse_budget
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.asks import take_back
 from warpsmith.workers.steps.endings import renew_best
 from warpsmith.workers.steps.lifecycle import create_search
 from warpsmith.workers.steps.planting import adopt, digest_of, ideas_so_far, plan
-from warpsmith.workers.steps.rows import ENDED, add_event, lock_search, plain, signed, spend
+from warpsmith.workers.steps.rows import add_event, lock_search, plain, signed, spend
 from warpsmith.workers.steps.values import EventType, WrongState
 
 Mark: TypeAlias = Literal["pinned", "banned"]

@@ -23,11 +23,11 @@ from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.workers import steps
 from warpsmith.workers.llm.base import AskPending
 from warpsmith.workers.llm.providers.agent_model import AgentModel
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.text import storable
 
 LIFE_S = 50.0
 EXPIRING = SETTINGS.model_copy(update={"ask_expires_s": LIFE_S})
-ENDED = ("finished", "failed", "cancelled")
 PICK = st.integers(0, 1_000_000)
 REPLIES = st.sampled_from(["one", "two", "a lone \ud800 surrogate", "a NUL \0"])
 

@@ -21,9 +21,9 @@ from warpsmith.kernels_db.spec.op import SpecError
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.workers import steps
+from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps import steering
 
-ENDED = ("finished", "failed", "cancelled")
 PICK = st.integers(0, 1_000_000)
 
 
