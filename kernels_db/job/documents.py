@@ -16,10 +16,10 @@ timing. verify: every workload, more seeds, repeats, input families, full timing
 check or timing. docs/judge.md has the protocol."""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
-Gate = Literal["sandbox", "reference", "admission", "memory", "gate", "compile", "screen", "verify", "time", "physics"]
-"""`reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a wrong
-answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot confine as the job
-demands. `physics`: a time that is too good to be true."""
+Gate = Literal["gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics"]
+"""In the order in which they are shown. `reference`, `admission` and `memory` speak of the op: the user's reference is
+at fault, the spec cannot tell a wrong answer from a right one (at level baseline), or a workload does not fit.
+`sandbox`: this host cannot confine as the job demands. `physics`: a time that is too good to be true."""
 
 
 SandboxLevel = Literal["process", "filtered", "confined", "isolated"]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 from sqlalchemy import RowMapping, func, select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.documents import Gate
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.service.documents.searches import SearchState, WaitingFor
 from warpsmith.service.views.rows import interval
 from warpsmith.service.views.searches import spend
 from warpsmith.service.views.waiting import waiting_for
 
-GATES = ("gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics")
+GATES = get_args(Gate)
 JUDGED = ("node.judged", "node.verified")
 MOST_VERDICTS = 10_000
 OVERLAP_S = 2.0
