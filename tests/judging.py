@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -97,16 +96,6 @@ def alive(pid: int) -> bool:
     with suppress(OSError), open(f"/proc/{pid}/stat") as file:
         return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     return False
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> bool:
-    """Whether the condition came true in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def fork_server_of(judge: int) -> int | None:

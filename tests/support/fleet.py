@@ -7,12 +7,10 @@ import platform
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests import REPOSITORY
 from tests.services import die_with_parent
@@ -27,15 +25,6 @@ FAST = {
     "WARPSMITH_RESEND_AFTER_S": "1.0",
 }
 """Settings under which what was lost comes back within seconds."""
-
-
-def wait_until(done: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Poll `done`; fails the test with `what` after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not done():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout_s:g} s for {what}")
-        time.sleep(0.05)
 
 
 class Fleet:

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -99,15 +98,6 @@ def announced(process: subprocess.Popen[str], home: Path) -> dict[str, Any]:
         if line == "}\n":
             return json.loads(text)  # type: ignore[no-any-return]
     pytest.fail(f"warpsmith up ended:\n{(home / 'launcher.log').read_text()}")
-
-
-def until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Wait for `condition`."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout_s:g} s for {what}")
-        time.sleep(0.05)
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -19,8 +19,8 @@ from sqlalchemy import update
 
 from tests import compose
 from tests.services import die_with_parent
-from tests.support.fleet import wait_until
 from tests.support.launching import REPOSITORY, write_scenario
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow

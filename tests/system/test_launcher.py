@@ -12,7 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.launching import NODES, family, living, until, up, warpsmith, write_scenario
+from tests.support.launching import NODES, PATIENCE_S, family, living, up, warpsmith, write_scenario
+from tests.support.waiting import wait_until
 from warpsmith.service.local import machine
 from warpsmith.service.local.home import running_service
 
@@ -42,8 +43,12 @@ def test_it_is_ready_watched_over_and_stopped_in_order(tmp_path: Path) -> None:
         os.kill(document["children"]["judge"], signal.SIGKILL)
         # The launcher holds the socket: a request made meanwhile waits for the new API.
         assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
-        until(lambda: "judge died (killed by SIGKILL)" in (home / "launcher.log").read_text(), "the report")
-        until(lambda: any("judge.cpu" in line for line in living(family(process.pid))), "another judge")
+        wait_until(
+            lambda: "judge died (killed by SIGKILL)" in (home / "launcher.log").read_text(), PATIENCE_S, "the report"
+        )
+        wait_until(
+            lambda: any("judge.cpu" in line for line in living(family(process.pid))), PATIENCE_S, "another judge"
+        )
 
         everyone = family(process.pid)
         process.send_signal(signal.SIGINT)
@@ -61,20 +66,22 @@ def test_killed_in_the_midst_of_a_search_it_leaves_no_orphan_and_loses_nothing(t
     with up(home) as (process, _):
         submitted = warpsmith(home, "search", str(spec), "--model", f"replay:{pool}", "--detach", "--json")
         search = json.loads(submitted.stdout)["id"]
-        until(
-            lambda: any("warpsmith.workers.judge" in line for line in living(family(process.pid))), "the judge at work"
+        wait_until(
+            lambda: any("warpsmith.workers.judge" in line for line in living(family(process.pid))),
+            PATIENCE_S,
+            "the judge at work",
         )
         everyone = family(process.pid)
         process.kill()
         process.wait()
-        until(lambda: living(everyone) == [], "every child to die")
+        wait_until(lambda: living(everyone) == [], PATIENCE_S, "every child to die")
     with up(home):
 
         def ended() -> bool:
             found = json.loads(warpsmith(home, "searches", "--json").stdout)
             return bool(found[0]["state"] not in {"queued", "running"})
 
-        until(ended, "the search to end")
+        wait_until(ended, PATIENCE_S, "the search to end")
         shown = json.loads(warpsmith(home, "tree", search, "--json").stdout)
     assert shown["search"]["state"] == "finished", shown["search"]
     assert [node["seq"] for node in shown["nodes"]] == list(range(len(shown["nodes"])))

@@ -6,31 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.support.waiting import wait_until
 from warpsmith.service.local import supervisor as supervisor_module
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor, describe_exit
 
-PATIENCE_S = 20.0
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 STUBBORN = (
     sys.executable,
     "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)",
 )
-
-
-def until(condition: Callable[[], object], poll: Callable[[], None] = lambda: None) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        poll()
-        time.sleep(0.02)
 
 
 def gone(pid: int) -> bool:
@@ -62,7 +53,7 @@ def test_a_child_that_dies_is_started_again_and_reported(supervisor: Supervisor,
     supervisor.start(spec("sleeper"))
     first = supervisor.pids()["sleeper"]
     os.kill(first, signal.SIGKILL)
-    until(lambda: supervisor.pids().get("sleeper", first) != first, supervisor.poll)
+    wait_until(lambda: supervisor.pids().get("sleeper", first) != first, meanwhile=supervisor.poll)
     assert len(said) == 1
     assert "sleeper died (killed by SIGKILL); restart in 0.05 s" in said[0]
     assert "sleeper.log" in said[0]
@@ -78,7 +69,7 @@ def test_restarts_come_ever_later_up_to_a_bound(tmp_path: Path, said: list[str])
         def died(deaths: int = deaths) -> bool:
             return len(said) > deaths
 
-        until(died, supervisor.poll)
+        wait_until(died, meanwhile=supervisor.poll)
         now[0] += 31.0
     supervisor.stop("broken")
     delays = [float(line.split("restart in ")[1].split(" s")[0]) for line in said]
@@ -95,7 +86,7 @@ def test_a_child_that_lived_long_starts_anew_with_the_shortest_delay(tmp_path: P
     for _ in range(2):
         now[0] += supervisor_module.STEADY_AFTER_S
         os.kill(supervisor.pids()["sleeper"], signal.SIGKILL)
-        until(lambda: "sleeper" not in supervisor.pids())
+        wait_until(lambda: "sleeper" not in supervisor.pids())
         supervisor.poll()
         now[0] += 1
         supervisor.poll()
@@ -105,7 +96,7 @@ def test_a_child_that_lived_long_starts_anew_with_the_shortest_delay(tmp_path: P
 
 def test_a_deaf_child_is_killed_after_its_grace(supervisor: Supervisor) -> None:
     supervisor.start(spec("deaf", STUBBORN, stop=((signal.SIGTERM, 0.2),)))
-    until(lambda: "deaf" in supervisor.log_tail("deaf"))
+    wait_until(lambda: "deaf" in supervisor.log_tail("deaf"))
     pid = supervisor.pids()["deaf"]
     supervisor.stop("deaf")
     assert gone(pid)
@@ -115,10 +106,10 @@ def test_a_deaf_child_is_killed_after_its_grace(supervisor: Supervisor) -> None:
 def test_stopping_takes_grandchildren_too(supervisor: Supervisor) -> None:
     shell = ("sh", "-c", "sleep 600 & echo $!; exec sleep 600")
     supervisor.start(spec("shell", shell))
-    until(lambda: supervisor.log_tail("shell").isdigit())
+    wait_until(lambda: supervisor.log_tail("shell").isdigit())
     grandchild = int(supervisor.log_tail("shell"))
     supervisor.stop("shell")
-    until(lambda: gone(grandchild))
+    wait_until(lambda: gone(grandchild))
 
 
 def test_stopping_one_leaves_the_others(supervisor: Supervisor) -> None:
@@ -144,7 +135,7 @@ time.sleep(600)
         child = int(parent.stdout.readline())
         assert not gone(child)
         parent.kill()
-    until(lambda: gone(child))
+    wait_until(lambda: gone(child))
 
 
 def test_a_long_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ from sqlalchemy import select
 
 from tests.services import RedisServer
 from tests.support import scenario
-from tests.support.fleet import TARGET, Fleet, wait_until
+from tests.support.fleet import TARGET, Fleet
 from tests.support.reverifying import history, keep, kernel, report_judge
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import ReverificationRow
 from warpsmith.workers import reverification

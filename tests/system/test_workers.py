@@ -13,8 +13,9 @@ from sqlalchemy import select
 
 from tests.services import RedisServer
 from tests.support import scenario
-from tests.support.fleet import TARGET, Fleet, wait_until
+from tests.support.fleet import TARGET, Fleet
 from tests.support.searching import Searching
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.workers import steps
 from warpsmith.workers.queue import dispatch

@@ -13,8 +13,9 @@ from sqlalchemy import func, select
 
 from tests.services import RedisServer
 from tests.support import scenario
-from tests.support.fleet import TARGET, Fleet, wait_until
+from tests.support.fleet import TARGET, Fleet
 from tests.support.searching import Searching
+from tests.support.waiting import wait_until
 from tests.system.test_faults import judges
 from tests.system.test_workers import workers_of
 from warpsmith.kernels_db.store.tables import AttemptRow

@@ -17,9 +17,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from tests import REPOSITORY
-from tests.judging import wait_until
 from tests.support import steps_support
 from tests.support.api_support import client_of, fields, problem, settings_for
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.bundle import digest
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.store.db import Database
@@ -523,7 +523,7 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     write_bundle(second, bundle, with_judge=False)
     file = second / "verdicts.jsonl"
     process = host.start(second)
-    assert wait_until(lambda: len(lines_in(file)) == 1 or process.poll() is not None, 200.0)
+    wait_until(lambda: len(lines_in(file)) == 1 or process.poll() is not None, 200.0)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)
     (done,) = lines_in(file)

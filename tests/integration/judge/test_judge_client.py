@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests import REPOSITORY, judging
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.protocol.client import (
     MOST_SENDS,
@@ -255,11 +256,11 @@ def test_a_killed_judge_tells_all_who_wait_and_leaves_nothing(cache: Path) -> No
         client.start()
         judge = client.pid
         assert judge is not None
-        assert judging.wait_until(lambda: judging.fork_server_of(judge) is not None, 60)
+        wait_until(lambda: judging.fork_server_of(judge) is not None, 60)
 
         def ask(number: int) -> Verdict | None:
             if number == 0:
-                assert judging.wait_until(lambda: len(judging.runners_of(judge)) >= 2, 60)
+                wait_until(lambda: len(judging.runners_of(judge)) >= 2, 60)
                 os.kill(judge, signal.SIGKILL)
                 return None
             return client.judge(norm_job(ENDLESS, number, call_s=300.0), timeout_s=60)

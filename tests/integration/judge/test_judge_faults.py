@@ -18,7 +18,8 @@ import pytest
 import torch
 
 from tests import degraded, judging
-from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
+from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.machine.process_control import family
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
@@ -48,7 +49,7 @@ def _seen(name: str, count: int) -> AbstractContextManager[None]:
     """Fails unless, while the block runs, so many processes of that name are alive at once."""
 
     def look() -> None:
-        assert wait_until(lambda: len(judging.named(name)) >= count, 60.0), f"{name} was never alive {count} times"
+        wait_until(lambda: len(judging.named(name)) >= count, 60.0, f"{name} to be alive {count} times")
 
     return judging.meanwhile(look)
 
@@ -139,7 +140,7 @@ static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
     with _seen(name, 9):
         verdict = _candidate(client, body, before)
     assert verdict["gate"] in ("time", "physics"), verdict["reason"]  # right; its children take the clock's cores
-    assert wait_until(lambda: not judging.named(name), 5.0)
+    wait_until(lambda: not judging.named(name), 5.0)
     _still_judges(client)
 
 
@@ -152,7 +153,7 @@ def test_a_fork_bomb_costs_its_own_verdict(unfiltered: JudgeClient) -> None:
     with _seen(name, 32):
         verdict = _candidate(client, body, before, call_s=2.0)
     assert verdict["verdict"] == "rejected"
-    assert wait_until(lambda: not judging.named(name), 5.0)
+    wait_until(lambda: not judging.named(name), 5.0)
     _still_judges(client)
 
 
@@ -300,7 +301,7 @@ def _at_work(client: JudgeClient) -> bool:
 
 def test_a_runner_killed_from_outside_costs_a_repetition(client: JudgeClient) -> None:
     def kill() -> None:
-        assert wait_until(lambda: _at_work(client))
+        wait_until(lambda: _at_work(client))
         assert client.pid is not None
         for pid in judging.runners_of(client.pid):
             _kill(pid)
@@ -314,7 +315,7 @@ def test_a_fork_server_killed_from_outside_costs_a_repetition(client: JudgeClien
     killed: list[int] = []
 
     def kill() -> None:
-        assert wait_until(lambda: _at_work(client))
+        wait_until(lambda: _at_work(client))
         assert client.pid is not None
         killed.extend(judging.runners_of(client.pid))
         server = judging.fork_server_of(client.pid)
@@ -332,7 +333,7 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
         left: list[int] = []
 
         def kill() -> None:
-            assert wait_until(lambda: own.pid is not None and _at_work(own), 60.0)
+            wait_until(lambda: own.pid is not None and _at_work(own), 60.0)
             assert own.pid is not None
             left.extend(family(own.pid))
             _kill(own.pid)
@@ -340,7 +341,7 @@ def test_a_killed_judge_leaves_no_orphan_and_the_next_job_starts_another(cache: 
         with judging.meanwhile(kill), pytest.raises(JudgeDied):
             own.judge(judging.job(LAYER_NORM, LAYER_NORMS, SLOW_NORM), timeout_s=TIMEOUT_S)
         assert len(left) >= 5
-        assert wait_until(lambda: not any(alive(pid) for pid in left), 10.0)
+        wait_until(lambda: not any(alive(pid) for pid in left), 10.0)
         _still_judges(own)
         assert own.pid not in left
 
@@ -360,10 +361,10 @@ def test_a_judge_dies_with_the_process_that_started_it(cache: Path, tmp_path: Pa
     assert parent.stdout is not None
     with parent:
         judge = int(parent.stdout.readline())
-        assert wait_until(lambda: judging.fork_server_of(judge) is not None, 60.0)
+        wait_until(lambda: judging.fork_server_of(judge) is not None, 60.0)
         below = family(judge)
         parent.kill()
-    assert wait_until(lambda: not any(alive(pid) for pid in below), 10.0)
+    wait_until(lambda: not any(alive(pid) for pid in below), 10.0)
 
 
 def test_a_timeout_kills_the_judge_and_everything_under_it(cache: Path) -> None:
@@ -378,7 +379,7 @@ def test_a_timeout_kills_the_judge_and_everything_under_it(cache: Path) -> None:
         with pytest.raises(JudgeTimeout):
             own.judge(judging.job(LAYER_NORM, LAYER_NORMS, endless, call_s=300.0), timeout_s=15.0, on_wait=watch)
         assert len(seen) >= 2
-        assert wait_until(lambda: not any(alive(pid) for pid in seen), 10.0)
+        wait_until(lambda: not any(alive(pid) for pid in seen), 10.0)
 
 
 def test_what_on_wait_raises_ends_the_job(client: JudgeClient) -> None:

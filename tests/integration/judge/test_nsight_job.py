@@ -11,7 +11,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 from benchmarks.jobs import job
 from tests import judging, stand_in_ncu
+from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.documents import Job, Nsight
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.machine import process_control
@@ -180,20 +180,12 @@ def test_all_of_it_ends_with_a_judge_that_is_killed(place: Place, tmp_path: Path
     )
     try:
         hangs = place.directory / "hangs"
-        assert until(lambda: hangs.exists() and len(hangs.read_text().split()) == 2)
+        wait_until(lambda: hangs.exists() and len(hangs.read_text().split()) == 2, 60)
     finally:
         judge.kill()
         judge.wait()
     pids = hangs.read_text().split()
-    assert until(lambda: not [pid for pid in pids if Path("/proc", pid).exists()])
-
-
-def until(holds: Callable[[], bool]) -> bool:
-    """Whether it comes to hold within a minute."""
-    deadline = time.monotonic() + 60
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return holds()
+    wait_until(lambda: not [pid for pid in pids if Path("/proc", pid).exists()], 60)
 
 
 def test_where_counters_are_an_administrators_one_capability_is_kept(place: Place) -> None:

@@ -16,7 +16,8 @@ from typing import Any, Literal
 import pytest
 
 from tests import REPOSITORY
-from tests.judging import alive, output, tensor, wait_until, workload
+from tests.judging import alive, output, tensor, workload
+from tests.support.waiting import wait_until
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.languages import CompileError, CompileLimits, compile_service
 from warpsmith.workers.judge.machine.process_control import children
@@ -129,7 +130,7 @@ def test_a_compilation_that_does_not_end_is_killed_with_all_it_started(tmp_path:
     with pytest.raises(CompileError):  # past its time; or, where it may start nothing, at once
         prepare(triton(forks), "triton", tmp_path, seconds=3)
     assert time.monotonic() - begun < 60
-    assert wait_until(lambda: not started(), 5)
+    wait_until(lambda: not started(), 5)
     assert prepare(candidate("cuda"), "cuda", tmp_path)["kernels"]
 
 
@@ -139,7 +140,7 @@ def test_a_server_killed_from_outside_costs_a_repetition(tmp_path: Path) -> None
     slow = triton("import time\ntime.sleep(2)")
 
     def kill() -> None:
-        assert wait_until(lambda: len(children(first)) >= 2, 30)
+        wait_until(lambda: len(children(first)) >= 2, 30)
         os.kill(first, signal.SIGKILL)
 
     found = at_once(
@@ -189,4 +190,4 @@ def test_the_server_ends_with_its_process_however_that_ends(tmp_path: Path) -> N
         pid = int(parent.stdout.readline())
         assert b"compile_server" in command(pid)
         parent.kill()
-    assert wait_until(lambda: not alive(pid), 10)
+    wait_until(lambda: not alive(pid), 10)

@@ -20,7 +20,8 @@ import torch
 
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
-from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate, wait_until
+from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate
+from tests.support.waiting import wait_until
 from warpsmith import IMPORT_ROOT
 from warpsmith.kernels_db.job.documents import Job, SandboxLevel, Verdict
 from warpsmith.kernels_db.runtime import CompileError, cpp
@@ -193,7 +194,7 @@ time.sleep(600)
     with pytest.raises(ContenderFault, match="too many processes") as raised:
         field.runner(source, "compile", memory_bytes=8 << 30)  # their memory is not what is to end them
     assert raised.value.kind == "processes"
-    assert wait_until(lambda: not judging.named(name), 5.0)
+    wait_until(lambda: not judging.named(name), 5.0)
 
 
 TRITON = """
@@ -284,7 +285,7 @@ static void* born(void*) { for (;;) sleep(100); }
     with JudgeClient(cache=tmp_path / "cache") as judge:
 
         def kill() -> None:
-            assert wait_until(lambda: bool(judging.named(name)), 60.0)
+            wait_until(lambda: bool(judging.named(name)), 60.0)
             assert judge.pid is not None
             both = [judge.pid, judging.fork_server_of(judge.pid)]
             for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -295,7 +296,7 @@ static void* born(void*) { for (;;) sleep(100); }
         job = judging.job(LAYER_NORM, LAYER_NORMS, norm_candidate(body, before), call_s=60.0)
         with judging.meanwhile(kill), pytest.raises(Exception, match="ended with status"):
             judge.judge(job, timeout_s=TIMEOUT_S)
-        assert wait_until(lambda: not judging.named(name), 5.0)
+        wait_until(lambda: not judging.named(name), 5.0)
 
 
 # Machines that can do less
