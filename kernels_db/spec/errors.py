@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 LONGEST_FOUND = 200
 
@@ -15,7 +16,7 @@ class SpecError(ValueError):
 
     def __init__(self, field: str, found: object, expected: str) -> None:
         self.field = field
-        self.found = _shown(found)
+        self.found = shown(found)
         self.expected = expected
         super().__init__(field, self.found, expected)
 
@@ -37,7 +38,8 @@ class SpecErrors(ValueError):  # noqa: N818  several of SpecError
         return "\n".join(str(error) for error in self.errors)
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> Any:
+    """`value` as a JSON scalar that may be told: containers as JSON text, long text shortened."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Pydantic's errors as SpecErrors: the field as it is written in the document, what was found, what was expected."""
+"""Pydantic's errors in our words: the field as the document names it, what was found, what was expected."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _EXPECTED = {
     "less_than_equal": "at most {le}",
     "union_tag_invalid": "one of {expected_tags}",
     "spec": "{expected}",
+    "extra_forbidden": "no field of this name",
 }
-"""What each of Pydantic's errors expected; what stands not here keeps Pydantic's own message."""
+"""What each of Pydantic's errors expected; any other keeps Pydantic's own message."""
 
 
 class Place(NamedTuple):
@@ -44,6 +45,13 @@ class Place(NamedTuple):
     field: str
     types: list[Any]
     container: list[Any]
+
+
+def expected_of(detail: Mapping[str, Any]) -> str:
+    """What one of Pydantic's errors expected, as the end of "found X, expected Y"."""
+    if detail["type"] in _EXPECTED:
+        return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
+    return str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
 
 
 def converted(error: ValidationError, model: type[BaseModel], document: Mapping[str, Any]) -> list[SpecError]:
@@ -58,10 +66,10 @@ def _is_echo(detail: ErrorDetails) -> bool:
 
 
 def _converted(detail: ErrorDetails, model: type[BaseModel], document: Mapping[str, Any]) -> SpecError:
-    kind, found, context = detail["type"], detail["input"], detail.get("ctx", {})
+    kind, found = detail["type"], detail["input"]
     place = _locate(detail["loc"], model, document)
     field = place.field
-    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else detail["msg"]
+    expected = expected_of(detail)
     if kind == "missing":
         found = None
     elif kind == "extra_forbidden":

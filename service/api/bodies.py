@@ -13,8 +13,9 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from warpsmith.kernels_db.job.strict_json import NotJson, expected_scalar, read_strictly, walk
+from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.service.documents.field_error import FieldError
-from warpsmith.service.documents.problems import InvalidInput, MalformedBody, UnsupportedMedia, brief, field_path
+from warpsmith.service.documents.problems import InvalidInput, MalformedBody, UnsupportedMedia, field_path
 
 JSON = "application/json"
 DEEPEST = 64
@@ -40,7 +41,7 @@ def check_storable(document: Any, root: str = "body") -> None:
     """Raise InvalidInput where a value cannot be stored: NUL or half a surrogate pair in text, an infinite number,
     too deep a nesting."""
     for location, level, value in walk(document):
-        path = (root, *map(brief, location))
+        path = (root, *map(shown, location))
         if level > DEEPEST:
             expected = f"at most {DEEPEST} levels of nesting"
             raise InvalidInput.one(field_path(path[:8]) + "...", f"{level} levels", expected)

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.db import StorageFull as StorageFullError
 from warpsmith.kernels_db.store.tables import (
@@ -27,7 +28,7 @@ from warpsmith.kernels_db.store.tables import (
 from warpsmith.service.api import auth
 from warpsmith.service.api.metrics import Metrics
 from warpsmith.service.api.streams import Streams
-from warpsmith.service.documents.problems import NotFound, brief
+from warpsmith.service.documents.problems import NotFound
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log, steps
 from warpsmith.workers.queue import dispatch
@@ -55,7 +56,7 @@ Row = TypeVar("Row", bound=Base)
 def unknown(table: type[Base], row_id: str, noun: str) -> NotFound:
     """The problem that no row has this id."""
     expected = f"the id of one that is stored, {PREFIXES[table]}_..."
-    return NotFound(f"{noun}: found {brief(row_id)!r}, expected {expected}")
+    return NotFound(f"{noun}: found {shown(row_id)!r}, expected {expected}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, shown
 from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import (
@@ -24,7 +24,6 @@ from warpsmith.service.documents.problems import (
     NotFound,
     Problem,
     StorageFull,
-    brief,
     field_errors,
 )
 
@@ -32,7 +31,7 @@ from warpsmith.service.documents.problems import (
 def spec_problem(error: SpecError | SpecErrors, prefix: str = "") -> InvalidSpec:
     """The problem of a bad op spec; `prefix` says where in the body it stands, for example `op.`."""
     errors = error.errors if isinstance(error, SpecErrors) else [error]
-    return InvalidSpec([FieldError(field=prefix + e.field, found=brief(e.found), expected=e.expected) for e in errors])
+    return InvalidSpec([FieldError(field=prefix + e.field, found=shown(e.found), expected=e.expected) for e in errors])
 
 
 def as_problem(error: Exception) -> Problem | None:

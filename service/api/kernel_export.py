@@ -15,11 +15,11 @@ from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.registry import named
 from warpsmith.kernels_db.job.documents import tier_of
-from warpsmith.kernels_db.spec.errors import SpecErrors
+from warpsmith.kernels_db.spec.errors import SpecErrors, shown
 from warpsmith.kernels_db.store import records
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow
 from warpsmith.service.documents.field_error import FieldError
-from warpsmith.service.documents.problems import InvalidInput, NotExpressible, brief
+from warpsmith.service.documents.problems import InvalidInput, NotExpressible
 from warpsmith.workers.gate.normalise import normalised_digest
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -33,7 +33,7 @@ def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
     except SpecErrors as error:
         fields = {f"kernels[{position}]": field for position, field in enumerate(asked)}
         raise InvalidInput(
-            [FieldError(field=fields[e.field], found=brief(e.found), expected=e.expected) for e in error.errors]
+            [FieldError(field=fields[e.field], found=shown(e.found), expected=e.expected) for e in error.errors]
         ) from None
 
 
@@ -78,7 +78,7 @@ def archive_of(kernels: Sequence[ExportedKernel], form: str) -> tuple[str, bytes
         try:
             project = named(form).write(kernels, Path(directory))
         except SpecErrors as error:
-            found = [FieldError(field=f"op.{e.field}", found=brief(e.found), expected=e.expected) for e in error.errors]
+            found = [FieldError(field=f"op.{e.field}", found=shown(e.found), expected=e.expected) for e in error.errors]
             raise NotExpressible(found) from None
         return project.name, _zipped(project)
 

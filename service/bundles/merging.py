@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from warpsmith.kernels_db.job.bundle import SignedUnjudged, ticket_of
+from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.bundles.signing import is_genuine
 from warpsmith.service.bundles.verdicts import read_line
 from warpsmith.service.documents.bundles import MergedLine
 from warpsmith.service.documents.field_error import FieldError
-from warpsmith.service.documents.problems import brief
 from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
 
@@ -38,7 +38,7 @@ def _merge(db: Database, key: bytes, number: int, line: str) -> MergedLine:
         else:
             merged = steps.merge_verdict(db, found, genuine, time.time())
     except (BrokenDocument, steps.VerdictRefused) as error:
-        wrong = FieldError(field=error.field, found=brief(error.found), expected=brief(error.expected))
+        wrong = FieldError(field=error.field, found=shown(error.found), expected=shown(error.expected))
         return MergedLine(line=number, nonce=nonce, bundle_id=bundle_id, outcome="refused", error=wrong)
     return MergedLine(
         line=number,

@@ -11,6 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.field_errors import expected_of
 from warpsmith.service.cli.output import print_json, say
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, ServiceUnreachableError
 
@@ -127,7 +128,7 @@ def describe_validation(error: ValidationError) -> str:
     """A setting that is wrong, by its variable; or a service whose answers are of another version."""
     settings = error.title.endswith("Settings")
     lines = [
-        f"{'WARPSMITH_' + path.upper() if settings else path}: found {item['input']!r}, expected: {item['msg']}"
+        f"{'WARPSMITH_' + path.upper() if settings else path}: found {item['input']!r}, expected {expected_of(item)}"
         for item in error.errors(include_url=False)
         for path in [".".join(map(str, item["loc"]))]
     ]

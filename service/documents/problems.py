@@ -31,7 +31,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -40,18 +39,12 @@ from fastapi import HTTPException
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from warpsmith.kernels_db.spec.errors import shown
+from warpsmith.kernels_db.spec.field_errors import expected_of
 from warpsmith.service.documents.field_error import FieldError
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"
-LONGEST_FOUND = 200
-EXPECTED = {"missing": "a value: the field is required", "extra_forbidden": "no field of this name"}
-SUBJECTS = {
-    "Value error, ": "",
-    "Input should be ": "",
-    "String should have ": "text with ",
-    "String should match ": "text that matches ",
-}
 
 
 class ProblemDocument(BaseModel):
@@ -153,7 +146,7 @@ class WrongState(Problem):
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> WrongState:
         """The problem with what is at fault named, as InvalidInput names a field."""
-        error = FieldError(field=field, found=brief(found), expected=expected)
+        error = FieldError(field=field, found=shown(found), expected=expected)
         return cls(f"{field}: found {error.found}, expected {expected}", errors=[error])
 
 
@@ -195,7 +188,7 @@ class InvalidInput(Problem):
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> InvalidInput:
         """The problem of a single field."""
-        return cls([FieldError(field=field, found=brief(found), expected=expected)])
+        return cls([FieldError(field=field, found=shown(found), expected=expected)])
 
 
 class InvalidSpec(InvalidInput):
@@ -253,17 +246,6 @@ class StorageFull(Problem):
         super().__init__("The database has no room; nothing was stored. Free space and send the request again.")
 
 
-def brief(value: object) -> Any:
-    """`value` as something short that fits a JSON document: numbers, words and None as they are, the rest as text."""
-    if value is None or isinstance(value, bool | int):
-        return value if not isinstance(value, int) or abs(value) < 2**63 else f"an integer of {value.bit_length()} bits"
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    text = value if isinstance(value, str) else repr(value)
-    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-    return text if len(text) <= LONGEST_FOUND else f"{text[:LONGEST_FOUND]}... ({len(text)} characters)"
-
-
 def sentence(error: FieldError) -> str:
     """`inputs[1].dtype: found 'float31', expected one of ...`."""
     return f"{error.field}: found {error.found!r}, expected {error.expected}"
@@ -285,19 +267,9 @@ def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     """Pydantic's errors as ours."""
     found = []
     for error in errors:
-        kind = error["type"]
-        expected = EXPECTED.get(kind) or _without_subject(str(error["msg"]))
-        value = None if kind == "missing" else brief(error.get("input"))
-        found.append(FieldError(field=field_path(error["loc"]), found=value, expected=brief(expected)))
+        value = None if error["type"] == "missing" else shown(error.get("input"))
+        found.append(FieldError(field=field_path(error["loc"]), found=value, expected=shown(expected_of(error))))
     return found
-
-
-def _without_subject(message: str) -> str:
-    """Pydantic's sentence as the end of ours: "Input should be a valid string" is "a valid string"."""
-    for subject, replacement in SUBJECTS.items():
-        if message.startswith(subject):
-            return replacement + message.removeprefix(subject)
-    return message
 
 
 def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
+from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
 from warpsmith.service.api.bodies import Body, StrictRoute
@@ -44,7 +45,6 @@ from warpsmith.service.documents.problems import (
     StorageFull,
     UnsupportedMedia,
     WrongState,
-    brief,
     documented,
 )
 from warpsmith.service.views.bundles import bundle_summaries
@@ -235,7 +235,7 @@ def _dropped(service: Service, bundle_id: str, drop: Callable[[float], steps.Giv
 
 
 def _not_out(bundle_id: str) -> str:
-    return f"bundle: found {brief(bundle_id)!r}, expected the id of a bundle that is out"
+    return f"bundle: found {shown(bundle_id)!r}, expected the id of a bundle that is out"
 
 
 def _key(service: Service) -> bytes:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool
 from warpsmith.kernels_db.store.tables import PoolRow
@@ -28,7 +29,6 @@ from warpsmith.service.documents.problems import (
     NotFound,
     StorageFull,
     UnsupportedMedia,
-    brief,
     documented,
 )
 from warpsmith.service.views.rows import document_of
@@ -92,7 +92,7 @@ def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) ->
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {body.data[error.start]:#04x}") from error
     except PoolError as error:
-        wrong = FieldError(field=f"line {error.line}, {error.field}", found=brief(error.found), expected=error.expected)
+        wrong = FieldError(field=f"line {error.line}, {error.field}", found=shown(error.found), expected=error.expected)
         raise InvalidPool([wrong]) from error
 
     def work(session: Session) -> Answer:

@@ -145,7 +145,7 @@ def test_a_setting_that_is_wrong_is_named(said: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("WARPSMITH_LEASE_S", "-1")
     code, _, err = said("db", "upgrade")
     assert code == 2
-    assert "WARPSMITH_LEASE_S: found '-1', expected: Input should be greater than 0" in err
+    assert "WARPSMITH_LEASE_S: found '-1', expected more than 0" in err
 
 
 def test_the_database_is_upgraded_once(said: Any) -> None:

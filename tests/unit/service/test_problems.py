@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, shown
 from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
 from warpsmith.service.api.bodies import check_storable, parse_json
 from warpsmith.service.api.handlers import as_problem
 from warpsmith.service.documents import problems
 from warpsmith.service.documents.field_error import FieldError
-from warpsmith.service.documents.problems import InvalidInput, MalformedBody, Problem, brief, field_path
+from warpsmith.service.documents.problems import InvalidInput, MalformedBody, Problem, field_path
 
 
 def kinds() -> list[type[Problem]]:
@@ -105,7 +105,7 @@ def test_an_unknown_exception_is_no_problem() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), st.lists))
 def test_what_was_found_always_fits_a_json_document(value: Any) -> None:
-    document = Problem("x", errors=[FieldError(field="f", found=brief(value), expected="e")]).document()
+    document = Problem("x", errors=[FieldError(field="f", found=shown(value), expected="e")]).document()
     text = json.dumps(document, allow_nan=False)
     assert len(text.encode("utf-8")) < 4000
 
@@ -171,7 +171,7 @@ def test_errors_of_the_framework_read_as_ours() -> None:
         ]
     )
     assert [problems.sentence(error) for error in errors] == [
-        "target: found 3, expected a valid string",
+        "target: found 3, expected text",
         "model: found None, expected a value: the field is required",
         "x: found 1, expected no field of this name",
     ]
