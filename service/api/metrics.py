@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import (
@@ -23,6 +24,25 @@ from warpsmith.kernels_db.store.tables import (
 )
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+COUNTED: tuple[tuple[str, str, *tuple[InstrumentedAttribute[Any], ...]], ...] = (
+    ("searches", "Searches by state", SearchRow.state),
+    ("nodes", "Nodes by state and verdict", NodeRow.state, NodeRow.verdict),
+    ("attempts", "Attempts by kind and state", AttemptRow.kind, AttemptRow.state),
+    ("asks", "Asks by state", AskRow.state),
+    (
+        "kernels",
+        "Kernels by target and by what their latest re-verification found",
+        KernelRow.target,
+        KernelRow.standing,
+    ),
+    (
+        "reverifications",
+        "Re-verifications of kernels by state and outcome",
+        ReverificationRow.state,
+        ReverificationRow.outcome,
+    ),
+)
+"""What is counted by columns, whose names are the labels."""
 LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -62,44 +82,15 @@ class _DatabaseCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         now = time.time()
         with self._db.reading() as session:
-            yield _counted(session, "warpsmith_searches", "Searches by state", ["state"], [SearchRow.state])
-            yield _counted(
-                session,
-                "warpsmith_nodes",
-                "Nodes by state and verdict",
-                ["state", "verdict"],
-                [NodeRow.state, NodeRow.verdict],
-            )
-            yield _counted(
-                session,
-                "warpsmith_attempts",
-                "Attempts by kind and state",
-                ["kind", "state"],
-                [AttemptRow.kind, AttemptRow.state],
-            )
-            yield _counted(session, "warpsmith_asks", "Asks by state", ["state"], [AskRow.state])
-            yield _counted(
-                session,
-                "warpsmith_kernels",
-                "Kernels by target and by what their latest re-verification found",
-                ["target", "standing"],
-                [KernelRow.target, KernelRow.standing],
-            )
-            yield _counted(
-                session,
-                "warpsmith_reverifications",
-                "Re-verifications of kernels by state and outcome",
-                ["state", "outcome"],
-                [ReverificationRow.state, ReverificationRow.outcome],
-            )
+            yield from (_counted(session, *counted) for counted in COUNTED)
             yield _oldest_pending(session, now)
             yield _workers(session, now - self._alive_after_s)
             yield _spend(session)
 
 
-def _counted(session: Session, name: str, text: str, labels: list[str], columns: list[object]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for *values, count in session.execute(select(*columns, func.count()).group_by(*columns)):  # type: ignore[call-overload] # columns
+def _counted(session: Session, name: str, text: str, *columns: InstrumentedAttribute[Any]) -> Metric:
+    family = GaugeMetricFamily(f"warpsmith_{name}", text, labels=[column.key for column in columns])
+    for *values, count in session.execute(select(*columns, func.count()).group_by(*columns)):
         family.add_metric([str(value or "none") for value in values], count)
     return family
 
