@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict
 
 from warpsmith.kernels_db.job.strict_json import NotJson, expected_scalar, read_strictly, walk
 from warpsmith.kernels_db.spec.errors import shown
@@ -78,6 +79,12 @@ async def raw_body(request: Request) -> RawBody:
 
 
 Body = Annotated[RawBody, Depends(raw_body)]
+
+
+class StrictBody(BaseModel):
+    """A JSON body: nothing is converted, and unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class _StrictRequest(Request):

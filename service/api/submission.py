@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.store.tables import OpRow, PoolRow
+from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import spec_problem
 from warpsmith.service.documents.field_error import FieldError
@@ -46,12 +47,10 @@ ADD_RELU: dict[str, Any] = {
 }
 
 
-class SearchRequest(BaseModel):
+class SearchRequest(StrictBody):
     """What to search for, where, how, and at most at what price."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
         json_schema_extra={
             "oneOf": [{"required": ["op"]}, {"required": ["op_id"]}],
             "examples": [

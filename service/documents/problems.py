@@ -285,3 +285,9 @@ def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
         }
         for status, kinds in by_status.items()
     }
+
+
+def documented_with_body(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
+    """The same of a route that takes a JSON body: with what may be wrong with one, by status."""
+    of_body: list[type[Problem]] = [MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput]
+    return documented(*sorted([*of_body, *problems], key=lambda problem: problem.code))

@@ -6,24 +6,22 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import AskRow
-from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.documents.asks import AskDocument, AskState, AskSummary
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
     AskClosed,
-    BodyTooLarge,
     InvalidInput,
-    MalformedBody,
     NotFound,
     StorageFull,
-    UnsupportedMedia,
     documented,
+    documented_with_body,
 )
 from warpsmith.service.views.asks import ask_document, ask_summaries
 from warpsmith.workers import steps
@@ -34,13 +32,11 @@ LONGEST_REPLY = 1_000_000
 router = APIRouter(prefix="/v1/asks", tags=["asks"], route_class=StrictRoute)
 
 
-class AskAnswer(BaseModel):
+class AskAnswer(StrictBody):
     """The answer to an ask: what a model would have replied."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"reply": "## Idea 1\nFuse the two loops ...", "answered_by": "a person"}]},
+        json_schema_extra={"examples": [{"reply": "## Idea 1\nFuse the two loops ...", "answered_by": "a person"}]}
     )
 
     reply: str = Field(
@@ -74,7 +70,7 @@ def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
 @router.post(
     "/{ask_id}/answer",
     summary="Answer an ask",
-    responses=documented(MalformedBody, NotFound, AskClosed, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull),
+    responses=documented_with_body(NotFound, AskClosed, StorageFull),
 )
 def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> AskDocument:
     """Gives the search the reply that it waits for. The first answer stands; the same one again changes nothing.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -18,7 +18,7 @@ from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
-from warpsmith.service.api.bodies import Body, StrictRoute
+from warpsmith.service.api.bodies import Body, StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
@@ -36,16 +36,15 @@ from warpsmith.service.documents.bundles import (
 )
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
     MalformedBody,
     MissingSetting,
     NotFound,
     StorageFull,
-    UnsupportedMedia,
     WrongState,
     documented,
+    documented_with_body,
 )
 from warpsmith.service.views.bundles import bundle_summaries
 from warpsmith.workers import steps
@@ -86,10 +85,8 @@ MERGE_BODY: dict[str, Any] = {
 router = APIRouter(tags=["bundles"], route_class=StrictRoute)
 
 
-class SettleRequest(BaseModel):
+class SettleRequest(StrictBody):
     """What becomes of the steps whose jobs the bundle's host could not judge."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     then: Literal["queue", "fail"] = Field(
         description="queue: they return to the queue. fail: they fail for the host's reason, and their branches end; "
@@ -151,7 +148,7 @@ def list_bundles(
 @router.post(
     MERGE,
     summary="Merge verdicts",
-    responses=documented(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput, MissingSetting, StorageFull),
+    responses=documented_with_body(MissingSetting, StorageFull),
     openapi_extra=MERGE_BODY,
 )
 def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
@@ -196,7 +193,7 @@ def list_unjudged(bundle_id: str, service: ServiceDependency) -> list[UnjudgedJo
 @router.post(
     "/v1/bundles/{bundle_id}/unjudged",
     summary="Settle what could not be judged",
-    responses=documented(MalformedBody, NotFound, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull),
+    responses=documented_with_body(NotFound, StorageFull),
 )
 def settle_unjudged(bundle_id: str, body: SettleRequest, service: ServiceDependency, asker: Asker) -> DroppedBundle:
     """Takes the jobs that the host of a bundle could not judge out of it: their steps return to the queue or fail, and

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.formats.op_import import import_op
@@ -20,20 +20,17 @@ from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, Ra
 from warpsmith.kernels_db.job.documents import SandboxLevel
 from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
 from warpsmith.kernels_db.store import records
-from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.documents.ops import OpDocument
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
     InvalidSpec,
-    MalformedBody,
     StorageFull,
     TooManyImports,
-    UnsupportedMedia,
-    documented,
+    documented_with_body,
 )
 from warpsmith.service.local import machine
 from warpsmith.service.views.ops import op_document
@@ -58,25 +55,21 @@ DEFINITION = {
 """A file of FlashInfer-Bench."""
 
 
-class ImportFile(BaseModel):
+class ImportFile(StrictBody):
     """One file; exactly one of `text` and `base64`."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]})
 
     path: str = Field(min_length=1, max_length=1024, description="Relative, with `/`; files name each other by it")
     text: str | None = Field(None, max_length=MOST_BYTES, description="Its content, where that is text")
     base64: str | None = Field(None, max_length=2 * MOST_BYTES, description="Its content otherwise")
 
 
-class ImportRequest(BaseModel):
+class ImportRequest(StrictBody):
     """Files that belong together."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"files": [{"path": "definition.json", "text": json.dumps(DEFINITION)}]}]},
+        json_schema_extra={"examples": [{"files": [{"path": "definition.json", "text": json.dumps(DEFINITION)}]}]}
     )
 
     files: list[ImportFile] = Field(min_length=1, max_length=MOST_FILES)
@@ -103,16 +96,7 @@ router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
     response_model=ImportedOpDocument,
     responses={
         200: {"model": ImportedOpDocument, "description": "This op was stored before; the answer is the stored op"},
-        **documented(
-            MalformedBody,
-            BodyTooLarge,
-            UnsupportedMedia,
-            InvalidInput,
-            InvalidSpec,
-            IdempotencyReuse,
-            TooManyImports,
-            StorageFull,
-        ),
+        **documented_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
     },
 )
 def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
-from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import Word
@@ -21,17 +21,15 @@ from warpsmith.service.api.routes.steering import refusals
 from warpsmith.service.api.submission import SearchRequest, check_submission
 from warpsmith.service.documents.nodes import NodeDocument, NodeSummary, SourceDocument
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
     InvalidPool,
-    MalformedBody,
     MissingSetting,
     NotFound,
     StorageFull,
-    UnsupportedMedia,
     WrongState,
     documented,
+    documented_with_body,
 )
 from warpsmith.service.documents.searches import SearchDocument
 from warpsmith.service.views import searches
@@ -45,12 +43,10 @@ MARK_PROBLEMS = documented(NotFound, WrongState, StorageFull)
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"], route_class=StrictRoute)
 
 
-class BranchRequest(BaseModel):
+class BranchRequest(StrictBody):
     """What the new search has of its own; what is left out is the old search's."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
         json_schema_extra={
             "examples": [{}, {"budget": {"candidates": 40}, "policy": {"name": "idea_beam", "rounds": 3}}]
         },
@@ -147,18 +143,7 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
     status_code=202,
     summary="Branch a new search",
     response_model=SearchDocument,
-    responses=documented(
-        MalformedBody,
-        NotFound,
-        WrongState,
-        BodyTooLarge,
-        UnsupportedMedia,
-        InvalidInput,
-        InvalidPool,
-        MissingSetting,
-        IdempotencyReuse,
-        StorageFull,
-    ),
+    responses=documented_with_body(NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
 )
 def branch_node(
     node_id: str, body: BranchRequest, once: OnceDependency, service: ServiceDependency, asker: Asker

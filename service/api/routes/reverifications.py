@@ -7,25 +7,23 @@ from typing import Annotated
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from sqlalchemy import ColumnElement, func, select
 
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.reverification_due import DAY_S, due, last_judged, presents
 from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
-from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.paging import After, Limit, page
 from warpsmith.service.api.submission import parse_target
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
     InvalidInput,
-    MalformedBody,
     NotFound,
     StorageFull,
-    UnsupportedMedia,
     documented,
+    documented_with_body,
 )
 from warpsmith.service.documents.reverifications import (
     ReverificationBatch,
@@ -43,12 +41,10 @@ router = APIRouter(prefix="/v1", tags=["kernels"], route_class=StrictRoute)
 Word = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[\x20-\x7e]+$")]
 
 
-class ReverifyRequest(BaseModel):
+class ReverifyRequest(StrictBody):
     """Which kernels to judge anew; without any filter all."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"examples": [{"target": "cpu", "due": True}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"target": "cpu", "due": True}]})
 
     op: Word | None = Field(None, description="Only kernels of the op with this name or id")
     target: Word | None = Field(None, description="Only kernels for this target")
@@ -83,7 +79,7 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
     "/kernels/reverify",
     status_code=202,
     summary="Have kernels judged anew",
-    responses=documented(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull),
+    responses=documented_with_body(StorageFull),
 )
 def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: Asker) -> ReverificationBatch:
     """The same for every kernel that matches, the longest unjudged first."""

@@ -26,19 +26,17 @@ from warpsmith.service.api.submission import SearchRequest, check_submission, es
 from warpsmith.service.documents.nodes import TreePage
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
     InvalidPool,
     InvalidSpec,
-    MalformedBody,
     MissingSetting,
     NotFound,
     StorageFull,
     TooManyStreams,
-    UnsupportedMedia,
     WrongState,
     documented,
+    documented_with_body,
 )
 from warpsmith.service.documents.searches import (
     EstimateDocument,
@@ -79,17 +77,7 @@ router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictR
     status_code=202,
     summary="Submit a search",
     response_model=SearchDocument,
-    responses=documented(
-        MalformedBody,
-        BodyTooLarge,
-        UnsupportedMedia,
-        InvalidInput,
-        InvalidSpec,
-        InvalidPool,
-        MissingSetting,
-        IdempotencyReuse,
-        StorageFull,
-    ),
+    responses=documented_with_body(InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
 )
 def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
     """Stores a search and has the workers begin; `Location` names it. What cannot run is refused here, naming the
@@ -129,9 +117,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
 @router.post(
     "/estimate",
     summary="Estimate a search",
-    responses=documented(
-        MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput, InvalidSpec, InvalidPool, MissingSetting
-    ),
+    responses=documented_with_body(InvalidSpec, InvalidPool, MissingSetting),
 )
 def estimate_search(body: SearchRequest, service: ServiceDependency) -> EstimateDocument:
     """What a search would cost: calls, tokens and US dollars, expected and at worst. The body is that of a submission;

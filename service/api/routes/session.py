@@ -6,32 +6,27 @@ import time
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from warpsmith.service.api import auth, sessions
-from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
-    InvalidInput,
     KeyRequired,
-    MalformedBody,
     StorageFull,
-    UnsupportedMedia,
     WrongState,
     documented,
+    documented_with_body,
 )
 from warpsmith.service.documents.system import SessionDocument
 
 router = APIRouter(prefix=sessions.PATH, tags=["session"], route_class=StrictRoute)
 
 
-class SignIn(BaseModel):
+class SignIn(StrictBody):
     """Who signs in."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"examples": [{"key": "wsk_0123456789ab_" + "0f" * 32}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"key": "wsk_0123456789ab_" + "0f" * 32}]})
 
     key: str = Field(min_length=1, max_length=256, description="An API key (warpsmith keys create)")
 
@@ -47,9 +42,7 @@ def get_session(request: Request, service: ServiceDependency, asker: Asker) -> S
     status_code=201,
     summary="Sign in",
     response_model=SessionDocument,
-    responses=documented(
-        MalformedBody, KeyRequired, WrongState, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull
-    ),
+    responses=documented_with_body(KeyRequired, WrongState, StorageFull),
 )
 def sign_in(body: SignIn, request: Request, service: ServiceDependency) -> JSONResponse:
     """Begins a session: the answer sets its cookie, which scripts cannot read. 401 for a key that is not valid, 409

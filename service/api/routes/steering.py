@@ -9,27 +9,24 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import SpecError
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
-from warpsmith.service.api.bodies import StrictRoute
+from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.submission import check_cost_cap
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.nodes import IdeaDocument
 from warpsmith.service.documents.problems import (
-    BodyTooLarge,
     IdempotencyReuse,
     InvalidInput,
-    MalformedBody,
     NotFound,
     StorageFull,
-    UnsupportedMedia,
     WrongState,
-    documented,
+    documented_with_body,
 )
 from warpsmith.service.documents.searches import SearchDocument
 from warpsmith.service.views import searches
@@ -46,12 +43,10 @@ LONGEST_TITLE = 160
 router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictRoute)
 
 
-class IdeaRequest(BaseModel):
+class IdeaRequest(StrictBody):
     """A person's idea, in the form of a model's."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
         json_schema_extra={
             "examples": [
                 {
@@ -96,14 +91,10 @@ class IdeaRequest(BaseModel):
         )
 
 
-class SearchChange(BaseModel):
+class SearchChange(StrictBody):
     """What may be changed of a search."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={"examples": [{"budget": {"candidates": 80, "cost_usd": None}}]},
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"budget": {"candidates": 80, "cost_usd": None}}]})
 
     budget: dict[str, Any] = Field(
         description="The limits to set, each at least what is spent; null lifts one. Limits not named stay"
@@ -126,16 +117,7 @@ def refusals() -> Iterator[None]:
     status_code=201,
     summary="Add an idea",
     response_model=IdeaDocument,
-    responses=documented(
-        MalformedBody,
-        NotFound,
-        WrongState,
-        BodyTooLarge,
-        UnsupportedMedia,
-        InvalidInput,
-        IdempotencyReuse,
-        StorageFull,
-    ),
+    responses=documented_with_body(NotFound, WrongState, IdempotencyReuse, StorageFull),
 )
 def add_idea(
     search_id: str, body: IdeaRequest, once: OnceDependency, service: ServiceDependency, asker: Asker
@@ -181,9 +163,7 @@ def add_idea(
 @router.patch(
     "/{search_id}",
     summary="Change a search's budget",
-    responses=documented(
-        MalformedBody, NotFound, WrongState, BodyTooLarge, UnsupportedMedia, InvalidInput, StorageFull
-    ),
+    responses=documented_with_body(NotFound, WrongState, StorageFull),
 )
 def change_search(search_id: str, body: SearchChange, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """Sets or lifts limits; the spending so far stays. 422 for a limit below what is spent, 409 once the search has
