@@ -1,4 +1,4 @@
-"""The type of a clock: whoever owns one passes it down."""
+"""The type of a clock: its owner passes it down."""
 
 from __future__ import annotations
 

@@ -18,15 +18,17 @@ from structlog.typing import Processor
 from warpsmith.workers.settings import Settings
 
 NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "alembic", "urllib3")
-"""Libraries whose routine messages nobody reads: only warnings and errors of these come out."""
+"""Libraries of which only warnings and errors are logged: their routine messages help no one."""
 
 # Frames without their locals: those may hold keys, prompts and whole replies.
 _TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
 
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
-    """Send `logging` and structlog to `stream` (standard error), in the form and from the level that `settings` ask
-    for. Idempotent."""
+    """Send `logging` and structlog to `stream`, in the form and from the level of `settings`.
+
+    `stream` defaults to standard error. Idempotent.
+    """
     out = sys.stderr if stream is None else stream
     human = settings.log_format == "human" or (settings.log_format == "auto" and out.isatty())
     shared: list[Processor] = [
@@ -65,13 +67,13 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
 
 
 def get(name: str) -> structlog.stdlib.BoundLogger:
-    """The logger of a module."""
+    """Return the logger of a module."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger
 
 
 @contextmanager
 def bound(**ids: object) -> Iterator[None]:
-    """Every line logged inside carries `ids`."""
+    """Add `ids` to every line that is logged inside the block."""
     with structlog.contextvars.bound_contextvars(**ids):
         yield

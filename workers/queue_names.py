@@ -13,15 +13,18 @@ JUDGE_PREFIX = "judge."
 MODEL_TASK = "warpsmith.model_step"
 JUDGE_TASK = "warpsmith.judge_step"
 PROFILE_TASK = "warpsmith.profile"
-"""A profile that somebody asked for; it goes to a judge's queue and is no step."""
+"""A requested profile; it goes to a judge's queue and is no step."""
 REVERIFY_TASK = "warpsmith.reverify"
 """A stored kernel to be judged anew; it goes to a judge's queue and is no step."""
 DUE_TASK = "warpsmith.reverify_due"
-"""The periodic look at which kernels are due; it goes to the model queue, whose workers need no device."""
+"""The periodic check which kernels are due for re-verification.
+
+It goes to the model queue, whose workers need no device.
+"""
 
 
 def judge_queue(target: str) -> str:
-    """The queue of the judge and verify steps of `target`, for example "cuda:sm_90"."""
+    """Return the queue of the judge and verify steps of `target`, such as "cuda:sm_90"."""
     device, _, architecture = target.partition(":")
     if not device or not architecture:
         raise ValueError(f"target: found {target!r}, expected device and architecture, for example cpu:x86_64")
@@ -29,7 +32,7 @@ def judge_queue(target: str) -> str:
 
 
 def target_of(queue: str) -> str | None:
-    """The target that a judge queue serves; None for the model queue."""
+    """Return the target that a judge queue serves; None for the model queue."""
     if not queue.startswith(JUDGE_PREFIX):
         return None
     device, _, architecture = queue.removeprefix(JUDGE_PREFIX).partition("-")
@@ -37,10 +40,10 @@ def target_of(queue: str) -> str | None:
 
 
 def task_of(queue: str) -> str:
-    """The name of the task that does the steps of `queue`."""
+    """Return the name of the task that does the steps of `queue`."""
     return JUDGE_TASK if queue.startswith(JUDGE_PREFIX) else MODEL_TASK
 
 
 def role_of(queue: str) -> str:
-    """The role of a worker that serves `queue`: model or judge."""
+    """Return the role of a worker that serves `queue`: model or judge."""
     return "judge" if queue.startswith(JUDGE_PREFIX) else "model"

@@ -1,6 +1,6 @@
-"""Every setting that more than one process reads, from `WARPSMITH_*` variables or a `.env` file.
+"""Settings shared by several processes, from `WARPSMITH_*` variables or a `.env` file.
 
-The layers import one way, so the settings that workers need stand here; `warpsmith.service.settings` adds the API's.
+The layers import one way, so the settings that workers need are here; `warpsmith.service.settings` adds the API's.
 """
 
 from __future__ import annotations
@@ -145,5 +145,5 @@ class Settings(BaseSettings):
 
 @lru_cache
 def get_settings() -> Settings:
-    """The process's settings, read once."""
+    """Return the process's settings, read once."""
     return Settings()

@@ -19,7 +19,10 @@ def one_line(text: str, limit: int = 200) -> str:
 
 
 def middle_cut(text: str, limit: int) -> str:
-    """`text` of at most about `limit` characters: its beginning and its end, saying how much was left out between."""
+    """Cut the middle out of `text` so that at most about `limit` characters remain.
+
+    The beginning and the end are kept; the text between them says how much was left out.
+    """
     if len(text) <= limit:
         return text
     head, tail = text[: limit * 2 // 3], text[-(limit // 3) :]
@@ -30,11 +33,11 @@ _PATH = re.compile(r"(?:(?<=-[IL])|(?<![\w.]))(?:/[\w.+@-]+)+/[\w.+@-]+/?")
 
 
 def without_directories(text: str) -> str:
-    """`text` with each absolute path as the name of its file: where things lie here is nobody's business."""
+    """Reduce each absolute path in `text` to its file's name: directories here are private."""
     return _PATH.sub(lambda match: file_of_path(match[0]), text)
 
 
 def file_of_path(path: str) -> str:
-    """The last part of an absolute path; `~` for somebody's home, whose name is a person's."""
+    """Return the last part of an absolute path; `~` for a home directory, which names a person."""
     parts = path.removeprefix("file://").strip("/").split("/")
     return "~" if len(parts) == 2 and parts[0] in {"home", "Users"} else parts[-1]

@@ -1,4 +1,7 @@
-"""Verifying an export: does a package keep what its evidence promises, in a process that has nothing of Warpsmith?"""
+"""Verifying an export: does a package keep the promises of its evidence?
+
+The checks run in a process that has nothing of Warpsmith.
+"""
 
 from warpsmith.workers.exports.project import NotAnExport, Project, open_project
 from warpsmith.workers.exports.report import Report, Row

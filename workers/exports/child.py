@@ -1,11 +1,11 @@
-"""The fresh process in which an export is checked: offline, confined, with Warpsmith out of reach.
+"""The fresh process that checks an export: offline, confined, with Warpsmith out of reach.
 
-A package holds a kernel and a reference that somebody else wrote, so the process is held as the judge holds what it
-runs: no network, no files but the toolchain's, the package's and its own directory, the system calls of a compiler. On
+A package holds a kernel and a reference by foreign authors, so the process is held as the judge holds its runners:
+no network, no files but the toolchain's, the package's and its own directory, the system calls of a compiler. On
 a GPU it is the network alone, because CUDA has to be set up before the rest, by code of the package's own.
 
-`used` runs the package's own checks; `uninstalled` looks, after the package is gone, for what it left in PyTorch. The
-first line on standard output says what stands around the process, the last one is the JSON document of the checks.
+`used` runs the package's own checks; `uninstalled` looks, after the package is gone, for its traces in PyTorch. The
+first line on standard output names the confinement of the process, the last one is the JSON document of the checks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class Blocked:
 
 
 def main() -> None:
-    """`child used|uninstalled SITE MODULE`: SITE is the directory that the package was installed into."""
+    """Run `child used|uninstalled SITE MODULE`.
+
+    SITE is the directory that the package was installed into.
+    """
     role, site, module = sys.argv[1:]
     print(json.dumps(confine(site)), flush=True)
     forget_warpsmith()
@@ -77,7 +80,7 @@ def forget_warpsmith() -> None:
 
 
 def left_behind(module: str) -> list[str]:
-    """What a removed package left where Python and PyTorch would find it."""
+    """List what a removed package left where Python and PyTorch would find it."""
     import torch  # noqa: PLC0415 - only this process has it
 
     left = [f"{module} can still be imported"] if importlib.util.find_spec(module) is not None else []

@@ -9,8 +9,9 @@ from warpsmith import IMPORT_ROOT
 
 
 def checkout(root: Path = IMPORT_ROOT) -> Path | None:
-    """The directory that Warpsmith alone is imported from, None where it is
-    installed: there torch lies beside it, and only the child's import blocker keeps the two apart.
+    """Return the directory that Warpsmith alone is imported from; None where it is installed.
+
+    An installed Warpsmith lies beside torch, and only the child's import blocker keeps the two apart.
     """
     installed = {Path(sysconfig.get_path(scheme)).resolve() for scheme in ("purelib", "platlib")}
     return None if root in installed else root

@@ -1,4 +1,4 @@
-"""An exported project as files: what it says of itself, and whether it says the truth. Nothing of it is run."""
+"""An exported project as files: its claims, and whether they are true. Nothing of it is run."""
 
 from __future__ import annotations
 
@@ -54,15 +54,18 @@ class Project:
         return self.directory / self.module
 
     def file(self, kernel: Kernel, stem: str, ending: str = ".json") -> str:
-        """The package's file that holds `stem` of this kernel."""
+        """Return the package's file that holds `stem` of this kernel."""
         return file_of(kernel.name, self.kernels, stem, ending)
 
     def source(self, kernel: Kernel) -> str:
-        """The kernel's source as it was judged: with its imports pointing at Warpsmith's own runtime."""
+        """Return the kernel's source as it was judged.
+
+        Its imports point at Warpsmith's own runtime.
+        """
         return restore_runtime((self.package / self.file(kernel, "_kernel", ".py")).read_text(encoding="utf-8"))
 
     def load(self, name: str) -> Any:
-        """A JSON file of the package. Raises Refused where it is none."""
+        """Read a JSON file of the package. Raises Refused where it is none."""
         try:
             return json.loads((self.package / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -70,7 +73,7 @@ class Project:
 
 
 def open_project(directory: Path) -> Project:
-    """The export in `directory`. Raises NotAnExport."""
+    """Open the export in `directory`. Raises NotAnExport."""
     if not directory.is_dir():
         raise NotAnExport(f"{directory} is no directory")
     found = sorted(path.parent for path in directory.glob(f"*/{PROVENANCE}"))
@@ -90,7 +93,7 @@ def open_project(directory: Path) -> Project:
 
 
 def _kernels(module: str, provenance: dict[str, Any]) -> tuple[Kernel, ...]:
-    """The kernels. Raises NotAnExport where a name or a field is none that an export has."""
+    """Read the kernels. Raises NotAnExport for a name or a field that no export has."""
     if not module.isidentifier():
         raise NotAnExport(f"found the package {module!r}, expected a name that Python can import")
     files, listed = provenance["files"], provenance["kernels"]
@@ -121,7 +124,7 @@ def _kernel(where: str, said: dict[str, Any]) -> Kernel:
 
 
 def check_metadata(project: Project) -> str:
-    """The project can be built into a wheel that says what it is. Raises Refused."""
+    """Check that the project builds into a wheel with true metadata. Raises Refused."""
     try:
         metadata = tomllib.loads((project.directory / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
@@ -137,7 +140,10 @@ def check_metadata(project: Project) -> str:
 
 
 def check_contents(project: Project) -> str:
-    """Every file of the package is the one that was exported, and there is no link. Raises Refused."""
+    """Check that each file of the package is the one that was exported. Raises Refused.
+
+    There is no link.
+    """
     inside = [project.package, *sorted(project.package.rglob("*"))]
     links = [path.relative_to(project.directory).as_posix() for path in inside if path.is_symlink()]
     if links:  # a copy of the package would follow those to directories, which are not looked into here
@@ -160,7 +166,10 @@ def check_contents(project: Project) -> str:
 
 
 def check_evidence(project: Project) -> str:
-    """The evidence speaks of each kernel's very source, and its envelope of this evidence. Raises Refused."""
+    """Check that the evidence speaks of each kernel's very source. Raises Refused.
+
+    And that its envelope speaks of this evidence.
+    """
     said = []
     for kernel in project.kernels:
         try:

@@ -30,9 +30,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Report:
-    """A verification. `environment` says where the checks ran: versions, device, how the process was cut off.
+    """A verification.
 
-    `kernel`, `target` and `source_digest` are those of each kernel of the package, with commas between them.
+    `environment` says where the checks ran: versions, device, how the process was cut off. `kernel`, `target` and
+    `source_digest` are those of each kernel of the package, with commas between them.
     """
 
     package: str
@@ -50,19 +51,22 @@ class Report:
 
     @property
     def kernel_ran(self) -> bool:
-        """Whether the kernel's own results were held against PyTorch here: without its device they cannot be."""
+        """Whether the kernel's own results were held against PyTorch here.
+
+        Without its device they cannot be.
+        """
         return any(row.check == KERNEL_CHECK and row.outcome == "passed" for row in self.rows)
 
     def count(self, outcome: Outcome) -> int:
-        """How many checks ended so."""
+        """Count the checks with this outcome."""
         return sum(row.outcome == outcome for row in self.rows)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Write the report as JSON."""
         return {"passed": self.passed, "kernel_ran": self.kernel_ran, **asdict(self)}
 
     def summary(self) -> str:
-        """One line: how many checks ended how."""
+        """Write one line: how many checks ended how."""
         word = (
             "NOT verified" if not self.passed else "verified" if self.kernel_ran else "verified, but the kernel not run"
         )
@@ -70,7 +74,7 @@ class Report:
         return f"{self.package}: {word} ({counts})"
 
     def text(self) -> str:
-        """As Markdown."""
+        """Write the report as Markdown."""
         lines = [
             f"# Verification of {_plain(self.package)}",
             "",
@@ -94,7 +98,10 @@ class Report:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a new file at `path`: what is there goes, and where it is a link, what that leads to stays as it is."""
+    """Put a new file at `path`; an older one goes.
+
+    Where that is a link, its target stays as it is.
+    """
     handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -107,15 +114,15 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _line(text: str) -> str:
-    """In one line, of what prints: the words of an export are others'."""
+    """Put `text` in one line of printable characters: the words of an export are foreign."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _plain(text: str) -> str:
-    """As Markdown that means nothing but its letters."""
+    """Escape `text` so that Markdown shows nothing but its letters."""
     return re.sub(r"([\\`\[\]<>|&])", r"\\\1", _line(text))
 
 
 def _code(text: str) -> str:
-    """As a code span, which a backtick cannot end."""
+    """Write `text` as a code span, which a backtick cannot end."""
     return f"`{_line(text).replace('`', chr(39))}`"

@@ -1,5 +1,7 @@
-"""Runs an export's checks, each where it belongs: files here, the kernel's build in a compiler's process, the op in
-fresh processes. Nothing of the export is run in this process, nor before its files were found to be what they claim.
+"""Run an export's checks, each where it belongs.
+
+Files here, the kernel's build in a compiler's process, the op in fresh processes. Nothing of the export is run in this
+process, nor before its files were found to be what they claim.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ PACKAGE_CHECKS = (
 )
 """The checks of a package's own `verify`, each of which has to be told of."""
 BUILDS = "build"
-"""Where the kernel is built for its target, and where the package then finds it: a confined process starts no compiler
-in a session of its own.
+"""Where the kernel is built for its target, and where the package then finds it.
+
+A confined process starts no compiler in a session of its own.
 """
 _CHILD = "from warpsmith.workers.exports.child import main; main()"
 
@@ -105,10 +108,9 @@ def _row(name: str, check: Callable[[], str]) -> Row:
 
 
 def build_for_target(project: Project, scratch: Path) -> str:
-    """Compile the kernels for the architectures that they are for; a GPU's needs no GPU for that. Returns what was
-    built.
+    """Compile the kernels for their architectures. Returns what was built.
 
-    Raises CompileError, and Skipped where this machine has no compiler for any of them.
+    A GPU's needs no GPU for that. Raises CompileError, and Skipped where this machine has no compiler for any of them.
     """
     scratch.mkdir(parents=True)
     built, skipped = [], []
@@ -173,7 +175,10 @@ def _use(project: Project, scratch: Path) -> tuple[list[Row], dict[str, Any]]:
 
 
 def package_rows(document: dict[str, Any]) -> list[Row]:
-    """The checks that a package's own `verify` tells of, each once. Raises Refused for a document of another form."""
+    """Read the checks that a package's own `verify` reports, each once.
+
+    Raises Refused for a document of another form.
+    """
     checks, environment = document.get("checks"), document.get("environment")
     if not isinstance(checks, list) or not isinstance(environment, dict):
         raise Refused("the package's report: found another form, expected `checks` and `environment`")
@@ -196,7 +201,10 @@ def package_rows(document: dict[str, Any]) -> list[Row]:
 
 
 def _environment(project: Project, scratch: Path, home: Path) -> dict[str, str]:
-    """The variables of a user who has none of his own: no cache holds anything but the kernel's build."""
+    """Return the variables of a user who has none of his own.
+
+    No cache holds anything but the kernel's build.
+    """
     variables = {name: os.environ[name] for name in KEPT if name in os.environ}
     temporary = scratch / "tmp"
     temporary.mkdir()
@@ -237,7 +245,7 @@ def _run(
 
 
 def _documents(done: subprocess.CompletedProcess[str]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The first and the last line of a child's output; None for what is not there."""
+    """Read the first and the last line of a child's output; None for what is not there."""
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     parsed: list[dict[str, Any] | None] = []
     for line in (lines[:1], lines[1:][-1:]):
@@ -249,13 +257,16 @@ def _documents(done: subprocess.CompletedProcess[str]) -> tuple[dict[str, Any] |
 
 
 def _death(done: subprocess.CompletedProcess[str]) -> str:
-    """How a process ended that gave no report; its standard error names the check that it was at."""
+    """Describe how a process ended that gave no report.
+
+    Its standard error names the check that it was at.
+    """
     how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
     return f"the process ended with {how}: {done.stderr.strip()[-LONGEST_LOG:] or 'it said nothing'}"
 
 
 def _confined(layers: dict[str, Any] | None) -> Row:
-    """What stood around the process in which the package was used."""
+    """Report the confinement of the process in which the package was used."""
     if layers is None:
         return Row("offline", "failed", "the process did not come as far as leaving the network")
     beside = [name for name in ("files", "system calls") if layers[name]]

@@ -1,4 +1,4 @@
-"""The candidate contract: what a candidate file may hold, before anything runs it.
+"""The candidate contract: what a candidate file may hold, checked before anything runs it.
 
     check(source, language, library_calls=(), parameters=None, scalars=(), kinds=None)   the problems, none if it passes
     own_kernels(source, language)     names of the kernels that a candidate defines
@@ -6,8 +6,8 @@
     normalised_digest(source)         SHA-256 of the syntax tree without comments, docstrings and formatting
 
 `scalars` are the parameters that are numbers. Every other one counts as a tensor, which host code may view and pass on
-and not compute with. `kinds` says what each parameter is in every workload, so that a launch whose arguments do not fit
-the kernel is refused here.
+and not compute with. `kinds` gives the kind of each parameter in every workload, so that a launch whose arguments do
+not fit the kernel is refused here.
 """
 
 from warpsmith.workers.gate.gate import Problem, check

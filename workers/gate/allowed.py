@@ -1,4 +1,4 @@
-"""What a candidate may name. Everything that stands here is allowed; whatever does not is refused.
+"""The names that a candidate may use; every other name is refused.
 
 Dotted names are those that an import leads to: under `import triton.language as tl`, `tl.load` is
 `triton.language.load`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def names(text: str, prefix: str = "") -> frozenset[str]:
-    """The words of `text`, each behind `prefix`."""
+    """Return the words of `text`, each behind `prefix`."""
     return frozenset(prefix + word for word in text.split())
 
 
@@ -31,7 +31,10 @@ IMPORTS = {
         "triton.tools.tensor_descriptor.TensorDescriptor",
     },
 }
-"""What `import a.b` and `from a import b` may lead to. `from m import name` also takes single allowed names."""
+"""Modules that `import a.b` and `from a import b` may lead to.
+
+`from m import name` also takes single allowed names.
+"""
 
 BUILTINS = names(
     """
@@ -82,8 +85,11 @@ VIEWS = names(
     t tensor_split transpose unbind unflatten unfold unsqueeze view view_as
     """
 )
-"""Methods that view a tensor. `reshape` and `flatten` copy where no view exists, which computes nothing; `contiguous`,
-`clone`, `to` and `copy_` are copies by name and count as library calls."""
+"""Methods that view a tensor.
+
+`reshape` and `flatten` copy where no view exists, which computes nothing; `contiguous`, `clone`, `to` and `copy_` are
+copies by name and count as library calls.
+"""
 SCRATCH_METHODS = names("fill_ new_empty new_full new_zeros zero_")
 NUMBERS = names(
     """
@@ -100,7 +106,10 @@ DECORATORS = {
     "triton.autotune": names("configs key reset_to_zero restore_value"),
     "triton.heuristics": names("values"),
 }
-"""Decorators of a kernel, with the keywords that each may have: no hooks, which are host code that runs at a launch."""
+"""Decorators of a kernel, with the keywords that each may have.
+
+No hooks: these are host code that runs at a launch.
+"""
 CONFIG_KEYWORDS = names("kwargs maxnreg num_ctas num_stages num_warps")
 TRITON_LAUNCH = names("launch_cooperative_grid launch_pdl maxnreg num_ctas num_stages num_warps")
 CUDA_LAUNCH = names("block cluster cooperative grid shared_bytes")
@@ -142,8 +151,11 @@ KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.libdevice.")
 KERNEL_NAMES |= names(_LIBDEVICE, "triton.language.extra.cuda.libdevice.")
 """What a `@triton.jit` function may use. Clocks, printing and the random generator's internals are left out."""
 KERNEL_VALUES = names("PropagateNan.ALL PropagateNan.NONE", "triton.language.")
-"""Members of Triton's enums, which a kernel passes on and does not call. ALL keeps NaN in `maximum`, `minimum` and
-`clamp`, as PyTorch does. The enum itself is left out: its other attributes are Python's."""
+"""Members of Triton's enums, which a kernel passes on and does not call.
+
+ALL keeps NaN in `maximum`, `minimum` and `clamp`, as PyTorch does. The enum itself is left out: its other attributes
+are Python's.
+"""
 KERNEL_BUILTINS = names("abs bool float int len max min range tuple")
 KERNEL_ATTRIBUTES = names(
     """

@@ -1,4 +1,4 @@
-"""The bodies of functions: which statements they may have, and what names are local to them."""
+"""The bodies of functions: which statements they may have, and which names are local."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MUTABLE = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp
 
 
 def _bound(node: ast.AST) -> str | None:
-    """The name that `node` binds."""
+    """Return the name that `node` binds."""
     if isinstance(node, ast.arg):
         return node.arg
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
@@ -29,7 +29,10 @@ class Body(Expressions):
         self.block(function.body)
 
     def bind(self, function: ast.FunctionDef | ast.Lambda) -> None:
-        """Take every name that `function` binds as local: parameters, targets, comprehension variables."""
+        """Take every name that `function` binds as local.
+
+        Parameters, targets, comprehension variables.
+        """
         bound = [name for node in ast.walk(function) if (name := _bound(node)) is not None]
         self.locals = frozenset(bound)
         for name in sorted(self.locals):
@@ -126,7 +129,7 @@ class Body(Expressions):
 
 
 def _named(node: ast.stmt) -> str:
-    """A statement that is not allowed, in words."""
+    """Name a statement that is not allowed, in words."""
     words = {
         "AsyncFunctionDef": "an async function",
         "ClassDef": "a class",

@@ -1,4 +1,4 @@
-"""The C++ or CUDA text inside a candidate: which headers, preprocessor lines and assembly it may have.
+"""Checks of the C++ or CUDA text inside a candidate: headers, preprocessor lines, assembly.
 
 This keeps honest sources portable and closes the plainest ways to read files at compile time. It is no boundary: native
 code runs only under the judge's sandbox, and compilers under limits.
@@ -47,7 +47,7 @@ _ASSEMBLY = frozenset({"asm", "__asm", "__asm__"})
 
 
 def source_problems(source: str, language: str, line: int) -> list[Problem]:
-    """What `source` may not hold; `line` is where it begins in the candidate."""
+    """List what `source` holds and may not; `line` is where it begins in the candidate."""
     problems = []
     lines = directives(source)
     for directive in lines:
@@ -70,7 +70,7 @@ def source_problems(source: str, language: str, line: int) -> list[Problem]:
 
 
 def _refused(directive: Directive, language: str) -> str | None:
-    """What is expected in the place of a preprocessor line; None where it may stand."""
+    """Say what is expected in place of a preprocessor line; None where the line is allowed."""
     name, text = directive.name, directive.text
     if name and name not in _DIRECTIVES:
         return ", ".join(f"#{known}" for known in sorted(_DIRECTIVES))
@@ -86,17 +86,17 @@ def _refused(directive: Directive, language: str) -> str | None:
 
 
 def _asked(condition: str) -> list[str]:
-    """The files that a condition asks for: the arguments of its __has_include and __has_embed."""
+    """Return the files a condition asks for: arguments of its __has_include and __has_embed."""
     return [match[1].strip() for match in re.finditer(r"__has_(?:include(?:_next)?|embed)\s*\(([^)]*)\)?", condition)]
 
 
 def _pastes(macro: str) -> bool:
-    """Whether a macro's body pastes tokens together."""
+    """Check whether a macro's body pastes tokens together."""
     return ("#", "#") in pairwise(tokens(macro)) or "%:%:" in macro
 
 
 def _bad_pragmas(stream: list[str]) -> list[str]:
-    """What is wrong with each `_Pragma("...")`, which is a pragma in the midst of code."""
+    """List the errors of each `_Pragma("...")`, which is a pragma in the midst of code."""
     found = []
     for i, lexeme in enumerate(stream):
         if lexeme == "_Pragma":
@@ -119,7 +119,7 @@ def _known_header(text: str, language: str) -> bool:
 
 
 def _headers(text: str, language: str) -> str:
-    """The headers that may be included, and what to include instead of `text`."""
+    """Name the headers that may be included, and what to include instead of `text`."""
     name = text.strip('<>" ')
     if language == "cuda":
         if _CUB_ON_HOST.fullmatch(name):

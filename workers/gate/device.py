@@ -1,5 +1,6 @@
-"""`@triton.jit` functions. Triton compiles them, but its interpreter runs them as Python, so they are held as
-tightly as host code.
+"""Checks of `@triton.jit` functions.
+
+Triton compiles them, but its interpreter runs them as Python, so they are held as tightly as host code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Kernel(Body):
         self.refuse(node, "`@` is not allowed in a kernel: expected tl.dot")
 
     def name(self, node: ast.Name) -> None:
-        """A local, a module constant, or another kernel as the function of a reduction."""
+        """Check a name: a local, a module constant, or a kernel as the function of a reduction."""
         known = node.id in self.locals or node.id in self.scope.constants or node.id in self.scope.jitted
         dotted = self.scope.imports.get(node.id)
         if known or (dotted is not None and dotted in allowed.KERNEL_NAMES):
@@ -35,7 +36,7 @@ class Kernel(Body):
         )
 
     def attribute(self, node: ast.Attribute) -> None:
-        """An allowed name or enum member of `triton.language`, or an attribute of a value."""
+        """Check an attribute: an allowed name or enum member of `triton.language`, or of a value."""
         dotted = self.scope.dotted(node)
         if dotted is not None:
             if dotted not in allowed.KERNEL_NAMES | allowed.KERNEL_VALUES:
@@ -52,7 +53,7 @@ class Kernel(Body):
             self.expression(node.value)
 
     def call(self, node: ast.Call) -> None:
-        """A builtin, another kernel, a function of `triton.language`, or a method of a value."""
+        """Check a call: of a builtin, a kernel, a `triton.language` function or a value's method."""
         function = node.func
         if isinstance(function, ast.Name):
             imported = self.scope.imports.get(function.id, "") in allowed.KERNEL_NAMES

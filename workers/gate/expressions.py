@@ -1,5 +1,6 @@
-"""The checks that host functions, kernels and module constants share: node types, names and attributes of
-expressions.
+"""Checks of expressions that host functions, kernels and module constants share.
+
+Node types, names and attributes.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ def spelled(node: ast.AST) -> str:
 
 
 def short(names: Iterable[str]) -> str:
-    """A list of names for a message."""
+    """Write a list of names for a message."""
     return ", ".join(sorted(names))
 
 
 class Expressions:
-    """Base of the checkers. A subclass says what names, attributes and calls mean where it stands; what it does not
-    know is refused.
+    """Base of the checkers of expressions.
+
+    A subclass defines the meaning of names, attributes and calls in its part of the file; unknown ones are refused.
     """
 
     where = "here"
@@ -116,15 +118,15 @@ class Expressions:
             self.refuse(node, "`@` is a library op: expected it inside a kernel of yours")
 
     def name(self, node: ast.Name) -> None:
-        """A name that is read as a value."""
+        """Check a name that is read as a value."""
         raise NotImplementedError
 
     def attribute(self, node: ast.Attribute) -> None:
-        """An attribute that is read as a value."""
+        """Check an attribute that is read as a value."""
         raise NotImplementedError
 
     def call(self, node: ast.Call) -> None:
-        """A call."""
+        """Check a call."""
         raise NotImplementedError
 
     def arguments(self, node: ast.Call, keywords: frozenset[str] | None = None) -> None:

@@ -1,16 +1,15 @@
-"""The gate: reads a candidate before anything runs it. An allow-list of syntax, imports, names, attributes and calls.
+"""The gate: reads a candidate before anything runs it.
 
-What a candidate may do (`allowed` holds the names):
+An allow-list of syntax, imports, names, attributes and calls. What a candidate may do (`allowed` holds the names):
 
 - module level: imports; constants (numbers, strings, tuples, tables, `triton.Config` lists); `@triton.jit` functions
-under `@triton.autotune` or
-  `@triton.heuristics`; plain helper functions; `kernels = cpp.compile(<constant>)`; one `run`; an optional import in
-  try/except ImportError.
+  under `@triton.autotune` or `@triton.heuristics`; plain helper functions; `kernels = cpp.compile(<constant>)`; one
+  `run`; an optional import in try/except ImportError.
 - `run` and helpers: shape arithmetic, scratch memory, views, branches, `for` and `while` (the judge's clock ends one
-that does not end), assert and
-  raise, launches of its own kernels. Assignments bind local names alone, so nothing outlives a call.
+  that does not end), assert and raise, launches of its own kernels. Assignments bind local names alone, so nothing
+  outlives a call.
 - a tensor is viewed or passed to a kernel; arithmetic, comparison or truth of a tensor on the host is a library op
-(`tensors`).
+  (`tensors`).
 - `run` launches a kernel, and what it passes fits the kernel's parameters (`launches`).
 - with `library_calls`, also the torch functions and methods of that list.
 
@@ -42,17 +41,17 @@ def check(
     scalars: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
 ) -> list[Problem]:
-    """What `source` may not do, by line; an empty list passes.
+    """List what `source` does and may not do, by line; an empty list passes.
 
     Args:
         source: the candidate, any text.
         language: "cpp", "triton" or "cuda".
         library_calls: torch functions that the op lets it call: "torch.mm", "torch.nn.functional.conv2d", or short,
-            "mm", "conv2d"; a short name also stands for the method.
+            "mm", "conv2d"; a short name also means the method.
         parameters: names that `run` must take, the op's inputs, then its outputs; None leaves them open.
         scalars: those of them that are numbers; all others are taken for tensors, which the host may not compute with.
-        kinds: by parameter, what it is in every workload: a tensor's dtype by torch's name, a scalar's "int", "float"
-            or "bool". What is absent is not known.
+        kinds: by parameter, its kind in every workload: a tensor's dtype by torch's name, a scalar's "int", "float"
+            or "bool". A parameter that is absent is not known.
     """
     if language not in allowed.LANGUAGES:
         return [Problem(1, f"language: found {language!r}, expected one of {', '.join(allowed.LANGUAGES)}")]
@@ -77,7 +76,7 @@ def check(
 
 
 def parse(source: str) -> ast.Module:
-    """The syntax tree of `source`.
+    """Parse `source` into its syntax tree.
 
     Raises:
         SyntaxError: it is not Python, or nested more deeply than the parser goes.
@@ -95,7 +94,7 @@ def parse(source: str) -> ast.Module:
 
 
 def depth(tree: ast.AST) -> int:
-    """The number of levels of a syntax tree, counted without recursion."""
+    """Count the levels of a syntax tree, without recursion."""
     level: list[ast.AST] = [tree]
     count = 0
     while level:
@@ -105,13 +104,19 @@ def depth(tree: ast.AST) -> int:
 
 
 def _given(parameters: Sequence[str] | None, scalars: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Kind]:
-    """The kinds of run's parameters: a tensor's dtype may be unknown, a scalar's type too, which is then left out."""
+    """Return the kinds of run's parameters.
+
+    A tensor's dtype may be unknown, a scalar's type too, which is then left out.
+    """
     known = {name: Kind(kinds[name]) for name in scalars if name in kinds}
     return known | {name: Kind("tensor", kinds.get(name)) for name in parameters or () if name not in scalars}
 
 
 def _library(calls: Sequence[str]) -> frozenset[str]:
-    """`calls` with every way to spell them: "mm" is also torch.mm, torch.nn.functional.mm and the method."""
+    """Add to `calls` every way to spell them.
+
+    "mm" is also torch.mm, torch.nn.functional.mm and the method.
+    """
     names = set(calls)
     for name in calls:
         if "." not in name:

@@ -18,7 +18,7 @@ class Host(Body):
     where = "in run and helpers"
 
     def name(self, node: ast.Name) -> None:
-        """A local or a module constant; functions and modules are not values."""
+        """Check a name: a local or a module constant; functions and modules are not values."""
         if node.id in self.locals or node.id in self.scope.constants:
             return
         if node.id in self.scope.imports:
@@ -35,7 +35,7 @@ class Host(Body):
             )
 
     def attribute(self, node: ast.Attribute) -> None:
-        """An allowed attribute of a value, or an imported constant."""
+        """Check an attribute: an allowed one of a value, or an imported constant."""
         dotted = self.scope.dotted(node)
         if dotted is not None:
             if dotted not in allowed.DTYPES and dotted not in allowed.MATH and not _is_dtype(dotted):
@@ -53,14 +53,14 @@ class Host(Body):
             self.expression(node.value)
 
     def value(self, node: ast.expr | None) -> None:
-        """A right side may also be the lambda of a Triton launch grid."""
+        """Check a right side, which may also be the lambda of a Triton launch grid."""
         if isinstance(node, ast.Lambda) and self.scope.language == "triton":
             self.grid(node)
         else:
             self.expression(node)
 
     def grid(self, node: ast.expr) -> None:
-        """A launch grid: a value, a lambda over the kernel's configuration, or a helper's name."""
+        """Check a launch grid: a value, a lambda over the kernel's configuration, a helper's name."""
         if isinstance(node, ast.Lambda):
             self._head(node.args)
             self.expression(node.body)
@@ -79,7 +79,7 @@ class Host(Body):
             self.refuse(node, "raise ... from is not allowed")
 
     def call(self, node: ast.Call) -> None:
-        """A builtin, a helper, an imported function, a method of a value, or a launch."""
+        """Check a call: of a builtin, a helper, an import, a value's method, or a launch."""
         function = node.func
         if isinstance(function, ast.Name):
             self._named_call(node, function)
@@ -166,7 +166,7 @@ class Host(Body):
         self.arguments(node, frozenset())
 
     def _compiled(self, function: ast.Attribute) -> str | None:
-        """The name of the compiled kernels that `function` is an attribute of."""
+        """Return the name of the compiled kernels that `function` is an attribute of."""
         root = function.value
         if isinstance(root, ast.Name) and root.id in self.scope.compiled and root.id not in self.locals:
             return root.id
@@ -182,7 +182,10 @@ class Host(Body):
         )
 
     def _kernel(self, function: ast.expr) -> None:
-        """Check that the source defines the kernel; a source that cannot be read is the compile gate's to refuse."""
+        """Check that the source defines the kernel.
+
+        An unreadable source is left to the compile gate, which refuses it.
+        """
         if not isinstance(function, ast.Attribute):
             return
         source = self.scope.compiled[self._compiled(function) or ""]
@@ -195,7 +198,7 @@ class Host(Body):
 
 
 def _is_dtype(dotted: str) -> bool:
-    """Whether a Triton name is an element type, which host code passes to kernels as a constant."""
+    """Check whether a Triton name is an element type, which host code passes as a constant."""
     return (
         re.fullmatch(r"triton\.language\.(u?int|b?float)\d+(e\d+\w*)?", dotted) is not None
         and dotted in allowed.KERNEL_NAMES

@@ -1,7 +1,7 @@
-"""What kind of value each expression of the host code is: a tensor and its dtype, an int, a float.
+"""The kind of each value in host code: a tensor and its dtype, an int, a float.
 
 Like `tensors` this follows names, not values: a name has the kind that all of its assignments agree on, and none where
-they do not. What is not known is never held against a candidate.
+they do not. An unknown kind is never held against a candidate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _SPELLED = {
 
 @dataclass(frozen=True)
 class Kind:
-    """`word`: tensor, int, float, number (one of the two), bool, None, text, ints (a shape), map (a tensor map),
+    """The kind of a value.
+
+    `word`: tensor, int, float, number (one of the two), bool, None, text, ints (a shape), map (a tensor map),
     sequence; "" before anything is known, "?" where there is no telling. dtype: of a tensor, where it is known.
     """
 
@@ -56,7 +58,7 @@ _SHORT_DTYPES = {
 
 
 def joined(first: Kind, second: Kind) -> Kind:
-    """The kind of what is one or the other."""
+    """Return the kind of a value that has one or the other."""
     if second in (first, UNSET):
         return first
     if first == UNSET:
@@ -91,7 +93,10 @@ class Kinds:
                 self._read(function)
 
     def of(self, here: str, node: ast.expr | None) -> Kind:
-        """The kind of an expression in function `here`; UNKNOWN also for what nothing assigns."""
+        """Return the kind of an expression in function `here`.
+
+        UNKNOWN also for names that nothing assigns.
+        """
         found = self._of(here, node)
         return UNKNOWN if found == UNSET else found
 
@@ -146,7 +151,7 @@ class Kinds:
                     self._set(here, part.id, UNKNOWN)
 
     def _element(self, here: str, iterable: ast.expr) -> Kind:
-        """What a loop over `iterable` gives."""
+        """Return the kind that a loop over `iterable` gives."""
         if isinstance(iterable, ast.Call) and isinstance(iterable.func, ast.Name) and iterable.func.id == "range":
             return INT
         kind = self._of(here, iterable)
@@ -248,12 +253,12 @@ class Kinds:
         return BOOL if dotted.startswith("math.is") else FLOAT
 
     def _made(self, here: str, call: ast.Call, otherwise: str | None) -> Kind:
-        """A tensor whose dtype is that of the keyword `dtype`."""
+        """Return the kind of a tensor whose dtype is that of the keyword `dtype`."""
         node = next((keyword.value for keyword in call.keywords if keyword.arg == "dtype"), None)
         return Kind("tensor", otherwise if node is None else self._dtype(here, node))
 
     def _dtype(self, here: str, node: ast.expr) -> str | None:
-        """The dtype that an expression names."""
+        """Return the dtype that an expression names."""
         dotted = self.scope.dotted(node)
         if dotted in allowed.DTYPES:
             name = dotted.removeprefix("torch.")

@@ -1,4 +1,7 @@
-"""The launches of a candidate, read from its syntax tree: that there is one, and that its arguments fit the kernel."""
+"""Checks of a candidate's launches: there is one, and its arguments fit the kernel.
+
+They read the syntax tree.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _EXAMPLES = {
 
 @dataclass(frozen=True)
 class _Launch:
-    """A launch in function `here`. kernel: its name as written; arguments: those of the kernel, not grid and block."""
+    """A launch in function `here`.
+
+    kernel: its name as written; arguments: those of the kernel, not grid and block.
+    """
 
     node: ast.Call
     here: str
@@ -30,7 +36,7 @@ class _Launch:
 
 
 def launch_problems(scope: Scope, library: frozenset[str], given: Mapping[str, Kind]) -> list[Problem]:
-    """What is wrong with the candidate's launches; `given` are the kinds of run's parameters."""
+    """List the problems of the candidate's launches; `given`: kinds of run's parameters."""
     reached = list(_reached(scope))
     launches = [launch for here, node in reached for launch in _launches(scope, here, node)]
     if not launches and not any(_calls_library(scope, library, node) for _, node in reached):
@@ -44,7 +50,10 @@ def launch_problems(scope: Scope, library: frozenset[str], given: Mapping[str, K
 
 
 def _reached(scope: Scope) -> Iterator[tuple[str, ast.AST]]:
-    """(function, node) of every node that may run when `run` is called: statements after a return do not."""
+    """Yield (function, node) of every node that may run when `run` is called.
+
+    Statements after a return do not.
+    """
     waiting, seen = ["run"], {"run"}
     while waiting:
         here = waiting.pop()
@@ -102,12 +111,12 @@ def _launches(scope: Scope, here: str, node: ast.AST) -> Iterator[_Launch]:
 
 
 def _compiled(scope: Scope, node: ast.expr) -> bool:
-    """Whether `node` is `kernels.name`."""
+    """Check whether `node` is `kernels.name`."""
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in scope.compiled
 
 
 def _calls_library(scope: Scope, library: frozenset[str], node: ast.AST) -> bool:
-    """Whether `node` is a library call that the op allows."""
+    """Check whether `node` is a library call that the op allows."""
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.MatMult)
     if not isinstance(node, ast.Call):
@@ -117,7 +126,7 @@ def _calls_library(scope: Scope, library: frozenset[str], node: ast.AST) -> bool
 
 
 def _certain(scope: Scope, function: ast.FunctionDef, inside: set[str]) -> Iterator[ast.Call]:
-    """The calls that run whenever `function` is called to its end."""
+    """Yield the calls that run whenever `function` is called to its end."""
     for statement in function.body:
         if isinstance(statement, (ast.If, ast.For, ast.While)):
             leaves = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -134,7 +143,7 @@ def _certain(scope: Scope, function: ast.FunctionDef, inside: set[str]) -> Itera
 
 
 def _straight(scope: Scope, statement: ast.stmt, inside: set[str]) -> Iterator[ast.Call]:
-    """The calls of a statement without branches, and those of the helpers that it calls."""
+    """Yield the calls of a statement without branches, and of the helpers that it calls."""
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
             yield node
@@ -144,7 +153,7 @@ def _straight(scope: Scope, statement: ast.stmt, inside: set[str]) -> Iterator[a
 
 
 def _fit(scope: Scope, kinds: Kinds, launch: _Launch, certain: bool) -> Iterator[Problem]:
-    """The arguments of a C++ or CUDA launch that its kernel cannot take."""
+    """Yield the arguments of a C++ or CUDA launch that its kernel cannot take."""
     root, _, name = launch.kernel.partition(".")
     try:
         parameters = signatures(scope.compiled[root] or "", cuda=scope.language == "cuda").get(name)
@@ -170,9 +179,10 @@ def _fit(scope: Scope, kinds: Kinds, launch: _Launch, certain: bool) -> Iterator
 def _expected(  # noqa: PLR0911  one answer per kind of parameter
     parameter: Parameter, kind: Kind, argument: ast.expr, certain: bool
 ) -> str | None:
-    """What a parameter takes instead of a value of `kind`; None where it takes it, or nobody knows.
+    """Say what a parameter takes instead of a value of `kind`.
 
-    A dtype counts only where the launch is certain: another branch may be for another dtype.
+    None where it takes the value, or that is not known. A dtype counts only where the launch is certain: another branch
+    may be for another dtype.
     """
     if kind.word == "?":
         return None
@@ -195,7 +205,7 @@ def _expected(  # noqa: PLR0911  one answer per kind of parameter
 
 
 def _bound(scope: Scope, launch: _Launch) -> Iterator[Problem]:
-    """The arguments of a Triton launch that its kernel has no parameters for, or lacks."""
+    """Yield the arguments of a Triton launch that its kernel has no parameters for, or lacks."""
     function = scope.jitted[launch.kernel]
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     given = launch.arguments

@@ -1,4 +1,7 @@
-"""The module level of a candidate: imports, constants, kernels, helpers, compiled sources and `run`."""
+"""Checks of a candidate's module level.
+
+Imports, constants, kernels, helpers, compiled sources and `run`.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class Module(Expressions):
             )
 
     def _unique(self, tree: ast.Module) -> None:
-        """A name stands for one thing from its line on: what is checked is what runs."""
+        """Check that a name keeps one meaning from its line on: the checked code is what runs."""
         seen: dict[str, str] = {}
         for node, optional in statements(tree):
             for name, meaning in _bound(node):
@@ -96,7 +99,10 @@ class Module(Expressions):
                 )
 
     def _optional_import(self, node: ast.Try) -> None:
-        """`try: import ... except ImportError: name = None`, which is how an optional module is asked for."""
+        """Check the import of an optional module.
+
+        `try: import ... except ImportError: name = None`.
+        """
         for statement in node.body:
             if isinstance(statement, (ast.Import, ast.ImportFrom)):
                 self._import(statement)
@@ -127,7 +133,7 @@ class Module(Expressions):
         checker.function(node)
 
     def _decorator(self, node: ast.expr) -> None:
-        """A decorator of Triton, with arguments that run no code of their own."""
+        """Check a decorator of Triton, with arguments that run no code of their own."""
         call = node if isinstance(node, ast.Call) else None
         dotted = self.scope.dotted(call.func if call else node)
         keywords = allowed.DECORATORS.get(dotted or "") if self.scope.language == "triton" else None
@@ -221,7 +227,7 @@ class Module(Expressions):
             )
 
     def name(self, node: ast.Name) -> None:
-        """A module constant, or the variable of a comprehension."""
+        """Check a name: a module constant, or the variable of a comprehension."""
         if node.id in self.scope.constants or isinstance(node.ctx, ast.Store) or node.id in self._comprehended:
             return
         self.refuse(
@@ -242,7 +248,7 @@ class Module(Expressions):
     _comprehended: frozenset[str] | set[str] = frozenset()
 
     def attribute(self, node: ast.Attribute) -> None:
-        """An imported constant."""
+        """Check an attribute: an imported constant."""
         dotted = self.scope.dotted(node)
         if dotted is None or (
             dotted not in allowed.MATH and dotted not in allowed.DTYPES and dotted not in allowed.KERNEL_NAMES

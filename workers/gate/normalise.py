@@ -1,4 +1,4 @@
-"""A candidate's identity: the same for two files that differ in comments, docstrings and layout alone.
+"""A candidate's identity: the same under other comments, docstrings and layout.
 
 Names are kept: a renamed variable makes another candidate, which costs a compile but never hides a difference.
 """
@@ -19,15 +19,19 @@ _Documented = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def normalised_digest(source: str) -> str:
-    """SHA-256, hex, of the candidate's syntax tree without docstrings, its C sources without comments and layout.
+    """Compute the SHA-256 (hex) of a candidate without docstrings, comments and layout.
 
-    Text that is not Python (or too deeply nested to walk) is its own identity, trailing white space aside.
+    Of its syntax tree without docstrings, its C sources without comments and layout. Text that is not Python (or too
+    deeply nested to walk) is its own identity, trailing white space aside.
     """
     return hashlib.sha256(_normal_form(source).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def host_digest(source: str) -> str:
-    """`normalised_digest` of the host code alone: kernels' sources and the bodies of Triton kernels do not count."""
+    """Compute `normalised_digest` of the host code alone.
+
+    Kernels' sources and the bodies of Triton kernels do not count.
+    """
     return hashlib.sha256(_normal_form(source, kernels=False).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -51,8 +55,9 @@ def _normal_form(source: str, *, kernels: bool = True) -> str:
 
 
 def _dumped(tree: ast.AST) -> str:
-    """The tree as Python 3.11 writes it, so that a candidate is the same one under every Python: later ones have a
-    field for type parameters, and from 3.13 on leave out what is empty.
+    """Write the tree as Python 3.11 does, so that an identity is the same under every Python.
+
+    Later ones have a field for type parameters, and from 3.13 on leave out what is empty.
     """
     for node in ast.walk(tree):
         if not getattr(node, "type_params", None):
@@ -63,5 +68,5 @@ def _dumped(tree: ast.AST) -> str:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is a string alone, which does nothing wherever it stands."""
+    """Check whether a statement is a string alone, which does nothing at any place."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class Problem(NamedTuple):
-    """Something that a candidate may not do. `line` counts from 1; `message` says what was found and what is
-    allowed.
+    """A breach of the candidate contract.
+
+    `line` counts from 1; `message` says what was found and what is allowed.
     """
 
     line: int

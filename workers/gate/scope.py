@@ -1,4 +1,4 @@
-"""The names of a candidate's module: what each import, function, constant and compiled source is called."""
+"""The names of a candidate's module: its imports, functions, constants and compiled sources."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from warpsmith.workers.gate import allowed
 
 @dataclass
 class Scope:
-    """Module-level names. `imports` maps a local name to the dotted name it stands for; `compiled` maps a name to the C
-    source behind it (None where that is not constant)."""
+    """Module-level names.
+
+    `imports` maps a local name to its dotted name; `compiled` maps a name to the C source behind it (None where that is
+    not constant).
+    """
 
     language: str
     imports: dict[str, str] = field(default_factory=dict)
@@ -22,7 +25,7 @@ class Scope:
     constants: dict[str, ast.expr | None] = field(default_factory=dict)
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The imported dotted name that `node` spells, or None when its root is not an import."""
+        """Return the imported dotted name that `node` spells; None if its root is not an import."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -32,7 +35,10 @@ class Scope:
         return ".".join([self.imports[node.id], *reversed(parts)])
 
     def fixed(self, name: str) -> bool:
-        """Whether `name` is an import, a function or compiled kernels: functions may not bind it again."""
+        """Check whether `name` is an import, a function or compiled kernels.
+
+        Functions may not bind it again.
+        """
         return name in self.imports or name in self.jitted or name in self.functions or name in self.compiled
 
 
@@ -49,7 +55,7 @@ def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]
 
 
 def read_scope(tree: ast.Module, language: str) -> Scope:
-    """The module's names, right or wrong: the checks come after."""
+    """Read the module's names, right or wrong: the checks come after."""
     scope = Scope(language)
     for statement, _ in statements(tree):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -71,7 +77,7 @@ def read_scope(tree: ast.Module, language: str) -> Scope:
 
 
 def is_kernel_decorator(scope: Scope, decorator: ast.expr) -> bool:
-    """Whether a decorator makes a Triton kernel."""
+    """Check whether a decorator makes a Triton kernel."""
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
     return scope.dotted(function) in allowed.DECORATORS
 
@@ -84,13 +90,13 @@ def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:
 
 
 def constant_literal(scope: Scope, node: ast.expr) -> ast.expr:
-    """`node`, or what the module constant that it names stands for."""
+    """Return `node`, or the literal of the module constant that it names."""
     found = scope.constants.get(node.id) if isinstance(node, ast.Name) else None
     return found if found is not None else node
 
 
 def constant_text(scope: Scope, node: ast.expr) -> str | None:
-    """The string that `node` is, or that the module constant it names is."""
+    """Return the string that `node` is, or that the module constant it names is."""
     literal = constant_literal(scope, node)
     return literal.value if isinstance(literal, ast.Constant) and isinstance(literal.value, str) else None
 
@@ -108,7 +114,10 @@ def _bind(scope: Scope, target: ast.expr, value: ast.expr) -> None:
 
 
 def statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool]]:
-    """The module's statements, and those directly inside its `try` statements (True: it may not run)."""
+    """Yield the module's statements, and those directly inside its `try` statements.
+
+    True marks the latter: such a statement may not run.
+    """
     for statement in tree.body:
         yield statement, False
         if isinstance(statement, ast.Try):

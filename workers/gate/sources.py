@@ -1,5 +1,6 @@
-"""The C++ and CUDA sources inside a candidate, read from its syntax tree without running it, and where a compiler's
-messages point in it.
+"""Read the C++ and CUDA sources inside a candidate, and place compiler messages in it.
+
+From its syntax tree, without running it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _TARGET = re.compile(r"not supported on \.target|requires \.target|require \.tar
 
 @dataclass(frozen=True)
 class KernelSource:
-    """One constant source: the module's name for it, its text, its flags, and the lines where its literal begins and
-    ends.
+    """One constant source of a candidate.
+
+    The module's name for it, its text, its flags, and the lines where its literal begins and ends.
     """
 
     name: str
@@ -34,13 +36,18 @@ class KernelSource:
     end_line: int
 
     def place(self, number: int) -> int:
-        """The candidate's line of a line of the source; that of the literal where the two do not run in step."""
+        """Return the candidate's line of a line of the source.
+
+        That of the literal where the two do not run in step.
+        """
         in_step = self.source.count("\n") == self.end_line - self.line
         return self.line + number - 1 if in_step else self.line
 
     def located(self, message: str, architecture: str = "") -> str:
-        """A compiler's message, behind the candidate's line where it names a line, a function or an instruction, with
-        the remedy for another architecture's instructions.
+        """Put the candidate's line before a compiler's message.
+
+        Where the message names a line, a function or an instruction; with the remedy for another architecture's
+        instructions.
         """
         found = [self.place(int(match[1])) for pattern in _PLACES for match in pattern.finditer(message)]
         for pattern, after in ((_INSTRUCTION, ""), (_FUNCTION, r"\s*\(")):
@@ -53,7 +60,9 @@ class KernelSource:
 
 
 def kernel_sources(source: str) -> list[KernelSource]:
-    """The arguments of each module-level `cpp.compile` and `cuda.compile` with a constant source, in order.
+    """Return the arguments of each module-level `cpp.compile` and `cuda.compile`, in order.
+
+    Those with a constant source.
 
     Raises:
         SyntaxError: `source` is not Python.
@@ -85,7 +94,7 @@ def _compiled(node: ast.Assign | ast.AnnAssign, value: ast.expr, scope: Scope, l
 
 
 def _strings(scope: Scope, node: ast.expr | None) -> tuple[str, ...]:
-    """The constant strings of a tuple or list, or of the module constant that names one."""
+    """Return the constant strings of a tuple or list, or of the constant that names one."""
     if isinstance(node, ast.Name):
         node = scope.constants.get(node.id)
     entries = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
@@ -93,8 +102,9 @@ def _strings(scope: Scope, node: ast.expr | None) -> tuple[str, ...]:
 
 
 def own_kernels(source: str, language: str) -> list[str]:
-    """The names under which a candidate's own kernels run on a device: those of its `__global__` functions, or of its
-    `@triton.jit` functions. Empty for C++.
+    """Return the names under which a candidate's own kernels run on a device.
+
+    Those of its `__global__` functions, or of its `@triton.jit` functions. Empty for C++.
 
     Raises:
         SyntaxError: `source` is not Python.

@@ -18,7 +18,10 @@ _HELP = "expected it inside a kernel of yours; on the host a tensor is viewed or
 
 
 def tensor_problems(tree: ast.Module, scope: Scope, library: frozenset[str], scalars: frozenset[str]) -> list[Problem]:
-    """Each operator, comparison, truth test or number builtin that host code applies to a tensor."""
+    """List each computation that host code does on a tensor.
+
+    Operators, comparisons, truth tests and number builtins.
+    """
     flow = _Flow(scope, library)
     run = scope.functions["run"]
     for argument in (*run.args.posonlyargs, *run.args.args):
@@ -88,7 +91,7 @@ class _Flow:
                 self.holders.add((helper.name, keyword.arg))
 
     def holds(self, here: str, node: ast.AST | None) -> bool:  # noqa: PLR0911  one answer per kind of node
-        """Whether `node` may be a tensor, or a container with one."""
+        """Check whether `node` may be a tensor, or a container with one."""
         if isinstance(node, ast.Name):
             return (here, node.id) in self.holders
         if isinstance(node, ast.Attribute):
@@ -123,7 +126,7 @@ class _Flow:
         return False
 
     def problems(self, function: ast.FunctionDef) -> list[Problem]:
-        """The computations of `function` on tensors."""
+        """List the computations of `function` on tensors."""
         here = function.name
         found = []
         for node in ast.walk(function):
@@ -167,7 +170,7 @@ class _Flow:
         return None
 
     def _misused_call(self, here: str, call: ast.Call) -> str | None:
-        """A number builtin, or a function of math, that is given a tensor."""
+        """Name a number builtin, or a function of math, that is given a tensor."""
         name = call.func.id if isinstance(call.func, ast.Name) else None
         dotted = self.scope.dotted(call.func)
         number = name in allowed.BUILTINS - allowed.CONTAINER_BUILTINS or dotted in allowed.MATH

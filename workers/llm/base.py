@@ -4,7 +4,7 @@ ModelError
 ├── ModelUnavailable   the endpoint is down, slow, over its rate, refuses the key, answers nonsense: wait, retry, pause
 ├── ModelBusy          this host has as many calls under way there as it may: come back shortly
 ├── PoolMiss           the recorded pool has no reply to this request: the branch closes and says so
-└── AskPending         agent mode: the request now waits for somebody's answer
+└── AskPending         agent mode: the request now waits for an answer from outside
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ RequestKind = Literal["reflect", "ideate", "code", "repair"]
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """One request. `identity` (SHA-256, hex) leaves out measured numbers, so a pool replays on any machine."""
+    """One request.
+
+    `identity` (SHA-256, hex) leaves out measured numbers, so a pool replays on any machine.
+    """
 
     kind: RequestKind
     identity: str
@@ -30,7 +33,7 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelReply:
-    """One reply, as it came. Tokens and cost are None where nobody counted them."""
+    """One reply, as it came. Tokens and cost are None where they were not counted."""
 
     text: str
     model: str | None
@@ -46,9 +49,10 @@ class ModelError(Exception):
 
 
 class ModelUnavailable(ModelError):  # noqa: N818 - named for what happened
-    """The endpoint cannot be used now. `final` means that waiting will not help (a refused key): pause at once.
+    """The endpoint cannot be used now.
 
-    `model` is the one that was asked, None where none was.
+    `final` means that waiting will not help (a refused key): pause at once. `model` is the one that was asked, None
+    where none was.
     """
 
     model: str | None = None
@@ -73,7 +77,10 @@ class AskPending(ModelError):  # noqa: N818 - named for what happened
 
 
 class Model(Protocol):
-    """A way to have a model. Implementations are for one thread at a time; they never touch a search's state."""
+    """An interface to a model.
+
+    Implementations are for one thread at a time; they never touch a search's state.
+    """
 
     provider: str
 

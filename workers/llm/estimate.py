@@ -1,5 +1,7 @@
-"""What a search will cost, before it begins: its policy played on assumed outcomes, its real prompts weighed, and the
-prices of its models. Reads the price file, and nothing else.
+"""Estimate the cost of a search before it begins.
+
+Its policy is played on assumed outcomes, its real prompts are weighed, its models are priced. Reads the price file, and
+nothing else.
 
 Tokens are approximated as characters divided by four: every provider counts in its own way, and code takes more tokens
 than prose. Reasoning tokens, which some models bill beside the text, are in the worst case alone (`model_max_tokens` a
@@ -30,13 +32,17 @@ CHARS_PER_TOKEN = 4
 IDEA_TOKENS = 300
 CODE_TOKENS = 1_150
 LESSONS_TOKENS = 600
-"""Expected replies: an idea, a candidate, a reflection. The first two as the pools that ship with Warpsmith have them:
-1,130 and 4,500 characters on average."""
+"""Expected replies: an idea, a candidate, a reflection.
+
+The first two as the pools that ship with Warpsmith have them: 1,130 and 4,500 characters on average.
+"""
 
 SOURCE_CHARS, LEDGER_LINES, CAUSE_CHARS = 4_500, 20, 180
 WORST_SOURCE_CHARS, WORST_LEDGER_LINES, WORST_LOG_CHARS = 18_000, 80, 4_000
-"""Stand-ins for what only the search will write: a candidate, how many ideas the ledger tells of and what became of
-each, a compiler's log."""
+"""Stand-ins for text that only the search will write.
+
+A candidate, the lines of the ledger (ideas and their outcomes), a compiler's log.
+"""
 
 IDEA: dict[str, str] = {
     "technique": "memory_access",
@@ -51,8 +57,11 @@ IDEA: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Forecast:
-    """A play in figures. `cost_usd` is None where a price is not known. `complete` is False where the search is too
-    large to be played to its end: it may take more."""
+    """A play in figures.
+
+    `cost_usd` is None where a price is not known. `complete` is False where the search is too large to be played to its
+    end: it may take more.
+    """
 
     model_calls: int
     calls: dict[str, int]
@@ -71,7 +80,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is to be expected, the worst that can come, the models without a price, and what was assumed."""
+    """The expected course, the worst case, the models without a price, and the assumptions."""
 
     expected: Forecast
     worst: Forecast
@@ -89,7 +98,10 @@ def estimate(
     model: Mapping[str, Any],
     settings: Settings,
 ) -> Estimate:
-    """The estimate for a search of these documents. Raises SpecError, and PriceError for an unusable price file."""
+    """Estimate a search of these documents.
+
+    Raises SpecError, and PriceError for an unusable price file.
+    """
     read = parse_policy(policy)
     ideas = int(getattr(read, "ideas", 1))
     prices = Prices.load(settings.model_prices)
@@ -116,7 +128,10 @@ def estimate(
 
 
 def unpriced(model: Mapping[str, Any], prices: Prices, settings: Settings) -> tuple[str, ...]:
-    """The models of a document that no price is known for; none for a provider that costs nothing."""
+    """Return the models of a document whose price is not known.
+
+    None for a provider that costs nothing.
+    """
     if model["provider"] != "openai":
         return ()
     names = dict.fromkeys(choice.model or settings.openai_model for choice in parse_choices(model))
@@ -138,7 +153,10 @@ def _figures(play: Play) -> Forecast:
 
 
 def _at_least(expected: Forecast, worst: Forecast) -> Forecast:
-    """The worst of each figure by itself: a budget of money ends the play of dear calls after few of them."""
+    """Return the worst of each figure by itself.
+
+    A budget of money ends the play of dear calls after few of them.
+    """
     costs = [forecast.cost_usd for forecast in (expected, worst) if forecast.cost_usd is not None]
     return replace(
         worst,
@@ -156,7 +174,10 @@ def _at_least(expected: Forecast, worst: Forecast) -> Forecast:
 def _priced(
     size: CallSize, kind: str, choices: Sequence[Choice], prices: Prices, settings: Settings, *, worst: bool
 ) -> CallSize:
-    """`size` with its cost: the mean over the models of its kind by their shares, in the worst case the dearest."""
+    """Add the cost to `size`.
+
+    The mean over the models of its kind by their shares, in the worst case the dearest.
+    """
     serve = serving(choices, kind)
     costs = [prices.cost(choice.model or settings.openai_model, size.prompt, size.completion) for choice in serve]
     known = [cost for cost in costs if cost is not None]
@@ -174,7 +195,10 @@ def _reply_tokens(kind: str, ideas: int) -> int:
 
 
 def _prompt_tokens(kind: RequestKind, op: Op, target: Target, language: str, ideas: int, *, worst: bool) -> int:
-    """Tokens of a rendered request; in the worst case a re-ask, with the reply that could not be read."""
+    """Count the tokens of a rendered request.
+
+    In the worst case a re-ask, with the reply that could not be read.
+    """
     context = _context(kind, op, target, language, ideas, worst=worst)
     if worst:
         context = requests.reask(context, "x" * requests.MAX_ECHO_CHARS, "p" * 200)
@@ -249,7 +273,7 @@ def _assumptions(settings: Settings) -> tuple[str, ...]:
 
 
 def one_line(found: Estimate) -> str:
-    """The estimate in a line, for people."""
+    """Write the estimate in a line, for people."""
     expected, worst = found.expected, found.worst
     least = "" if worst.complete else "more than "
     price = f"; no price for {', '.join(found.unpriced)}" if found.unpriced else ""
@@ -260,5 +284,5 @@ def one_line(found: Estimate) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """US dollars, or that nobody knows."""
+    """Write a cost in US dollars, or that it is not known."""
     return "cost unknown" if cost is None else f"${cost:,.2f}"

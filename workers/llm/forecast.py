@@ -1,7 +1,7 @@
-"""How many calls and candidates a search will take: its policy, played on outcomes that are assumed. Pure.
+"""Forecast the calls and candidates of a search by a play on assumed outcomes. Pure.
 
-The policy itself is asked, so every policy is forecast, under its parameters and its budget. Two plays: what is to be
-expected, and the worst that can come. Neither says anything of speed.
+The policy itself is asked, so every policy is forecast, under its parameters and its budget. Two plays: the expected
+course, and the worst that can come. Neither says anything of speed.
 """
 
 from __future__ import annotations
@@ -16,26 +16,35 @@ from warpsmith.workers.search.policy import Policy, next_steps
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree, planned
 
 REPAIRS_OF_TEN = (0, 0, 0, 0, 0, 0, 1, 1, 2, None)
-"""Expected: of ten candidates six are right at once, three after a repair or two, one never. With execution feedback
-models reach about six in ten at the first try and seven with a profile (public studies of kernel generation)."""
+"""Expected repairs, of ten candidates: six are right at once, three later, one never.
+
+Three take a repair or two. With execution feedback models reach about six in ten at the first try and seven with a
+profile (public studies of kernel generation).
+"""
 
 REASK_EVERY = 20
 """Expected: one step in so many needs a second call, because its reply cannot be read."""
 
 GAIN, GAINING_ROUNDS = 1.05, 5
-"""Expected: each of so many rounds makes the best faster by this factor, and later ones do not."""
+"""Expected: each of so many rounds makes the best faster by this factor; later ones do not."""
 
 WORST_GAIN = 2.5
 """Worst: every round improves by more than any policy's threshold, so that none stops early."""
 
 MOST_NODES = 20_000
 MOST_VISITS = 3_000_000
-"""Nodes in a play, and nodes that its policy reads in all (a second or two): what goes beyond is not played."""
+"""Nodes in a play, and nodes that its policy reads in all; larger plays are cut.
+
+Reading them takes a second or two.
+"""
 
 
 @dataclass(frozen=True)
 class CallSize:
-    """One call: tokens of its prompt and its reply, and US dollars; None where a price is not known."""
+    """One call: tokens of its prompt and its reply, and US dollars.
+
+    None where a price is not known.
+    """
 
     prompt: int
     completion: int
@@ -44,8 +53,11 @@ class CallSize:
 
 @dataclass
 class Play:
-    """One play of a policy. `calls` by kind of request; `reason` says why it ended; `complete` is False where it was
-    cut short for its size: the search may then take more."""
+    """One play of a policy.
+
+    `calls` by kind of request; `reason` says why it ended; `complete` is False where it was cut short for its size: the
+    search may then take more.
+    """
 
     policy: Policy
     budget: Budget
@@ -61,7 +73,10 @@ class Play:
     complete: bool = True
 
     def run(self) -> Play:
-        """Play to the end; returns itself. Limits of time and of the device are not played: nobody knows them yet."""
+        """Play to the end; returns itself.
+
+        Limits of time and of the device are not played: they are not known yet.
+        """
         self.budget = replace(self.budget, wall_clock_s=None, gpu_seconds=None)
         self.nodes = [planned("nd_0", 0, None, 0, None)._replace(state="judged", verdict="accepted")]
         visits = 0

@@ -1,4 +1,4 @@
-"""`python -P -m warpsmith.workers.queue worker|beat ...`: Celery's command line on Warpsmith's application.
+"""`python -P -m warpsmith.workers.queue worker|beat ...`: Celery's command line.
 
 Unlike `celery -A NAME` it leaves the working directory out of the import path, so a folder there that has the name of
 a package changes nothing.

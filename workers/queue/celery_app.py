@@ -41,10 +41,13 @@ from warpsmith.workers.settings import Settings, get_settings
 
 CONNECT_TIMEOUT_S = 4.0
 VISIBILITY_TIMEOUT_S = 3600.0
-"""After this long Redis gives an unacknowledged message to another worker, whose claim then finds the step done."""
+"""Seconds after which Redis gives an unacknowledged message to another worker.
+
+That worker's claim then finds the step done.
+"""
 
 LOOK_WAITS_S = 86400.0
-"""A look of the schedule that nobody took for so long is dropped, which the worker that finds it tells."""
+"""Expiry of a beat message in seconds; the worker that finds one expired logs the drop."""
 
 redis_transport.install()
 
@@ -52,7 +55,10 @@ logger = log.get(__name__)
 
 
 def make_app(settings: Settings) -> Celery:
-    """A Celery application on the broker of `settings`; tasks join it from `workers.tasks` when a worker starts."""
+    """Make a Celery application on the broker of `settings`.
+
+    Tasks join it from `workers.tasks` when a worker starts.
+    """
     app = Celery("warpsmith", broker=settings.broker, include=["warpsmith.workers.queue.tasks"], set_as_current=False)
     step_limit = _longest_step_s(settings)
     app.conf.update(
@@ -87,7 +93,7 @@ def make_app(settings: Settings) -> Celery:
 
 
 def _schedule(settings: Settings) -> dict[str, Any]:
-    """What Celery beat sends, and how often."""
+    """Return the messages that Celery beat sends, and how often."""
     interval_s = settings.reverify_interval_s
     if interval_s == 0:
         return {}
@@ -97,7 +103,10 @@ def _schedule(settings: Settings) -> dict[str, Any]:
 
 
 def _longest_step_s(settings: Settings) -> float:
-    """A bound on any step, beyond which its process is killed: each part has its own, shorter limit."""
+    """Bound the seconds of any step, beyond which its process is killed.
+
+    Each part has its own, shorter limit.
+    """
     model = 3 * settings.model_timeout_s * (settings.model_retries + 1)
     return max(model, settings.judge_job_timeout_s) + 60.0
 
@@ -123,7 +132,10 @@ def _configure_logging(**_: Any) -> None:
 
 
 def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
-    """In the worker's own process, before there is a pool: who it is, by the queues that it serves."""
+    """Set up the worker's own process, before there is a pool.
+
+    Its role follows from the queues that it serves.
+    """
     queues = list(instance.app.amqp.queues.consume_from)
     process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
     if issubclass(instance.pool_cls, ThreadPool):

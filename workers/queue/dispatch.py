@@ -1,4 +1,4 @@
-"""Handing messages to the broker, from whichever process committed the steps that they announce."""
+"""Hand messages to the broker, from any process that commits the steps they announce."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def send(app: Celery, messages: Iterable[Message]) -> int:
 
 
 def send_reverifications(app: Celery, messages: Iterable[Message]) -> int:
-    """The same for re-verifications, whose ids stand where an attempt's does."""
+    """Send the messages of re-verifications, with their ids in place of an attempt's."""
     return _send_all(app, ((REVERIFY_TASK, message) for message in messages))
 
 
@@ -54,7 +54,10 @@ def _send_all(app: Celery, messages: Iterable[tuple[str, Message]]) -> int:
 
 
 def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
-    """Announce a profile that was asked for; whether that went out. Where it did not, asking again sends it again."""
+    """Announce a requested profile; returns whether the message went out.
+
+    Where it did not, a second request sends it again.
+    """
     try:
         _send(app, PROFILE_TASK, profile_id, queue)
     except (OperationalError, OSError) as error:

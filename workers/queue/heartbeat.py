@@ -33,7 +33,7 @@ class Worker:
 
 
 def facts() -> dict[str, Any]:
-    """What is worth knowing of this process: host, pid, versions."""
+    """Return the facts about this process: host, pid, versions."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -58,8 +58,10 @@ def beat(db: Database, worker: Worker, started_at: float, now: float) -> None:
 
 
 class Heartbeat:
-    """A thread that writes the worker's row every few seconds until `stop`. A database outage is logged once and waited
-    out."""
+    """A thread that writes the worker's row every few seconds until `stop`.
+
+    A database outage is logged once and waited out.
+    """
 
     def __init__(self, db: Database, worker: Worker, interval_s: float = HEARTBEAT_S) -> None:
         self._db = db

@@ -1,4 +1,4 @@
-"""Judge and verify steps: from a claimed step to a job, from the verdict to what is committed."""
+"""Judge and verify steps: from a claimed step to a job, from the verdict to the commit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from warpsmith.workers.steps import Work
 
 
 def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
-    """The job of a judge or verify step, whose runners must reach `sandbox_minimum`.
+    """Build the job of a judge or verify step.
 
-    Raises SpecErrors where the op asks for what the judge cannot do.
+    Its runners must reach `sandbox_minimum`. Raises SpecErrors where the op asks for what the judge cannot do.
     """
     assert work.level is not None, "a model step has no job"
     candidate = None
@@ -28,5 +28,5 @@ def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
 
 
 def summary(verdict: Verdict) -> dict[str, object]:
-    """What a log line says of a verdict."""
+    """Return the fields of a verdict for a log line."""
     return {name: verdict[name] for name in ("level", "verdict", "gate", "reason", "score")}

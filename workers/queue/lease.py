@@ -18,15 +18,15 @@ logger = log.get(__name__)
 
 
 class LeaseLost(Exception):  # noqa: N818 - no error: the step is somebody else's
-    """Raised while a judge works, so that its time goes to a step that somebody waits for."""
+    """Raised while a judge works, so that its time goes to a step that is still wanted."""
 
 
 class LeaseKeeper:
     """Renews a lease while its block runs: `with LeaseKeeper(renew, lease_s) as lease: ...`.
 
-    `renew` returns False where the lease is somebody else's or the step was cancelled; then, or when the database has
-    not been reached for a whole lease, `lost` is true and the step may be cut short. What it still commits afterwards
-    is refused by the database, not by this class.
+    `renew` returns False where another process has the lease or the step was cancelled; then, or when the database has
+    not been reached for a whole lease, `lost` is true and the step may be cut short. Its late commits are refused by
+    the database, not by this class.
     """
 
     def __init__(self, renew: Callable[[], bool], lease_s: float) -> None:
@@ -38,7 +38,7 @@ class LeaseKeeper:
 
     @property
     def lost(self) -> bool:
-        """The lease was lost: nobody waits for the result."""
+        """True when the lease was lost: the result is no longer wanted."""
         return self._lost.is_set()
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Ideate and code steps: from a claimed step to a request, from the model's reply to what is committed."""
+"""Ideate and code steps: from a claimed step to a request, from the reply to the commit."""
 
 from __future__ import annotations
 
@@ -30,15 +30,20 @@ from warpsmith.workers.steps import ModelCall, NodeRecord, Work
 
 LONGEST_BACKOFF_S = 300.0
 BUSY_DELAY_S = 1.0
-"""A step that finds every slot of its endpoint taken is put back for so long; the reconciler sends it again then."""
+"""Seconds for which a step is put back when every slot of its endpoint is taken.
+
+The reconciler sends it again then.
+"""
 
 logger = log.get(__name__)
 
 
 @dataclass
 class ModelStep:
-    """One ideate or code step (a repair is a code step), held by `owner`. `salvaged`: the ideas of a reply that was cut
-    off."""
+    """One ideate or code step (a repair is a code step), held by `owner`.
+
+    `salvaged`: the ideas of a reply that was cut off.
+    """
 
     db: Database
     settings: Settings
@@ -48,10 +53,10 @@ class ModelStep:
     salvaged: list[Idea] = field(default_factory=list, init=False)
 
     def run(self, model: Model) -> bool:
-        """Ask `model` and commit what comes of it; False where the lease was lost meanwhile.
+        """Ask `model` and commit the result; False where the lease was lost meanwhile.
 
-        An unreadable reply is asked again with what was wrong about it, as often as the step's budget allows. A
-        reflection comes first where the step has one; what comes of it is told with the request for ideas.
+        An unreadable reply is asked again with the error that was found, as often as the step's budget allows. A
+        reflection comes first where the step has one; its lessons go into the request for ideas.
         """
         own = request_context(self.work)
         private = Private.here(self.settings)
@@ -89,7 +94,7 @@ class ModelStep:
     def _lessons(
         self, request: ModelRequest, model: Model, reply: ModelReply, calls: list[ModelCall]
     ) -> tuple[Lesson, ...]:
-        """What the reflection taught: nothing where it cannot be read, for ideas can do without."""
+        """Read the lessons of a reflection; none where it is unreadable: ideas need no lessons."""
         lessons, problem = list[Lesson](), None
         try:
             lessons = parsing.lessons(reply)
@@ -131,8 +136,11 @@ class ModelStep:
         return steps.complete_code(self.db, self.work.attempt_id, self.owner, source, language, calls, self.now())
 
     def _whole(self, reply: ModelReply, ideas: list[Idea], *, last: bool) -> list[Idea]:
-        """The ideas to go on with. A list that was cut off at the token limit is asked for once more, and the longer of
-        the two counts; raises Unreadable for that."""
+        """Return the ideas to go on with.
+
+        A list that was cut off at the token limit is asked for once more, and the longer of the two counts; raises
+        Unreadable for that.
+        """
         wanted = int(self.work.params["ideas"])
         if len(ideas) < wanted and reply.finish_reason == "length" and not self.salvaged and not last:
             self.salvaged = ideas
@@ -143,13 +151,13 @@ class ModelStep:
         return max(ideas, self.salvaged, key=len)
 
     def _give_in(self, reason: str, calls: list[ModelCall]) -> bool:
-        """No further reply is to be had: go on with what a cut one held, or close the branch."""
+        """Go on without a further reply: with the ideas of a cut one, or close the branch."""
         if not self.salvaged:
             return self._close(reason, calls)
         return steps.complete_ideate(self.db, self.work.attempt_id, self.owner, self.salvaged, calls, self.now())
 
     def _allowed(self, ideas: list[Idea]) -> list[Idea]:
-        """The ideas whose technique the step may use: a restart rules some out."""
+        """Return the ideas whose technique the step may use: a restart rules some out."""
         avoided = avoid(self.work)
         allowed = [idea for idea in ideas if idea["technique"] not in avoided]
         if not allowed:
@@ -180,7 +188,7 @@ class ModelStep:
 
 
 def request_context(work: Work) -> requests.RequestContext:
-    """What the request of a model step is built from."""
+    """Return the facts from which the request of a model step is built."""
     op, target = parse_op(work.op), Target.parse(work.target)
     kind: Literal["ideate", "code", "repair"] = "ideate"
     if work.kind == "code":
@@ -208,14 +216,18 @@ def request_context(work: Work) -> requests.RequestContext:
 
 
 def reflects(work: Work, calls: int) -> bool:
-    """Whether the step begins with a reflection: it is to, there is something to reflect on, and a call is left for the
-    ideas."""
+    """Check whether the step begins with a reflection.
+
+    It is planned, there is something to reflect on, and a call is left for the ideas.
+    """
     return work.kind == "ideate" and bool(work.params.get("reflect")) and bool(work.ledger) and calls > 1
 
 
 def avoid(work: Work) -> tuple[str, ...]:
-    """Techniques that the step's ideas may not use; none where every technique is named, for then nothing could be
-    answered."""
+    """Return the techniques that the step's ideas may not use.
+
+    None where every technique is named, for then nothing could be answered.
+    """
     names = str(work.params.get("technique_not_in") or "").split(",")
     return tuple(name for name in names if name) if set(TECHNIQUES) - set(names) else ()
 

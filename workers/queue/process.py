@@ -40,17 +40,19 @@ class WorkerProcess:
         self._heartbeat: Heartbeat | None = None
 
     def start_heartbeat(self) -> None:
-        """Report in for the worker. Of a prefork pool one child does it for all: a thread in the parent would be
-        running whenever it forks."""
+        """Start the heartbeat of the worker.
+
+        Of a prefork pool one child does it for all: a thread in the parent would be running whenever it forks.
+        """
         self._heartbeat = Heartbeat(self.db, worker)
         self._heartbeat.start()
 
     def claim_token(self) -> str:
-        """Who claims, different for each claim: worker, pid, and a random part."""
+        """Make the owner's name of a claim, new each time: worker, pid, and a random part."""
         return f"{worker.name[:90]}:{os.getpid()}:{secrets.token_hex(6)}"
 
     def judge(self) -> JudgeClient:
-        """The judge of this process, started with the first job and shared by its threads."""
+        """Return the judge of this process, started with the first job, shared by its threads."""
         with self._judge_lock:
             if self._judge is None:
                 # Model workers have no judge: they never import it.
@@ -97,7 +99,7 @@ def _open(settings: Settings) -> WorkerProcess:
 
 
 def current() -> WorkerProcess:
-    """This process, as it was set up."""
+    """Return this process, as it was set up."""
     assert _current is not None, "steps run in a prefork child or in a worker's threads"
     return _current
 
@@ -111,7 +113,9 @@ def close_process() -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies, so that a killed worker leaves no orphan. Linux only;
-    elsewhere nothing."""
+    """Have the kernel kill this process when its parent dies.
+
+    So a killed worker leaves no orphan. Linux only; elsewhere nothing.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

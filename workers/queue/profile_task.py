@@ -1,7 +1,7 @@
-"""Profiling a node's candidate in a judge worker, on request or because it survives. It is no step: no search changes
-by it but in what its later requests tell of the candidate.
+"""Profiling a node's candidate in a judge worker, on request or because it survives.
 
-The rows are the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for people to look at.
+It is no step: no search changes by it, except in the facts that its later requests tell of the candidate. The rows are
+the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for people to look at.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from warpsmith.workers.steps.rows import plain
 logger = log.get(__name__)
 
 GRACE_S = 60.0
-"""Beyond the judge's own limit: after it a profile that nobody finished may be asked for anew."""
+"""Seconds beyond the judge's own limit after which a profile may be asked for anew."""
 
 
 def perform_profile(here: WorkerProcess, profile_id: str) -> None:
@@ -48,10 +48,11 @@ def perform_profile(here: WorkerProcess, profile_id: str) -> None:
 
 
 def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
-    """The profile to announce for a candidate that was just judged: Nsight Compute's metrics help whoever builds on it.
+    """Return the profile to announce for a candidate that was just judged.
 
-    Asked for where this host has `ncu`, for the candidate that leads its search and for those that were verified: from
-    these the next round's parents come. None where there is nothing to ask for. Nobody waits for it.
+    Nsight Compute's metrics help the next candidates that build on it. Asked for where this host has `ncu`, for the
+    candidate that leads its search and for those that were verified: from these the next round's parents come. None
+    where there is nothing to ask for. No step waits for it.
     """
     if not work.target.startswith("cuda") or work.node.source is None or not _has_ncu(here.settings):
         return None
@@ -70,14 +71,17 @@ def _has_ncu(settings: Settings) -> bool:
 
 
 def profile_job(work: ProfileWork, settings: Settings) -> Job:
-    """The judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
+    """Build the judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
     candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
     limits = limits_with(settings.sandbox_minimum)
     return build_job(parse_op(work.op), Target.parse(work.target), level="profile", candidate=candidate, limits=limits)
 
 
 def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What is stored of a verdict on `source`: the table, and the trace; without one, the reason why there is none."""
+    """Read what is stored of a verdict on `source`: the table, and the trace.
+
+    Without a table, the reason why there is none.
+    """
     device = verdict["device"].get("name")
     found = verdict.get("profile")
     if found is None:

@@ -43,8 +43,10 @@ class Reconciler:
         self._stopped.set()
 
     def run(self) -> None:
-        """Reconcile every `reconcile_interval_s` until stopped; a database that cannot be reached is waited for, ever
-        longer."""
+        """Reconcile every `reconcile_interval_s` until stopped.
+
+        A database that cannot be reached is waited for, ever longer.
+        """
         delay = self._settings.reconcile_interval_s
         while not self._stopped.is_set():
             try:

@@ -22,7 +22,7 @@ logger = log.get(__name__)
 
 
 def perform_reverification(here: WorkerProcess, row_id: str) -> None:
-    """Take the re-verification if it is to be had, judge the kernel in full, and store what came of it.
+    """Take the re-verification if it is still open, judge the kernel in full, store the result.
 
     A judge that dies leaves it to the reconciler, which counts the tries.
     """
@@ -41,7 +41,7 @@ def perform_reverification(here: WorkerProcess, row_id: str) -> None:
 
 
 def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Finding, Verdict | None] | None:
-    """The result and the verdict that it is of; None where there is none yet, and somebody will try again."""
+    """Return the result and its verdict; None where there is none yet, and another try comes."""
     from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     settings = here.settings
@@ -72,7 +72,10 @@ def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Find
 
 
 def reverification_job(work: Reverification, settings: Settings) -> Job:
-    """The judge's job: a full verification. Raises SpecErrors where the op asks for what the judge cannot do."""
+    """Build the judge's job: a full verification.
+
+    Raises SpecErrors where the op asks for what the judge cannot do.
+    """
     candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
     limits = limits_with(settings.sandbox_minimum)
     return build_job(parse_op(work.op), Target.parse(work.target), level="verify", candidate=candidate, limits=limits)

@@ -1,4 +1,7 @@
-"""The tasks: claim an attempt, do its step, commit, advance, send. They hold no state; the database does."""
+"""The tasks: claim an attempt, do its step, commit, advance, send.
+
+They hold no state; the database does.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +68,14 @@ def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
 
 
 def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
-    """An ideate or code step."""
+    """Do an ideate or code step."""
     step = ModelStep(here.db, here.settings, work, owner, time.time)
     with _lease(here, work, owner):
         return step.run(open_model(work.model, here.settings, here.db))
 
 
 def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
-    """A judge or verify step."""
+    """Do a judge or verify step."""
     from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
 
     capped = steps.refusal(here.db, work, time.time())
@@ -131,7 +134,7 @@ def judge_step(attempt_id: str) -> None:
 
 
 def profile(profile_id: str) -> None:
-    """Make a profile that somebody asked for."""
+    """Make a profile that was asked for."""
     try:
         perform_profile(process.current(), profile_id)
     except (SQLAlchemyError, StorageFull) as error:
@@ -147,7 +150,10 @@ def reverify(row_id: str) -> None:
 
 
 def reverify_due() -> None:
-    """Ask for re-verifications of a few kernels that are due; Celery beat sends this (`celery_app`)."""
+    """Ask for re-verifications of a few kernels that are due.
+
+    Celery beat sends this (`celery_app`).
+    """
     here = process.current()
     try:
         messages = reverification.sweep(here.db, time.time(), here.settings)

@@ -27,7 +27,7 @@ class BestOfN(TreePolicy):
     repairs: int = whole(3, least=0, most=10)
 
     def stop_reason(self, turn: Turn) -> str | None:
-        """All ideas were had, or the model has no more."""
+        """Give the reason to stop: all ideas were had, or the model has no more."""
         if self._left(turn) == 0:
             return f"{self.n} ideas were tried"
         if turn.rounds >= 2 * -(-self.n // self.batch):
@@ -35,7 +35,7 @@ class BestOfN(TreePolicy):
         return None
 
     def grow(self, turn: Turn) -> list[Step]:
-        """The next ideas on the root."""
+        """Open the next ideas on the root."""
         if turn.root.ideation == "open":
             return []
         return turn.ask([turn.root], turn.rounds + 1, min(self.batch, self._left(turn)), codes=1)

@@ -11,7 +11,7 @@ from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.tree import Budget, Spend, Tree
 
 CALLS_PER_STEP = 3
-"""Model calls that an `ideate` or `code` step may make: the request, and two re-asks where a reply cannot be read."""
+"""Model calls of an `ideate` or `code` step: the request, and two re-asks if unreadable."""
 
 LARGEST_COUNT = 10**12
 LARGEST_AMOUNT = 1e9
@@ -20,8 +20,9 @@ COUNTS = ("candidates", "model_calls", "tokens")
 
 
 def parse_budget(document: object) -> Budget:
-    """A budget from its document, for example `{"candidates": 40, "cost_usd": 2.5}`; null and what is missing mean no
-    limit.
+    """Read a budget from its document, for example `{"candidates": 40, "cost_usd": 2.5}`.
+
+    A limit that is null or missing is no limit.
 
     Raises SpecError naming the field: an unknown limit, a value that is not a number, zero or below.
     """
@@ -38,7 +39,7 @@ def parse_budget(document: object) -> Budget:
 
 
 def budget_document(budget: Budget) -> dict[str, int | float]:
-    """The document of `budget`, limits that are not set left out; `parse_budget` reads it back."""
+    """Write `budget` as a document for `parse_budget`, without the limits that are not set."""
     return {name: value for name, value in asdict(budget).items() if value is not None}
 
 
@@ -54,7 +55,7 @@ def _positive(name: str, found: object) -> int | float:
 
 
 def exhausted(budget: Budget, spend: Spend) -> str | None:
-    """The limit that is used up, in words; None while every limit has something left."""
+    """Name the limit that is used up, in words; None while every limit has something left."""
     for name in (f.name for f in fields(Budget)):
         limit, used = getattr(budget, name), getattr(spend, name)
         if limit is not None and used >= limit:
@@ -64,8 +65,9 @@ def exhausted(budget: Budget, spend: Spend) -> str | None:
 
 @dataclass
 class Allowance:
-    """What may still be opened: each grant takes its share, so that no set of open steps can exceed the budget
-    together.
+    """What the budget still lets a policy open.
+
+    Each grant takes its share, so that no set of open steps can exceed the budget together.
 
     `candidates`, `calls` and `screens` (judge steps for which there are GPU seconds) are infinite where the budget sets
     no limit. `spent` says which limit is used up: no model step may be opened. `late`: not even a judge step may be.
@@ -80,8 +82,10 @@ class Allowance:
     reason: str | None = None
 
     def calls_for_step(self, candidates: int) -> int | None:
-        """Grant a model step that writes `candidates` (0 or 1): how many calls it may make, None where it may not be
-        opened."""
+        """Grant a model step that writes `candidates` (0 or 1).
+
+        Returns how many calls it may make; None where it may not be opened.
+        """
         if self.spent is not None:
             self.reason = self.spent
             return None
@@ -113,10 +117,10 @@ class Allowance:
 
 
 def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
-    """What `budget` leaves after `spend` and after what the open steps of `tree` may still take.
+    """Compute what `budget` leaves after `spend` and what the open steps may still take.
 
     A candidate counts as spent when it has been screened; while it is being written or judged, its node holds its
-    place. What is written and waits has none: it asks for one, before anything new is written.
+    place. A written candidate that waits holds none: it asks for one, before anything new is written.
     """
     coding = sum(node.state == "coding" for node in tree.nodes)
     judging = sum(node.state == "judging" for node in tree.nodes)
@@ -135,10 +139,10 @@ def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
 
 
 def _screens(budget: Budget, spend: Spend, timed: int) -> float:
-    """How many judge steps may be opened beside the `timed` open ones.
+    """Count how many judge steps may be opened beside the `timed` open ones.
 
-    Nobody knows what one will take of the device: those that may be under way together are as many as fit at the mean
-    so far (the baselines' time included, so at first it errs on the safe side), and one always, while anything is left.
+    The device time of a step is not known before it ends: as many may be open together as fit at the mean so far (the
+    baselines' time included, so at first it errs on the safe side), and always one, while anything is left.
     """
     if budget.gpu_seconds is None or spend.gpu_seconds <= 0.0:
         return math.inf
@@ -148,7 +152,10 @@ def _screens(budget: Budget, spend: Spend, timed: int) -> float:
 
 
 def out_of_time(budget: Budget, spend: Spend) -> bool:
-    """The limit of the wall clock or of GPU seconds is reached: nothing but the champion's verification may still be
-    opened. That may take either beyond its limit, as may steps that were open before; a winner must be verified."""
+    """Check whether the limit of the wall clock or of GPU seconds is reached.
+
+    Then nothing but the champion's verification may still be opened. That may exceed either limit, as may steps that
+    were open before; a winner must be verified.
+    """
     limits = ((budget.wall_clock_s, spend.wall_clock_s), (budget.gpu_seconds, spend.gpu_seconds))
     return any(limit is not None and used >= limit for limit, used in limits)

@@ -14,6 +14,9 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 
 
 def idea_digest(technique: str, text: str) -> str:
-    """SHA-256 (hex) of an idea: its technique and the words of its text; case, punctuation and spacing do not count."""
+    """Compute the SHA-256 (hex) of an idea: its technique and the words of its text.
+
+    Case, punctuation and spacing do not count.
+    """
     words = (" ".join(_NOT_WORDS.split(part.casefold())).strip() for part in (technique, text))
     return hashlib.sha256("\n".join(words).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Reading a frozen dataclass of numbers and switches from a JSON document, with errors that name the field."""
+"""Read a frozen dataclass of numbers and switches from JSON; errors name the field."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 
 def whole(default: int, *, least: int = 1, most: int) -> int:
-    """A dataclass field: a whole number from `least` to `most`."""
+    """Declare a dataclass field: a whole number from `least` to `most`."""
     value: int = field(default=default, metadata={"kind": int, "least": least, "most": most})
     return value
 
 
 def number(default: float, *, least: float, most: float, above: bool = False) -> float:
-    """A dataclass field: a number from `least` (excluded where `above`) to `most`."""
+    """Declare a dataclass field: a number from `least` (excluded where `above`) to `most`."""
     value: float = field(default=default, metadata={"kind": float, "least": least, "most": most, "above": above})
     return value
 
 
 def switch(default: bool) -> bool:
-    """A dataclass field: true or false."""
+    """Declare a dataclass field: true or false."""
     value: bool = field(default=default, metadata={"kind": bool})
     return value
 
@@ -56,12 +56,12 @@ def _checked(path: str, found: object, limits: Mapping[str, Any]) -> bool | int 
 
 
 def _within(found: float, limits: Mapping[str, Any]) -> bool:
-    """Whether a number is within a field's limits; NaN never is."""
+    """Check whether a number is within a field's limits; NaN never is."""
     return limits["least"] <= found <= limits["most"] and not (limits.get("above") and found == limits["least"])
 
 
 def describe(limits: Mapping[str, Any]) -> str:
-    """What a field's limits ask for, in words: "a whole number from 1 to 64"."""
+    """Say in words what a field's limits ask for: "a whole number from 1 to 64"."""
     noun = "a whole number" if limits["kind"] is int else "a number"
     if limits.get("above"):
         return f"{noun} above {limits['least']:g} and at most {limits['most']:g}"

@@ -26,5 +26,5 @@ class Greedy(RoundsPolicy):
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
 
     def grow(self, turn: Turn) -> list[Step]:
-        """One idea on the best."""
+        """Open one idea on the best."""
         return turn.ask(turn.parents(turn.contenders[:1]), turn.rounds + 1, ideas=1, codes=1)

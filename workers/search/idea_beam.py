@@ -31,7 +31,7 @@ class IdeaBeam(RoundsPolicy):
 
     beam: parents of a round, of which `diverse` are the best of techniques that the others do not use. A parent whose
     latest request for ideas brought nothing makes room for the next best, and for the root where there is none.
-    ideas, codes: ideas per parent, codes per idea. The root, which stands for a whole beam, is asked for `beam` times
+    ideas, codes: ideas per parent, codes per idea. The root, which replaces a whole beam, is asked for `beam` times
     as many.
     repairs: times a rejected candidate is given back with its failure.
     rounds, max_rounds: rounds played; beyond `rounds` only while the best improves by more than the share
@@ -39,7 +39,7 @@ class IdeaBeam(RoundsPolicy):
     techniques (`restart`), or stops; as many in a row that brought nothing at all do the same, and fewer say nothing of
     progress. stop_fraction: share of the physical limit at which a verified champion ends the search. round_share:
     share of a round's nodes that must have ended before it closes. reflect: from the second round on, the model is
-    asked what the results mean before it is asked for ideas.
+    asked for the meaning of the results before it is asked for ideas.
     """
 
     name: ClassVar[str] = "idea_beam"
@@ -66,8 +66,10 @@ class IdeaBeam(RoundsPolicy):
             raise SpecError("policy.max_rounds", self.max_rounds, f"at least rounds, which is {self.rounds}")
 
     def settled(self, turn: Turn) -> bool:
-        """Enough of the latest round's nodes have ended; a request for ideas that is open stands for all that it may
-        bring."""
+        """Check whether enough of the latest round's nodes have ended.
+
+        An open request for ideas counts as all the nodes that it may bring.
+        """
         taken_on = {step.node_id for step in turn.carried}
         total = under_way = 0
         for node in turn.tree.nodes[1:]:
@@ -80,7 +82,7 @@ class IdeaBeam(RoundsPolicy):
         return total - under_way >= math.ceil(self.round_share * total - 1e-9)  # 0.9 of 10 is 9
 
     def stop_reason(self, turn: Turn) -> str | None:
-        """The rounds that were planned are played, or the search stagnates."""
+        """Give the reason to stop: the planned rounds are played, or the search stagnates."""
         history = self._history(turn)
         if turn.rounds >= self.max_rounds:
             return f"{turn.rounds} rounds were played"
@@ -92,7 +94,7 @@ class IdeaBeam(RoundsPolicy):
         return None
 
     def grow(self, turn: Turn) -> list[Step]:
-        """The next round: on the beam, or on the root in unused techniques."""
+        """Open the next round: on the beam, or on the root in unused techniques."""
         restarts = self._history(turn).flat >= self.flat_rounds
         parents = turn.parents([turn.root] if restarts else self.select(self._fertile(turn)))
         techniques = sorted({node.technique for node in turn.tree.nodes if node.technique is not None})
@@ -109,15 +111,19 @@ class IdeaBeam(RoundsPolicy):
         return self.ideas if parent.seq > 0 else min(self.beam * self.ideas, MOST_IDEAS)
 
     def _fertile(self, turn: Turn) -> list[NodeView]:
-        """The contenders that may be parents. None leaves the root; where that is barren too, whatever there is may be
-        asked again."""
+        """Return the contenders that may be parents.
+
+        If there are none, the root is the parent; if the root is barren too, all contenders may be asked again.
+        """
         spent = barren(turn.tree.nodes)
         fertile = [node for node in turn.contenders if node.id not in spent]
         return turn.contenders if not fertile and turn.root.id in spent else fertile
 
     def select(self, contenders: list[NodeView]) -> list[NodeView]:
-        """The beam from `contenders`, best first: the fastest `beam - diverse`, then the best of techniques not yet
-        among them, and where there are none the next fastest."""
+        """Choose the beam from `contenders`, which come best first.
+
+        The fastest `beam - diverse`, then the best of techniques not yet among them, or the next fastest.
+        """
         chosen = contenders[: self.beam - self.diverse]
         rest = contenders[self.beam - self.diverse :]
         while rest and len(chosen) < self.beam:
@@ -128,7 +134,7 @@ class IdeaBeam(RoundsPolicy):
         return chosen
 
     def _history(self, turn: Turn) -> History:
-        """How the rounds went, as the contenders of today tell it: a straggler counts for its own round."""
+        """Summarise the rounds from today's contenders; a straggler counts for its own round."""
         best_of: dict[int, NodeView] = {}
         for node in turn.contenders:
             best_of.setdefault(node.round, node)  # contenders come best first
@@ -161,8 +167,11 @@ class IdeaBeam(RoundsPolicy):
 
 @dataclass(frozen=True)
 class History:
-    """flat: how many of the last rounds brought no improvement, or nothing at all, whichever is more; counted from the
-    start or the restart. restarted: the forced restart has been played."""
+    """The progress of a search's rounds.
+
+    flat: how many of the last rounds brought no improvement, or nothing at all, whichever is more; counted from the
+    start or the restart. restarted: the forced restart has been played.
+    """
 
     flat: int
     restarted: bool

@@ -1,4 +1,4 @@
-"""The seam between a search and its policy: one pure function, and the documents that name a policy.
+"""The interface between a search and its policy: `next_steps`, and documents that name one.
 
 A policy is a frozen dataclass of its parameters with a `name` (`policy_base.TreePolicy` says what it guarantees); it
 joins `POLICIES` and nothing else changes.
@@ -31,7 +31,7 @@ POLICIES: dict[str, type[Policy]] = {
 
 
 def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list[Step]:
-    """What to open next for `tree`; empty while open steps have to end first.
+    """Return the steps to open next for `tree`; empty while open steps have to end first.
 
     Pure: a call on an unchanged tree gives the same steps; `policy_base.TreePolicy` says what else every
     policy guarantees.
@@ -42,12 +42,17 @@ def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list
 
 
 def _hidden(node: NodeView) -> NodeView:
-    """A banned node as policies see it: it has ended without a verdict, once what runs for it is done."""
+    """Return a banned node as policies see it.
+
+    It has ended without a verdict, as soon as no attempt is open for it.
+    """
     return node if node.state in ("coding", "judging") else node._replace(state="closed")
 
 
 def parse_policy(document: object) -> Policy:
-    """A policy from its document, for example `{"name": "idea_beam", "beam": 2}`; what is missing keeps its default.
+    """Read a policy from its document, for example `{"name": "idea_beam", "beam": 2}`.
+
+    Missing parameters keep their defaults.
 
     Raises SpecError naming the field: an unknown policy or parameter, a value of another type or outside its limits.
     """
@@ -63,5 +68,5 @@ def parse_policy(document: object) -> Policy:
 
 
 def policy_document(policy: Policy) -> dict[str, Any]:
-    """The document of `policy`, every parameter spelled out; `parse_policy` reads it back."""
+    """Write `policy` as a document for `parse_policy`, with every parameter."""
     return {"name": policy.name, **asdict(policy)}

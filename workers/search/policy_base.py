@@ -1,6 +1,7 @@
-"""One turn of a search as every policy plays it: nodes are carried on, the best is verified, the tree grows or stops.
+"""One turn of a search, common to all policies.
 
-What a policy adds is when its rounds settle, which nodes it builds on, and when it stops.
+Nodes are carried on, the best is verified, and the tree grows or stops. A policy adds when its rounds settle, which
+nodes it builds on, and when it stops.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class Turn:
         return not self.any_open and not self.carried
 
     def verification(self) -> Step | None:
-        """The full verification of the best contender; None while it waits for another or is not worth it."""
+        """Open the full verification of the best contender.
+
+        None while it waits for another or is not worth it.
+        """
         if not self.contenders or self.verifying:
             return None
         best = self.contenders[0]
@@ -56,8 +60,11 @@ class Turn:
         return Step("verify", best.id, ordinal=best.repairs)
 
     def parents(self, chosen: Sequence[NodeView]) -> list[NodeView]:
-        """The parents of the next round: the root in the first and where nothing was chosen, then the chosen, then what
-        a person pinned. A node whose attempt is open is left out."""
+        """Return the parents of the next round.
+
+        The root in the first round and where nothing was chosen, then the chosen, then the nodes that a person pinned.
+        A node whose attempt is open is left out.
+        """
         wanted = {node.id: node for node in ([] if chosen and self.rounds else [self.root])}
         wanted |= {node.id: node for node in chosen}
         others = [node for node in pinned(self.tree.nodes) if node.id not in wanted]
@@ -66,7 +73,7 @@ class Turn:
     def ask(
         self, parents: Iterable[NodeView], number: int, ideas: int, codes: int, **more: int | str | None
     ) -> list[Step]:
-        """The requests for ideas of round `number`, in the order of `parents`, as far as the budget goes."""
+        """Request ideas for round `number`, in the order of `parents`, as far as the budget goes."""
         steps = []
         for parent in parents:
             calls = self.allowed.calls_for_step(candidates=0)
@@ -77,7 +84,10 @@ class Turn:
         return steps
 
     def plant(self, parents: Iterable[NodeView], number: int, codes: int) -> list[Step]:
-        """Nodes without an idea, `codes` under each of `parents` in round `number`, as many as the budget lets code."""
+        """Plant nodes without an idea: `codes` under each of `parents` in round `number`.
+
+        As many as the budget lets code.
+        """
         steps = []
         for parent in parents:
             granted = 0
@@ -89,7 +99,7 @@ class Turn:
 
 
 def look(tree: Tree, allowed: Allowance, repairs: int) -> Turn:
-    """The turn that `tree` is at; a rejected candidate is repaired at most `repairs` times."""
+    """Build the turn of `tree`; a rejected candidate is repaired at most `repairs` times."""
     return Turn(
         tree=tree,
         allowed=allowed,
@@ -102,8 +112,10 @@ def look(tree: Tree, allowed: Allowance, repairs: int) -> Turn:
 
 
 def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> list[Step]:
-    """The steps that take `nodes` on, as far as the budget goes: what is written is judged first, then code and repairs
-    are asked for."""
+    """Return the steps that take `nodes` on, as far as the budget goes.
+
+    Written candidates are judged first; then code and repairs are asked for.
+    """
     steps = [
         Step("judge", node.id, ordinal=node.repairs)
         for node in nodes
@@ -120,18 +132,18 @@ def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> lis
 
 
 class TreePolicy(ABC):
-    """A policy: a frozen dataclass of its parameters, with a name, and a pure function of the tree.
+    """Base of policies: a frozen dataclass of parameters, a name, a pure function of the tree.
 
-    Guarantees of every policy, whatever the outcomes and whenever a person marks or adds nodes:
+    Guarantees of every policy, for all outcomes and whenever a person marks or adds nodes:
 
     - A call on an unchanged tree gives the same steps: no clock, no I/O, no state, no luck but by a parameter.
     - No step for a node whose attempt is open, and none for a banned node (`policy.next_steps` shows it as closed).
     - No set of open steps may exceed the candidates and model calls of the budget.
-    - `stop` comes after finitely many steps, stands alone, and comes when nothing is open. The best contender is then
+    - `stop` comes after finitely many steps, alone in its list, and when nothing is open. The best contender is then
       verified, or ties with one that is, unless nothing could be verified.
 
     A policy that is not `eager` grows when its round has settled and its best is verified; an eager one grows beside
-    what is under way.
+    the open steps.
     """
 
     name: ClassVar[str]
@@ -149,17 +161,20 @@ class TreePolicy(ABC):
 
     @abstractmethod
     def grow(self, turn: Turn) -> list[Step]:
-        """The steps that open the next round, as far as the budget goes; empty where no parent is free."""
+        """Open the next round, as far as the budget goes; empty where no parent is free."""
 
     def check(self) -> None:  # noqa: B027 - most have nothing to check
         """Raise SpecError where two parameters contradict each other."""
 
     def settled(self, turn: Turn) -> bool:
-        """The best may be verified, and the round is over. True whenever the turn is idle."""
+        """Check whether the round is over, so that the best may be verified.
+
+        True whenever the turn is idle.
+        """
         return turn.idle
 
     def enough(self, turn: Turn) -> str | None:
-        """Why nothing more is to be opened at all, whatever is left to do; None as a rule."""
+        """Give the reason to open nothing more at all, whatever is left to do; None by default."""
         del turn
         return None
 
@@ -188,18 +203,21 @@ class TreePolicy(ABC):
 
 
 class RoundsPolicy(TreePolicy):
-    """A policy that plays `rounds`, unless a verified champion reaches the share `stop_fraction` of the physical limit
-    before. Both are fields of the dataclass that extends it."""
+    """Base of policies that play a number of `rounds`.
+
+    They stop early where a verified champion reaches the share `stop_fraction` of the physical limit.
+    Both are fields of the dataclass that extends it.
+    """
 
     rounds: int
     stop_fraction: float
 
     def enough(self, turn: Turn) -> str | None:
-        """The champion is as fast as the hardware allows."""
+        """Give the reason to stop when the champion is as fast as the hardware allows."""
         return at_limit(turn.contenders, self.stop_fraction)
 
     def stop_reason(self, turn: Turn) -> str | None:
-        """The rounds are played."""
+        """Give the reason to stop when the rounds are played."""
         return f"{turn.rounds} rounds were played" if turn.rounds >= self.rounds else None
 
 

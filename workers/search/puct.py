@@ -51,12 +51,12 @@ class Puct(RoundsPolicy):
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
 
     def settled(self, turn: Turn) -> bool:
-        """Whoever leads is verified at once: much is built on it."""
+        """Return True: a new leader is verified at once, because much is built on it."""
         del turn
         return True
 
     def grow(self, turn: Turn) -> list[Step]:
-        """As many expansions as may be under way beside those that are."""
+        """Open as many expansions as may still run beside the open ones."""
         steps: list[Step] = []
         statistics = Statistics.of(turn, self.exploration)
         verification = turn.verification()
@@ -93,7 +93,7 @@ class Statistics:
 
     @classmethod
     def of(cls, turn: Turn, exploration: float) -> Statistics:
-        """The statistics of the tree."""
+        """Compute the statistics of the tree."""
         root, tree = turn.root, turn.tree
         nodes = [*turn.contenders, root]
         ranks = {node.id: (len(nodes) - place) / len(nodes) for place, node in enumerate(nodes)}
@@ -114,7 +114,7 @@ class Statistics:
         return cls(nodes, exploration, ranks, best, visits, parents, sum(ranks.values()), total)
 
     def value(self, node: NodeView) -> float:
-        """What is largest where the next expansion goes."""
+        """Compute the value of `node`: the next expansion goes to the largest."""
         quality = self.best.get(node.id, self.ranks[node.id])
         prior = self.ranks[node.id] / self.ranks_total
         return quality + self.exploration * prior * math.sqrt(1 + self.total) / (1 + self.visits[node.id])
@@ -134,7 +134,7 @@ class Statistics:
 
 
 def _under_way(turn: Turn) -> set[int]:
-    """The expansions that have not ended, by their numbers."""
+    """Return the numbers of the expansions that have not ended."""
     taken_on = {step.node_id for step in turn.carried}
     asked = {node.ideated for node in turn.tree.nodes if node.ideation == "open"}
     worked = {

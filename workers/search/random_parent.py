@@ -15,7 +15,7 @@ from warpsmith.workers.search.tree import NodeView, Step
 class RandomParent(RoundsPolicy):
     """Parameters of the random search.
 
-    seed: what the choices are drawn from; a round's choice depends on the seed, the round's number and how many there
+    seed: where the choices are drawn from; a round's choice depends on the seed, the round's number and how many there
     are to choose from, so the same tree gives the same choice. rounds: parents drawn, one after another. ideas, codes:
     ideas per parent, codes per idea. repairs: times a rejected candidate is given back with its failure. stop_fraction:
     share of the physical limit at which a verified champion ends the search.
@@ -36,7 +36,10 @@ class RandomParent(RoundsPolicy):
         return turn.ask(turn.parents([self.draw(turn, opened)]), opened, self.ideas, self.codes)
 
     def draw(self, turn: Turn, opened: int) -> NodeView:
-        """The parent of round `opened`: SHA-256 of seed and round, modulo the number of nodes to choose from."""
+        """Draw the parent of round `opened`.
+
+        SHA-256 of seed and round, modulo the number of nodes to choose from.
+        """
         choices = [turn.root, *sorted(turn.contenders, key=lambda node: node.seq)]
         digest = hashlib.sha256(f"{self.seed}:{opened}".encode()).digest()
         return choices[int.from_bytes(digest[:8], "big") % len(choices)]

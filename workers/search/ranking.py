@@ -1,4 +1,4 @@
-"""How nodes stand: which are under way, which compete, which of them lead."""
+"""The ranking of nodes: which are under way, which compete, which of them lead."""
 
 from __future__ import annotations
 
@@ -7,34 +7,38 @@ from collections.abc import Iterable, Sequence
 from warpsmith.workers.search.tree import NodeView
 
 CREDIBLE_FRACTION = 1.1
-"""Nothing is faster than the physical limit: a share well above 1 says that the limit was measured wrong, and ends
-nothing."""
+"""Largest credible share of the physical limit.
+
+Nothing is faster than the limit: a share well above 1 says that the limit was measured wrong, and ends nothing.
+"""
 
 
 def is_open(node: NodeView) -> bool:
-    """An attempt is under way for `node`."""
+    """Check whether an attempt is under way for `node`."""
     return node.state in ("coding", "judging") or node.ideation == "open" or node.verification == "open"
 
 
 def score(node: NodeView) -> float:
-    """The node's speed-up over the fastest baseline; 0 where there is none."""
+    """Return the node's speed-up over the fastest baseline; 0 where there is none."""
     return node.score if node.score is not None else 0.0
 
 
 def is_contender(node: NodeView) -> bool:
-    """Accepted, with a score, and not failed in verification."""
+    """Check whether a node is accepted, has a score and has not failed in verification."""
     accepted = node.state == "judged" and node.verdict == "accepted" and node.score is not None
     return accepted and node.verification != "failed"
 
 
 def ranked(nodes: Iterable[NodeView]) -> list[NodeView]:
-    """The contenders of `nodes`, best first; of equal scores the older."""
+    """Return the contenders of `nodes`, best first; of equal scores the older."""
     return sorted((node for node in nodes if is_contender(node)), key=lambda node: (-score(node), node.seq))
 
 
 def barren(nodes: Sequence[NodeView]) -> set[str | None]:
-    """The ids of those among `nodes` whose latest request for ideas is over and brought nothing that could be judged:
-    no reply, or repetitions alone."""
+    """Return the ids of the `nodes` whose latest request for ideas brought nothing to judge.
+
+    The request is over, and brought no reply, or repetitions alone.
+    """
     bore = {(node.parent_id, node.round) for node in nodes if node.state != "closed"}
     return {
         node.id for node in nodes if node.ideated and node.ideation == "done" and (node.id, node.ideated) not in bore
@@ -42,25 +46,27 @@ def barren(nodes: Sequence[NodeView]) -> set[str | None]:
 
 
 def pinned(nodes: Iterable[NodeView]) -> list[NodeView]:
-    """The accepted ones of `nodes` that a person wants built on, best first."""
+    """Return the accepted `nodes` that a person wants built on, best first."""
     wanted = (node for node in nodes if node.mark == "pinned" and (node.state, node.verdict) == ("judged", "accepted"))
     return sorted(wanted, key=lambda node: (-score(node), node.seq))
 
 
 def champion(contenders: list[NodeView]) -> NodeView | None:
-    """The best verified one."""
+    """Return the best verified contender."""
     return next((node for node in contenders if node.verification == "passed"), None)
 
 
 def is_known(contenders: list[NodeView]) -> bool:
-    """The best contender ties with the champion, which is verified already: a full verification would not tell them
-    apart, and the best of many short timings is flattered by luck."""
+    """Check whether the best contender ties with the champion, which is verified already.
+
+    A full verification would not tell them apart, and the best of many short timings is flattered by luck.
+    """
     verified = champion(contenders)
     return verified is not None and ties(contenders[0], verified)
 
 
 def ties(one: NodeView, other: NodeView) -> bool:
-    """Each one's score lies within the other's noise interval: neither is faster."""
+    """Check whether each score lies within the other's noise interval: neither is faster."""
     return _within(one, other) and _within(other, one)
 
 
@@ -71,7 +77,7 @@ def _within(node: NodeView, interval: NodeView) -> bool:
 
 
 def at_limit(contenders: list[NodeView], fraction: float) -> str | None:
-    """That the champion reaches `fraction` of the physical limit, in words; None while it does not."""
+    """Say in words that the champion reaches `fraction` of the physical limit; else None."""
     verified = champion(contenders)
     reached = verified.limit_fraction if verified is not None else None
     if reached is None or not fraction <= reached <= CREDIBLE_FRACTION:

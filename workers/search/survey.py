@@ -37,12 +37,12 @@ class Survey(TreePolicy):
     rounds: int = whole(3, most=100)
 
     def settled(self, turn: Turn) -> bool:
-        """The best is verified at the end alone."""
+        """Check whether the survey is over: the best is verified at the end alone."""
         over = turn.allowed.spent or turn.allowed.reason or self.stop_reason(turn)
         return turn.idle and over is not None
 
     def stop_reason(self, turn: Turn) -> str | None:
-        """The rounds are played."""
+        """Give the reason to stop when the rounds are played."""
         if turn.rounds >= self.rounds:
             return f"{turn.rounds} rounds were played"
         if turn.rounds > 0 and turn.idle and not self.select(turn.tree):
@@ -50,7 +50,7 @@ class Survey(TreePolicy):
         return None
 
     def grow(self, turn: Turn) -> list[Step]:
-        """The requests for ideas of the next round, once the last is over."""
+        """Open the requests for ideas of the next round, once the last is over."""
         if not turn.idle:
             return []
         if turn.rounds == 0:
@@ -58,8 +58,10 @@ class Survey(TreePolicy):
         return turn.ask(self.select(turn.tree), turn.rounds + 1, self.ideas, self.codes)
 
     def select(self, tree: Tree) -> list[NodeView]:
-        """The parents of the next round among the candidates that were none yet: the best, and some spread evenly over
-        the others by rank."""
+        """Choose the parents of the next round among the candidates that were no parents yet.
+
+        The best, and some spread evenly over the others by rank.
+        """
         fresh = [node for node in ranked(tree.nodes[1:]) if node.ideated == 0]
         best = fresh[: (self.parents + 1) // 2]
         rest = fresh[len(best) :]

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 NodeState = Literal["planned", "coding", "coded", "judging", "judged", "closed"]
-"""planned: an idea without code; coding, judging: an attempt is open; coded: code without verdict; judged: has a
-verdict; closed: ends without a verdict (no readable reply, no recorded reply, a duplicate, gave up)."""
+"""State of a node.
+
+planned: an idea without code; coding, judging: an attempt is open; coded: code without verdict; judged: has a
+verdict; closed: ends without a verdict (no readable reply, no recorded reply, a duplicate, gave up).
+"""
 
 
 ENDED = ("finished", "failed", "cancelled")
@@ -15,8 +18,10 @@ ENDED = ("finished", "failed", "cancelled")
 
 
 class NodeView(NamedTuple):
-    """One row of the tree. `score` is the geometric mean over bench workloads of the speed-up over the fastest
-    objective baseline."""
+    """One row of the tree.
+
+    `score` is the geometric mean over bench workloads of the speed-up over the fastest objective baseline.
+    """
 
     id: str
     seq: int
@@ -39,7 +44,7 @@ class NodeView(NamedTuple):
 
 
 def planned(node_id: str, seq: int, parent_id: str | None, round_: int, technique: str | None) -> NodeView:
-    """A node of which nothing is known but its place."""
+    """Make a node of which nothing is known but its place."""
     return NodeView(
         id=node_id,
         seq=seq,
@@ -61,15 +66,21 @@ def planned(node_id: str, seq: int, parent_id: str | None, round_: int, techniqu
 
 @dataclass(frozen=True)
 class Tree:
-    """All nodes of a search by rising `seq`; `nodes[0]` is the root, whose verdict holds the baselines."""
+    """All nodes of a search by rising `seq`.
+
+    `nodes[0]` is the root, whose verdict holds the baselines.
+    """
 
     nodes: list[NodeView]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search; None means no limit. Zero and below are refused where the search is created. `gpu_seconds`
-    is the time for which the judge held the device (a GPU, or the CPU's cores) for candidates of this search."""
+    """Limits of a search; None means no limit.
+
+    Zero and below are refused where the search is created. `gpu_seconds` is the time for which the judge held the
+    device (a GPU, or the CPU's cores) for candidates of this search.
+    """
 
     candidates: int | None = None
     model_calls: int | None = None
@@ -93,19 +104,22 @@ class Spend:
 
 @dataclass(frozen=True)
 class Step:
-    """Something to be done next.
+    """A step to do next.
 
     ideate: ask for `ideas` ideas on `node_id` for round `ordinal`, each to be coded `codes` times (`params`: ideas,
         codes, round; `technique_not_in`, comma-separated, on a restart; `reflect`, 1 where the model is to say first
-        what the results mean). Opening it sets the node's `ideated` to `ordinal`, whatever comes of it: a round whose
+        how it reads the results). Opening it sets the node's `ideated` to `ordinal`, with any outcome: a round whose
         requests all came to nothing has been played.
     plant: make `codes` planned nodes without an idea under `node_id` for round `ordinal` (`params`: codes, round). It
         takes no attempt: it is done at once, and the policy is asked again.
     code: write code for the planned `node_id` (`ordinal` 0), or repair its rejected candidate (`ordinal` = repair
-    number, from 1). judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the
-    baselines. verify: full verification of `node_id` (`ordinal` = its repairs so far).
+        number, from 1).
+    judge: screen `node_id`'s candidate (`ordinal` = its repairs so far); on the root: measure the baselines.
+    verify: full verification of `node_id` (`ordinal` = its repairs so far).
+    stop: end the search, with the reason. A list with `stop` holds nothing else.
+
     ideate and code carry `calls` in `params`: how many model calls, re-asks included, the step may make within the
-    budget. stop: end the search, saying why. When it stands in the list it stands alone.
+    budget.
     """
 
     kind: Literal["ideate", "code", "judge", "verify", "plant", "stop"]

@@ -1,1 +1,1 @@
-"""Build requests: facts, feedback and privacy of what a model is told."""
+"""Build requests: the facts, feedback and privacy of model prompts."""

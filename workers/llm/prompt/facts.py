@@ -27,7 +27,10 @@ BASELINE_NAMES = {
 AT_THE_LIMIT = 1.05
 """Times the measured limit up to which a baseline counts as having reached it."""
 SPLIT = " (by split tensor-core products, where these beat the float32 units)"
-"""Said of a GPU's float32 rate, which is then a third of a narrower one's and looks odd without it."""
+"""Remark on a GPU's float32 rate.
+
+That rate is then a third of a narrower one's and looks odd without the remark.
+"""
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -43,7 +46,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def microseconds(value: float) -> str:
-    """A time in the unit that reads best."""
+    """Write a time in the unit that reads best."""
     if value >= 1e3:
         return f"{significant(value / 1e3)} ms"
     return f"{significant(value)} us"
@@ -68,18 +71,21 @@ def operations(count: float) -> str:
 
 
 def visible(workloads: Sequence[ResolvedWorkload]) -> list[ResolvedWorkload]:
-    """The workloads that a search may see: hold-out shapes are never shown."""
+    """Return the workloads that a search may see: hold-out shapes are never shown."""
     return [workload for workload in workloads if workload["role"] != "holdout"]
 
 
 def entry_point(workload: ResolvedWorkload) -> str:
-    """The head of `run`: inputs, then outputs."""
+    """Write the head of `run`: inputs, then outputs."""
     names = [tensor["name"] for tensor in [*workload["inputs"], *workload["outputs"]]]
     return f"def run({', '.join(names)}):"
 
 
 def axes_line(op: Op) -> str:
-    """The op's axes by what is known of their sizes, those that never change first; empty where it names none."""
+    """Write the op's axes by the knowledge of their sizes, those that never change first.
+
+    Empty where it names none.
+    """
     constant = [f"{name}={axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
     derived = [
         f"{name} = `{' '.join(axis.expr.split())}`" for name, axis in op.axes.items() if isinstance(axis, ExprAxis)
@@ -90,7 +96,7 @@ def axes_line(op: Op) -> str:
 
 
 def parameter_lines(op: Op, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """One line for each parameter of `run`.
+    """Write one line for each parameter of `run`.
 
     Name, type, symbolic shape, and all that a kernel may or must assume of it.
     """
@@ -157,7 +163,10 @@ def _distribution(dist: Mapping[str, Any]) -> str:
 
 
 def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """One line for each visible workload: role, sizes, concrete shapes, least traffic and operations, intensity."""
+    """Write one line for each visible workload.
+
+    Role, sizes, concrete shapes, least traffic and operations, intensity.
+    """
     lines = []
     for workload in visible(workloads):
         tensors = [
@@ -177,7 +186,10 @@ def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
 
 
 def baseline_lines(verdict: Verdict | None, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """One line for each timed workload: each baseline's time, the physical limit and how far the fastest is from it."""
+    """Write one line for each timed workload.
+
+    Each baseline's time, the physical limit and how far the fastest is from it.
+    """
     if verdict is None:
         return []
     resolved = {workload["id"]: workload for workload in visible(workloads)}
@@ -206,8 +218,10 @@ def _baseline_line(entry: WorkloadVerdict, workload: ResolvedWorkload, nothing_u
 
 
 def _to_gain(most: float) -> str:
-    """What is left for a kernel where the fastest baseline takes `most` times the limit. The limit is measured, so a
-    baseline may pass it by a little."""
+    """Say what a kernel can gain where the fastest baseline takes `most` times the limit.
+
+    The limit is measured, so a baseline may pass it by a little.
+    """
     if most < AT_THE_LIMIT:
         return "that baseline reaches it, so little is to be gained here"
     return f"{significant(most)}x is the most to be gained"
@@ -224,7 +238,7 @@ def rates(workload: ResolvedWorkload, time_us: float) -> str:
 
 
 def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verdict | None) -> list[str]:
-    """What counts as right, with the measured numbers where the baselines were measured."""
+    """Say what counts as right, with the measured numbers where the baselines were measured."""
     exact = [part.name for part in op.outputs if part.check.kind == "exact"]
     lines = [f"`{name}`: every element equal to the reference's" for name in exact]
     lines += [
@@ -245,7 +259,10 @@ def tolerance_lines(op: Op, workloads: Sequence[ResolvedWorkload], verdict: Verd
 
 
 def generated_code(baselines: Verdict | None) -> dict[str, str] | None:
-    """What torch.compile generated for the reference, its middle cut out where it is long: language and source."""
+    """Return what torch.compile generated for the reference: language and source.
+
+    A long source has its middle cut out.
+    """
     found = None if baselines is None else baselines.get("generated")
     if found is None:
         return None
@@ -253,8 +270,9 @@ def generated_code(baselines: Verdict | None) -> dict[str, str] | None:
 
 
 def derives_tolerance(workloads: Sequence[ResolvedWorkload]) -> bool:
-    """Whether any floating result is held to the tolerance derived from float64 (rather than the op's own or
-    equality).
+    """Check whether any floating result is held to the tolerance derived from float64.
+
+    The others are held to the op's own, or to equality.
     """
     outputs = [item for item in workloads[0]["outputs"] if item["tolerance"] is None]
     mutated = [item for item in workloads[0]["inputs"] if item["mutated"]]
@@ -262,7 +280,7 @@ def derives_tolerance(workloads: Sequence[ResolvedWorkload]) -> bool:
 
 
 def device_lines(device: Mapping[str, Any] | None, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """The device as it was measured.
+    """Describe the device as it was measured.
 
     Name, cores, caches, memory bandwidth at each bench workload's footprint, peak operations.
     """

@@ -1,4 +1,4 @@
-"""What a model is told of its candidate.
+"""The feedback on a candidate that goes into a model's prompt.
 
 A pure function of the verdict, trimmed to what helps to decide the next step.
 """
@@ -42,7 +42,9 @@ _ADVICE = {
 
 
 def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metrics: Sequence[NsightKernel] = ()) -> str:
-    """What the judge found, for the model: the failure where there is one, else times, rates and the limit that binds.
+    """Write the judge's findings for the model.
+
+    The failure where there is one, else times, rates and the limit that binds.
 
     `workloads` are the op's resolved ones; without them rates are left out. Of hold-out workloads nothing is told but
     that one failed, whatever the verdict. `metrics`: Nsight Compute's, of the same code.
@@ -67,7 +69,7 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
 
 
 def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
-    """One line: why it failed, or how fast it is and what holds it back."""
+    """Say in one line why it failed, or how fast it is and what holds it back."""
     failure = verdict["failure"]
     if failure is None:
         return _limit_cause(verdict) if verdict["verdict"] == "accepted" else _reason(verdict, workloads)
@@ -85,9 +87,11 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
 
 
 def resources(built: Mapping[str, Any]) -> list[str]:
-    """What kernels use, in a few words each, by a compile report: grid and block of the first launch where launches are
-    known, the configuration of the first compilation in Triton, registers, spills, shared memory. Of those that are
-    launched, those with the most registers where there are more than a few.
+    """List the resources of kernels, in a few words each, by a compile report.
+
+    Grid and block of the first launch where launches are known, the configuration of the first compilation in Triton,
+    registers, spills, shared memory. Of those that are launched, those with the most registers where there are more
+    than a few.
     """
     launches = {launch["kernel"]: launch for launch in reversed(built.get("launches") or [])}
     kernels = {kernel["name"]: kernel for kernel in reversed(built.get("kernels") or []) if kernel.get("registers")}
@@ -108,7 +112,7 @@ def resources(built: Mapping[str, Any]) -> list[str]:
 
 
 def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
-    """A word or two for the ledger: a speed-up over the fastest baseline, or where it ended."""
+    """Return the ledger's word or two: a speed-up over the fastest baseline, or where it ended."""
     if verdict == "accepted" and score is not None:
         return f"{significant(score)}x"
     if verdict is None:
@@ -123,8 +127,10 @@ _TOLD_BY_NUMBERS = frozenset({"wrong_value", "non_finite", "not_written"})
 
 
 def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str, *, hidden: bool) -> list[str]:
-    """The failure in lines; its message only where `told` does not have it whole. Of a `hidden` shape no place and no
-    size."""
+    """Describe the failure in lines; its message only where `told` does not have it whole.
+
+    Of a `hidden` shape no place and no size.
+    """
     lines = []
     if failure.get("workload") is not None:
         lines.append(f"- workload: {_workload_name(failure, workloads)}")
@@ -183,8 +189,11 @@ def _is_hidden(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> bool:
 
 
 def _hides(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> bool:
-    """Whether the judge's own words may name a hold-out shape: its failure is of one, or of no workload that is named
-    while hold-outs were run too. What the gate and the compilers say is about the source."""
+    """Check whether the judge's own words may name a hold-out shape.
+
+    Its failure is of one, or of no workload that is named while hold-outs were run too. Words of the gate and the
+    compilers are about the source.
+    """
     failure = verdict["failure"]
     if failure is not None and "workload" in failure:
         return _is_hidden(failure, workloads)
@@ -207,7 +216,7 @@ def _log(verdict: Verdict, failure: Failure) -> str:
 
 
 def _first_error(failure: Failure) -> str:
-    """The first line of a compiler's log that names an error, without the file's name before it."""
+    """Return the first line of a compiler's log that names an error, without the file's name."""
     for line in (failure.get("log") or "").splitlines():
         if match := re.search(r"(?:^|[:(])(\d+)(?::\d+|\))?:\s*(?:fatal )?error:\s*(.+)", line):
             return f"line {match[1]}: {match[2]}"
@@ -222,7 +231,10 @@ _NOISE = re.compile(
 
 
 def trim_log(log: str) -> str:
-    """A compiler's or an interpreter's log without noise and directories: the lines around errors first, bounded."""
+    """Trim a compiler's or an interpreter's log of noise and directories.
+
+    The lines around errors come first; the length is bounded.
+    """
     lines = [without_directories(line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
     errors = [number for number, line in enumerate(lines) if re.search(r"\berror\b|Error\b", line, re.IGNORECASE)]
     if len(lines) > MAX_LOG_LINES and errors:
@@ -275,8 +287,9 @@ def _workload_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> 
 
 
 def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing_us: float | None = None) -> str:
-    """Which limit holds the time back, in words; empty where no limit is known. `nothing_us`: what the clock reads of a
-    call that runs nothing.
+    """Say in words which limit holds the time back; empty where no limit is known.
+
+    `nothing_us`: the clock's reading of a call that runs nothing.
     """
     limit = entry["limit_us"]
     if not limit:
@@ -308,7 +321,7 @@ def binding(entry: WorkloadVerdict, time_us: float, target: str = "cpu", nothing
 
 
 def _yet_beaten(entry: WorkloadVerdict) -> str:
-    """That the fastest baseline is faster all the same, where it surely is."""
+    """Say that the fastest baseline is faster all the same, where it surely is."""
     beside = {name: time for name, time in entry["time_us"].items() if name != "candidate"}
     fastest = min(beside, key=lambda name: beside[name], default=None)
     if fastest is None or fastest not in entry["ci95"] or entry["ci95"][fastest][1] >= 1.0:
@@ -354,8 +367,9 @@ def _kernel_lines(verdict: Verdict) -> list[str]:
 
 
 def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> list[str]:
-    """What each kernel uses. Launches, and compilations of a Triton kernel, that only a hold-out shape asks for are
-    left out: they tell its size.
+    """List the resources that each kernel uses.
+
+    Launches, and compilations of a Triton kernel, that only a hold-out shape asks for are left out: they tell its size.
     """
     compiled = dict(verdict["compile"] or {})
     shown = {workload["id"] for workload in visible(workloads)}
@@ -383,5 +397,5 @@ def _compile_lines(verdict: Verdict, workloads: Sequence[ResolvedWorkload]) -> l
 
 
 def _configuration(config: dict[str, Any]) -> str:
-    """What tells a compilation of a Triton kernel from the others."""
+    """Name the parameters in which compilations of a Triton kernel differ."""
     return one_line(", ".join(f"{name}={value}" for name, value in config.items()), 160)

@@ -1,4 +1,7 @@
-"""How much of a multiprocessor a kernel can fill, from what it was compiled to and the device's limits. Pure."""
+"""How much of a multiprocessor a kernel can fill. Pure.
+
+Computed from its compile report and the device's limits.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ TRITON_WARPS = 4
 
 
 class Occupancy(NamedTuple):
-    """share: of the threads of a multiprocessor that can be resident; blocks: at once; threads: of a block. by: what
-    keeps it from more.
+    """The occupancy of a kernel in one launch.
+
+    share: of the threads of a multiprocessor that can be resident; blocks: at once; threads: of a block. by: the
+    resource that keeps it from more.
     """
 
     share: float
@@ -26,7 +31,10 @@ class Occupancy(NamedTuple):
 
 
 def occupancies(compiled: Mapping[str, Any], kernel: Mapping[str, Any], target: str) -> list[Occupancy]:
-    """The occupancy of `kernel`, one of the compile report's, in each different launch; empty where it is not known."""
+    """Compute the occupancy of `kernel` in each different launch.
+
+    `kernel` is one of the compile report's. Empty where the occupancy is not known.
+    """
     match = re.fullmatch(r"cuda:sm_(\d+)[af]?", target)
     limits = of_architecture(int(match[1])) if match else None
     if limits is None or kernel.get("registers") is None:

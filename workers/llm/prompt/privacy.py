@@ -1,7 +1,7 @@
-"""What leaves for a model leaves without this machine's secrets, names and paths, whoever wrote them into the text.
+"""Redact secrets, host names and local paths from prompts.
 
-An op's source, a reply that is shown again and a compiler's log are other people's text: any of them may hold what
-nobody meant to send.
+An op's source, a reply that is shown again and a compiler's log are other people's text: any of them may hold
+something private by accident.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from warpsmith.workers.text import file_of_path
 
 REMOVED = "[removed]"
 SHORTEST_SECRET = 8
-"""Shorter values are not looked for: `1`, `true` and `dev` stand in secrets' variables as well as in any program."""
+"""Shorter values of secrets' variables are not redacted.
+
+`1`, `true` and `dev` appear in such variables as well as in any program.
+"""
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH(?!OR)|DSN", re.IGNORECASE)
 _PLACE_NAMES = ("HOME", "PWD", "TMPDIR", "VIRTUAL_ENV", "WARPSMITH_HOME")
@@ -30,7 +33,10 @@ _ROOTS |= {"private", "scratch", "work", "workspace", "data", "nfs"}
 
 @dataclass(frozen=True)
 class Private:
-    """What may not leave: secrets, host names, and paths that begin with one of `roots`. Longest first."""
+    """Text that may not leave: secrets, host names, and paths that begin with one of `roots`.
+
+    Longest first.
+    """
 
     secrets: tuple[str, ...]
     hosts: tuple[str, ...]
@@ -38,7 +44,10 @@ class Private:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], hosts: Iterable[str] = (), secrets: Iterable[str] = ()) -> Private:
-        """From a process's environment, the machine's names, and secrets that do not stand in the environment."""
+        """Collect private text from a process's environment, host names, and further secrets.
+
+        `secrets` are those that are not in the environment.
+        """
         found = {*secrets}
         for name, value in environment.items():
             if _SECRET_NAME.search(name):
@@ -54,7 +63,7 @@ class Private:
 
     @classmethod
     def here(cls, settings: Settings) -> Private:
-        """Of this process, as it is now."""
+        """Collect the private text of this process, as it is now."""
         secrets = [os.environ.get(name, "") for name in settings.model_keys.values()]
         if settings.openai_api_key is not None:
             secrets.append(settings.openai_api_key.get_secret_value())
@@ -63,7 +72,10 @@ class Private:
         return cls.of(os.environ, [socket.gethostname()], secrets)
 
     def without(self, text: str) -> str:
-        """`text` with each secret and host name taken out, and each path below a known root cut to its file's name."""
+        """Take each secret and host name out of `text`.
+
+        Each path below a known root is cut to its file's name.
+        """
         for secret in self.secrets:
             text = text.replace(secret, REMOVED)
         for host in self.hosts:  # `node-17` does not stand in `node-170`
@@ -79,7 +91,7 @@ class Private:
 
 
 def _password(text: str) -> str:
-    """The password of a URL, empty where there is none."""
+    """Return the password of a URL, empty where there is none."""
     try:
         return unquote(urlsplit(text).password or "")
     except ValueError:
@@ -87,5 +99,8 @@ def _password(text: str) -> str:
 
 
 def _is_a_name(host: str) -> bool:
-    """Whether a host name can be told from an ordinary word: `localhost` and `hopper` cannot, `gpu-17` can."""
+    """Check whether a host name can be told from an ordinary word.
+
+    `localhost` and `hopper` cannot, `gpu-17` can.
+    """
     return len(host) > 4 and re.search(r"[0-9.-]", host) is not None

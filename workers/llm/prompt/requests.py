@@ -1,4 +1,4 @@
-"""From what a step knows to the request that a model answers: its messages and its identity. Pure."""
+"""Build the request of a step from its facts: messages and identity. Pure."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ MAX_ECHO_CHARS = 6_000
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One node that was tried, for the one-line ledger. `outcome` as `feedback.outcome` gives it.
+    """One node that was tried, for the one-line ledger.
 
-    `cause` is one line, or empty.
+    `outcome` as `feedback.outcome` gives it. `cause` is one line, or empty.
     """
 
     seq: int
@@ -47,7 +47,7 @@ class LedgerEntry:
 class NodeFacts:
     """A node with code: the parent, the best so far, or the candidate that failed.
 
-    `idea` is None where nobody had one. `metrics`: Nsight Compute's, where they are known.
+    `idea` is None where the node has none. `metrics`: Nsight Compute's, where they are known.
     """
 
     seq: int
@@ -96,7 +96,10 @@ class RequestContext:
 
 
 def build(context: RequestContext) -> ModelRequest:
-    """The request for `context`. Raises ValueError where a part that its kind needs is missing."""
+    """Build the request for `context`.
+
+    Raises ValueError where a part that its kind needs is missing.
+    """
     subject = context.idea
     if context.kind == "ideate":
         subject = _named(context.parent) if context.parent else None
@@ -121,12 +124,15 @@ def build(context: RequestContext) -> ModelRequest:
 
 
 def _named(node: NodeFacts) -> Mapping[str, Any]:
-    """The node's idea, or what stands for it where nobody had one."""
+    """Return the node's idea, or a substitute where it has none."""
     return node.idea or {"title": f"code #{node.seq}", "technique": "no idea"}
 
 
 def identity(context: RequestContext) -> str:
-    """SHA-256 (hex) of what was asked without anything measured: the same on any machine, and for every re-ask."""
+    """Compute the SHA-256 (hex) of the question without anything measured.
+
+    The same on any machine, and for every re-ask.
+    """
     document: dict[str, Any] = {
         "kind": context.kind,
         "op": context.op.semantic_digest,
@@ -149,7 +155,7 @@ def identity(context: RequestContext) -> str:
 
 
 def idea_text(idea: Mapping[str, Any]) -> str:
-    """An idea as one text, blanks evened out: what makes two ideas the same."""
+    """Write an idea as one text, blanks evened out: equal texts are the same idea."""
     return "\n".join(f"{key}: {' '.join(str(idea[key]).split())}" for key in sorted(idea))
 
 
@@ -175,7 +181,7 @@ def _need(value: Any, field: str) -> Any:
 
 
 def _common(context: RequestContext) -> dict[str, Any]:
-    """What every request says of the op: entry point, shapes, tolerance, rules of the language."""
+    """Return the op's facts for every request: entry point, shapes, tolerance, language rules."""
     op, workloads = context.op, facts.visible(context.workloads)
     return {
         "op": {
@@ -229,7 +235,7 @@ def _node(node: NodeFacts | None, context: RequestContext) -> dict[str, Any] | N
 
 
 def _history(context: RequestContext) -> dict[str, Any]:
-    """What the search has found so far, for those who decide how it goes on."""
+    """Return the search's findings so far, for the requests that decide how it goes on."""
     parent, best = context.parent, context.best
     return {
         **_common(context),
@@ -274,7 +280,10 @@ def _code(context: RequestContext) -> dict[str, Any]:
 
 
 def _play(idea: Mapping[str, Any] | None) -> prompts.Play | None:
-    """What the playbook has on an idea's technique; None where there is no idea, or nobody named its technique."""
+    """Return the playbook's text on an idea's technique.
+
+    None where there is no idea, or it names no technique.
+    """
     technique = idea.get("technique") if idea else None
     return next((play for play in prompts.playbook() if play.technique == technique), None)
 
@@ -296,7 +305,7 @@ _KINDS = {"reflect": _reflect, "ideate": _ideate, "code": _code, "repair": _repa
 
 
 def ledger_lines(ledger: tuple[LedgerEntry, ...]) -> list[str]:
-    """One line for each idea that was tried, its variants together, oldest first.
+    """Write one line for each idea that was tried, its variants together, oldest first.
 
     The latest where there are too many.
     """
@@ -328,9 +337,10 @@ def ledger_entry(
     times: Sequence[tuple[str, float, float]] = (),
     built: Mapping[str, Any] | None = None,
 ) -> LedgerEntry:
-    """The entry of a node, from the columns of its row. What is right needs no reason: its interval says more, and its
-    `times`, which are a bench workload, microseconds and the speed-up over the fastest baseline each, and what its
-    kernels use, by the compile report `built`.
+    """Build the entry of a node, from the columns of its row.
+
+    A right candidate needs no reason: its interval says more, and its `times`, which are a bench workload, microseconds
+    and the speed-up over the fastest baseline each, and the resources of its kernels, by the compile report `built`.
     """
     told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:

@@ -1,7 +1,7 @@
-"""The `agent` provider: a request waits in the database as an ask until somebody answers it. With a pool, what was
-recorded there is answered from it, so that a recorded search goes on where its recording ends.
+"""The `agent` provider: a request waits in the database as an ask until it is answered.
 
-This side only reads. Opening the ask, waking the attempt and taking the answer change a search's state and stand in
+With a pool, a recorded request is answered from it, so that a recorded search goes on where its recording ends. This
+side only reads. Opening the ask, waking the attempt and taking the answer change a search's state and are in
 `warpsmith.workers.steps`.
 """
 
@@ -17,9 +17,9 @@ from warpsmith.workers.text import storable
 
 
 class AgentModel:
-    """Answers with what was told to the ask of the request's attempt.
+    """Answers with the reply that was given to the ask of the request's attempt.
 
-    Nobody counts tokens; the cost is zero; the latency is the wait.
+    Tokens are not counted; the cost is zero; the latency is the wait.
     """
 
     provider = "agent"
@@ -30,7 +30,7 @@ class AgentModel:
         self._recorded = recorded
 
     def complete(self, request: ModelRequest) -> ModelReply:
-        """The recorded reply or the answer to `request`; `AskPending` while there is neither."""
+        """Return the recorded reply or the answer to `request`; raises `AskPending` before either."""
         if self._recorded is not None:
             try:
                 return self._recorded.complete(request)

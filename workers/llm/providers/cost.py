@@ -1,4 +1,4 @@
-"""What a call costs, from prices kept as data (`prices.toml`) and a user's own file over them."""
+"""The cost of a call, from prices in `prices.toml` and a user's own file over them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ _EXPECTED = "US dollars per million tokens, from 0 to less than a million"
 
 
 class PriceError(ValueError):
-    """A price file that cannot be used; names the file, the field, the type that was found and what was expected.
+    """A price file that cannot be used.
 
-    It never quotes a value: somebody may have pasted a key there, and the message goes to logs and to API clients.
+    Names the file, the field, the type that was found and what was expected. It never quotes a value: that may be a key
+    pasted by mistake, and the message goes to logs and to API clients.
     """
 
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars per million tokens. `cached` is the price of prompt tokens that the provider had in its cache."""
+    """US dollars per million tokens.
+
+    `cached` is the price of prompt tokens that the provider had in its cache.
+    """
 
     prompt: float
     completion: float
@@ -47,14 +51,20 @@ class Prices:
 
     @classmethod
     def load(cls, override: Path | None = None) -> Prices:
-        """The shipped prices, with those of `override` (same format) over them. Raises `PriceError`."""
+        """Read the shipped prices, with those of `override` over them. Raises `PriceError`.
+
+        `override` has the same format.
+        """
         prices = _read(SHIPPED)
         if override is not None:
             prices |= _read(override)
         return cls(prices)
 
     def price(self, model: str | None) -> Price | None:
-        """The price of `model`, by its name, without its vendor prefix ("openai/gpt-5") or without its date."""
+        """Return the price of `model`.
+
+        By its name, without its vendor prefix ("openai/gpt-5") or without its date.
+        """
         if model is None:
             return None
         for name in (model, model.rsplit("/", 1)[-1]):
@@ -104,5 +114,5 @@ def _price(path: Path, name: str, entry: Any) -> Price:
 
 
 def _kind(value: object) -> str:
-    """What TOML calls the value's type; what is left are its four dates and times."""
+    """Name the value's type as TOML does; its four remaining types are dates and times."""
     return _TOML_NAMES.get(type(value), "a date or time")

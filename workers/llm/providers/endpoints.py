@@ -1,7 +1,7 @@
-"""What is set for an endpoint: its address in one form, its key, how many calls it takes at once.
+"""An endpoint's settings: its address in one form, its key, its limit of calls at once.
 
-Keys come from settings alone, never from a search: whoever may create searches could otherwise have a key sent to a
-host of theirs. `WARPSMITH_OPENAI_API_KEY` belongs to the configured endpoint, and `WARPSMITH_MODEL_KEYS` names, for
+Keys come from settings alone, never from a search: a person who may create searches could otherwise have a key sent to
+a foreign host. `WARPSMITH_OPENAI_API_KEY` belongs to the configured endpoint, and `WARPSMITH_MODEL_KEYS` names, for
 other endpoints, the environment variable that holds the key; an endpoint in neither gets no key, as local model servers
 want it.
 """
@@ -17,7 +17,7 @@ OPENAI_BASE_URL = "https://api.openai.com/v1"
 
 
 def address(base_url: str | None, settings: Settings) -> str:
-    """The address that a search's `base_url` means: the configured one where it names none."""
+    """Return the address that a search's `base_url` means; None means the configured one."""
     return origin(base_url or settings.openai_base_url or OPENAI_BASE_URL)
 
 
@@ -27,7 +27,7 @@ def origin(url: str) -> str:
 
 
 def key_of(url: str, settings: Settings) -> str:
-    """The key of the endpoint at `url`, empty where none is set.
+    """Return the key of the endpoint at `url`, empty where none is set.
 
     Raises a final `ModelUnavailable` where the variable that should hold it is not set here.
     """
@@ -43,7 +43,10 @@ def key_of(url: str, settings: Settings) -> str:
 
 
 def has_key(url: str, settings: Settings) -> bool:
-    """Whether settings name a key for the endpoint at `url`; the variable itself may be set at the workers alone."""
+    """Check whether settings name a key for the endpoint at `url`.
+
+    The variable itself may be set at the workers alone.
+    """
     return url in settings.model_keys or (url == address(None, settings) and settings.openai_api_key is not None)
 
 

@@ -39,7 +39,7 @@ def check_model(document: dict[str, Any]) -> None:
 
 
 def open_model(document: dict[str, Any], settings: Settings, db: Database) -> Model:
-    """The model that `document` names. Opening makes no call; raises `SpecError`."""
+    """Open the model that `document` names. Makes no call; raises `SpecError`."""
     check_model(document)
     match document["provider"]:
         case "replay":

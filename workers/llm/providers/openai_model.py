@@ -29,9 +29,10 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class OpenAIModel:
-    """A chat model behind `base_url`, with the key that settings name for that endpoint (`workers.model.endpoints`).
+    """A chat model behind `base_url`, with the key that settings name for that endpoint.
 
-    No more calls are under way from this host than settings allow for the endpoint.
+    See `workers.llm.providers.endpoints`. No more calls are under way from this host than settings allow for the
+    endpoint.
     """
 
     provider = "openai"
@@ -50,10 +51,10 @@ class OpenAIModel:
         self._limit_name = "max_completion_tokens" if self._url == OPENAI_BASE_URL else "max_tokens"
 
     def complete(self, request: ModelRequest) -> ModelReply:
-        """The endpoint's reply to `request`; raises `ModelUnavailable`, or `ModelBusy` where no slot is free.
+        """Return the endpoint's reply to `request`.
 
-        A reply cut at the token limit is a reply (`finish_reason` "length"). A request that follows others of its step
-        waits for a slot: those are paid for.
+        Raises `ModelUnavailable`, or `ModelBusy` where no slot is free. A reply cut at the token limit is a reply
+        (`finish_reason` "length"). A request that follows others of its step waits for a slot: those are paid for.
         """
         try:
             with self._slots.one(wait=request.follows):
@@ -119,7 +120,10 @@ class OpenAIModel:
             return b"".join(chunks)
 
     def _other_limit_name(self, error: openai.BadRequestError) -> bool:
-        """Switch the name of the token limit where the endpoint refused it; True when the call is worth repeating."""
+        """Switch the name of the token limit where the endpoint refused it.
+
+        True when the call is worth repeating.
+        """
         if f"'{self._limit_name}'" not in error.message and error.param != self._limit_name:
             return False
         self._limit_name = "max_tokens" if self._limit_name == "max_completion_tokens" else "max_completion_tokens"
@@ -165,7 +169,10 @@ class OpenAIModel:
         return ModelUnavailable(f"{where} failed ({status}): {said}", retry_after_s=after)
 
     def _hide(self, text: str) -> str:
-        """`text` without the key: some endpoints repeat it in their refusal, and reasons are stored and shown."""
+        """Remove the key from `text`.
+
+        Some endpoints repeat it in their refusal, and reasons are stored and shown.
+        """
         return text.replace(self._key, "[key]") if self._key else text
 
     def _reply(self, body: bytes, latency_s: float, prices: Prices) -> ModelReply:
@@ -211,7 +218,7 @@ def _count(usage: Any, key: str) -> int | None:
 
 
 def _message(error: openai.APIStatusError) -> str:
-    """What the endpoint said, without the client's wrapping."""
+    """Return the endpoint's message, without the client's wrapping."""
     body = error.body
     if isinstance(body, dict) and isinstance(body.get("message"), str):
         return str(body["message"])
@@ -219,7 +226,10 @@ def _message(error: openai.APIStatusError) -> str:
 
 
 def _retry_after_s(header: str | None) -> float | None:
-    """Seconds from a Retry-After header (a number or an HTTP date), bounded; None where it says nothing usable."""
+    """Read the seconds of a Retry-After header (a number or an HTTP date), bounded.
+
+    None where it says nothing usable.
+    """
     if not header:
         return None
     try:

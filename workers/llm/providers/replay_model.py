@@ -23,7 +23,7 @@ class ReplayModel:
         self._pool_id = pool_id
 
     def complete(self, request: ModelRequest) -> ModelReply:
-        """The recorded reply to `request`, or `PoolMiss` naming it."""
+        """Return the recorded reply to `request`; raises `PoolMiss` naming it."""
         with self._db.reading() as session:
             reply = session.scalar(
                 select(PoolReplyRow.reply).where(

@@ -1,4 +1,7 @@
-"""Several OpenAI-compatible models as one: each request goes to the model that its identity draws."""
+"""Several OpenAI-compatible models as one.
+
+Each request goes to the model that its identity draws.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from warpsmith.workers.settings import Settings
 
 
 class SharedModel:
-    """The models of one search; which of them answered stands in the reply."""
+    """The models of one search; the reply names the one that answered."""
 
     provider = "openai"
 
@@ -22,7 +25,9 @@ class SharedModel:
         }
 
     def complete(self, request: ModelRequest) -> ModelReply:
-        """The reply of the model that `request` draws, or its `ModelUnavailable`: no other is asked in its place, so
-        that a search's calls do not depend on which endpoint was down when."""
+        """Return the reply of the model that `request` draws, or raise its `ModelUnavailable`.
+
+        No other is asked in its place, so that a search's calls do not depend on which endpoint was down when.
+        """
         choice = choose(self._choices, request.kind, request.identity, request.ordinal)
         return self._models[choice].complete(request)

@@ -30,8 +30,11 @@ _FIELDS = ("model", "base_url", "share", "for")
 
 @dataclass(frozen=True)
 class Choice:
-    """A model that a search may ask. `model` and `base_url` are None where the settings decide; `kinds` of request that
-    it serves; `share` is relative to the others of its kind."""
+    """A model that a search may ask.
+
+    `model` and `base_url` are None where the settings decide; `kinds` of request that it serves; `share` is relative to
+    the others of its kind.
+    """
 
     model: str | None
     base_url: str | None = None
@@ -40,7 +43,10 @@ class Choice:
 
 
 def parse_choices(document: Mapping[str, Any]) -> tuple[Choice, ...]:
-    """The models of a document of provider `openai`, the simple form or `models`. Raises SpecError naming the field."""
+    """Read the models of a document of provider `openai`, the simple form or `models`.
+
+    Raises SpecError naming the field.
+    """
     if "models" not in document:
         return (Choice(_text("model.model", document, "model"), _url("model.base_url", document)),)
     for field in ("model", "base_url"):
@@ -58,14 +64,17 @@ def parse_choices(document: Mapping[str, Any]) -> tuple[Choice, ...]:
 
 
 def serving(choices: Iterable[Choice], kind: str) -> list[Choice]:
-    """The models that serve requests of `kind`. Reflection that no entry names goes to those that have ideas."""
+    """Return the models that serve requests of `kind`.
+
+    Reflection that no entry names goes to those that have ideas.
+    """
     choices = list(choices)
     named = [choice for choice in choices if kind in choice.kinds]
     return serving(choices, "ideate") if kind == "reflect" and not named else named
 
 
 def choose(choices: Iterable[Choice], kind: str, identity: str, ordinal: int) -> Choice:
-    """The model that the request goes to; `parse_choices` saw to it that there is one."""
+    """Choose the model of the request; `parse_choices` guarantees that there is one."""
     candidates = serving(choices, kind)
     digest = hashlib.sha256(f"which model\0{kind}\0{identity}\0{ordinal}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64 * math.fsum(choice.share for choice in candidates)
@@ -120,7 +129,7 @@ def _kinds(where: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def usable(url: str) -> bool:
-    """Whether `url` can be an endpoint's address."""
+    """Check whether `url` can be an endpoint's address."""
     try:
         parts = urlsplit(url)
         return (

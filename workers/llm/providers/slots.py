@@ -1,4 +1,4 @@
-"""How many calls this host may have under way at an endpoint: slot files under `home`, each held by one call.
+"""Limit this host's calls under way at an endpoint: slot files under `home`, one call each.
 
 A slot is an exclusive `flock`: the kernel lets go of it when its process dies, however it dies. The limit holds across
 the worker processes of a host that share `home`; hosts and containers with homes of their own count apart.
@@ -26,8 +26,11 @@ class Slots:
 
     @contextmanager
     def one(self, *, wait: bool) -> Iterator[None]:
-        """Hold a slot. Where all are taken: `ModelBusy`, or with `wait` stand in line for one of them until its call
-        ends (the kernel wakes the waiter)."""
+        """Hold a slot.
+
+        Where all are taken: `ModelBusy`, or with `wait` queue for one of them until its call ends (the kernel wakes the
+        waiter).
+        """
         self._directory.mkdir(parents=True, exist_ok=True)
         # Each process begins elsewhere, so that those who wait do not all stand in line for the same slot.
         order = [(os.getpid() + number) % self._count for number in range(self._count)]

@@ -1,7 +1,7 @@
-"""Finding JSON objects, code blocks and the end of a model's thoughts in arbitrary text: pure and linear in its length.
+"""Find JSON objects, code blocks and the end of a model's thoughts in arbitrary text.
 
-No regular expression here can match the same characters in two ways, and what is tried again from another place has a
-bound on how much of the text it may read.
+Pure and linear in its length. No regular expression here can match the same characters in two ways, and a second try
+from another place has a bound on how much of the text it may read.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from typing import Any
 MAX_OBJECT_CHARS = 40_000
 MAX_OBJECT_TRIES = 200
 MAX_MENDED_CHARS = 400_000
-"""Characters that mending of what is not quite JSON may read in one reply, all its tries together."""
+"""Characters that mending may read in one reply, all its tries together.
+
+Mending repairs text that is almost JSON.
+"""
 
 _THOUGHTS = re.compile(r"\s*<(think|thinking|thought|thoughts|reasoning)>", re.IGNORECASE)
 _END_OF_THOUGHTS = re.compile(r"</(think|thinking|thought|thoughts|reasoning)>[ \t]*\n", re.IGNORECASE)
 
 
 def without_thoughts(text: str) -> str | None:
-    """`text` after the thoughts that it begins with, as <think>...</think>; None where these do not end.
+    """Cut the thoughts that `text` begins with, as <think>...</think>.
 
-    Some servers cut off the tag that opens them, so a closing one at the end of a line ends them too.
+    None where these do not end. Some servers cut off the tag that opens them, so a closing one at the end of a line
+    ends them too.
     """
     start = 0
     while opened := _THOUGHTS.match(text, start):
@@ -50,7 +54,7 @@ _KNOWN_ESCAPE = re.compile(r'["\\/bfnrt]|u[0-9a-fA-F]{4}')
 
 
 def objects(text: str, keys: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of `text` that have one of `keys`, in order.
+    """Yield the JSON objects of `text` that have one of `keys`, in order.
 
     In a list, in a wrapper, in or out of a fence, with prose around; the complete ones of a list that was cut short.
     """
@@ -87,9 +91,9 @@ def _whole(decoder: json.JSONDecoder, text: str) -> Any:
 
 
 def _mended(text: str) -> tuple[str, int]:
-    """The object that `text` begins with, without what models add to JSON, and the number of characters it took.
+    """Mend the object that `text` begins with; also returns the characters it took.
 
-    Comments and trailing commas go; escapes that JSON does not know are doubled.
+    Comments and trailing commas, which models add to JSON, go; escapes that JSON does not know are doubled.
     """
     out: list[str] = []
     depth, i = 0, 0
@@ -118,7 +122,7 @@ def _mended(text: str) -> tuple[str, int]:
 
 
 def _string(text: str, start: int) -> tuple[str, int]:
-    """The JSON string whose content begins at `start`, mended, and the index after it."""
+    """Mend the JSON string whose content begins at `start`; also returns the index after it."""
     out = ['"']
     i = start
     while i < len(text) and text[i] != '"':
@@ -186,12 +190,12 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def defines_run(source: str) -> bool:
-    """Whether a line of `source` begins the definition of `run`."""
+    """Check whether a line of `source` begins the definition of `run`."""
     return _RUN.search(source) is not None
 
 
 def is_python(text: str) -> bool:
-    """Whether `text` parses as Python."""
+    """Check whether `text` parses as Python."""
     try:
         with warnings.catch_warnings():  # an invalid escape in somebody's string is not this process's warning
             warnings.simplefilter("ignore")

@@ -1,6 +1,7 @@
-"""From a model's reply to ideas, lessons or one candidate's source: pure, bounded, never surprised by arbitrary text.
+"""Read a model's reply: ideas, lessons or one candidate's source.
 
-What cannot be read raises `Unreadable`, whose `problem` is written for the model: it goes into the re-ask.
+Pure and bounded; arbitrary text is safe. An unreadable reply raises `Unreadable`, whose `problem` is written for the
+model: it goes into the re-ask.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Unreadable(ValueError):  # noqa: N818 - named for what the reply is
 
 
 def ideas(reply: ModelReply, expected: int) -> list[Idea]:
-    """The ideas of `reply`, at most `expected`, in order.
+    """Read the ideas of `reply`, at most `expected`, in order.
 
     Readable ones count even when others are not, or the end was cut off.
     """
@@ -83,7 +84,10 @@ def ideas(reply: ModelReply, expected: int) -> list[Idea]:
 
 
 def lessons(reply: ModelReply) -> list[Lesson]:
-    """The lessons of `reply`, at most `MAX_LESSONS`, in order; what lacks its evidence is left out."""
+    """Read the lessons of `reply`, at most `MAX_LESSONS`, in order.
+
+    A lesson that lacks its evidence is left out.
+    """
     text = _answer(reply)
     found: list[Lesson] = []
     for entry in objects(text, _LESSON_KEYS):
@@ -98,7 +102,7 @@ def lessons(reply: ModelReply) -> list[Lesson]:
 
 
 def code(reply: ModelReply) -> str:
-    """The candidate's source.
+    """Read the candidate's source.
 
     The last complete code block that defines `run` and is Python, or the whole reply where it is nothing but code.
     """
@@ -126,7 +130,10 @@ def _source(text: str, *, cut: bool) -> str:
 
 
 def _answer(reply: ModelReply) -> str:
-    """What the reply says after the author's thoughts; Unreadable where that is nothing, or too much to read."""
+    """Return the reply's text after the author's thoughts.
+
+    Raises Unreadable where that is nothing, or too much to read.
+    """
     whole = storable(reply.text).replace("\r\n", "\n")
     text = without_thoughts(whole)
     if text is None:
@@ -162,7 +169,7 @@ _REFUSAL_WITHIN = 300
 
 
 def _refused(text: str) -> Unreadable | None:
-    """What to say to a reply that declines the task; None where it does not look like one."""
+    """Return the error for a reply that declines the task; None where it does not look like one."""
     if not _REFUSAL.search(text[:_REFUSAL_WITHIN]):
         return None
     return Unreadable(

@@ -94,7 +94,10 @@ _ALIASES = {
 
 
 def technique(name: object) -> str | None:
-    """The technique that `name` means, or None. Of several in one name ("fusion, tiling") it is the first."""
+    """Return the technique that `name` means, or None.
+
+    Of several in one name ("fusion, tiling") it is the first.
+    """
     if not isinstance(name, str) or len(name) > MAX_NAME_CHARS:
         return None
     named = (_known(part) for part in (name, *re.split(r"[,/|+&;:()]", name)))
