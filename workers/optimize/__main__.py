@@ -1,4 +1,4 @@
-"""`python -m warpsmith.workers.optimize`: one request on standard input, one answer on standard output.
+"""`python -m warpsmith.workers.optimize`: one request on standard input, one answer out.
 
 {"command": "profile" | "apply" | "ablate", "model": FILE.py, "device": "cpu" | "cuda", ...}
 {"result": ...}  or  {"error": {"field", "found", "expected", "message"}}

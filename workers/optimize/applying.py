@@ -1,4 +1,4 @@
-"""`apply` and `ablate`: kernels in the user's model, what they change of its results, what each of them brings."""
+"""`apply` and `ablate`: put kernels into the user's model and measure what each brings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ FEWEST_ROUNDS = 6
 
 
 def apply(user: UserModel, projects: Sequence[Project], output: Path | None, say: Say) -> dict[str, Any]:
-    """Put packages into a model, compare its results, take them out again; the document that the command prints. With
-    `output`, write the package that does so in the user's own process, where something was replaced and all is well.
-    Raises NotExportable.
+    """Put packages into a model, compare its results, take them out again.
+
+    Returns the document that the command prints. With `output`, write the package that does so in the user's own
+    process, where something was replaced and all is well. Raises NotExportable.
     """
     say("looking for places")
     kernels, unusable = packages.kernels(projects)
@@ -63,7 +64,7 @@ def _tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
 
 
 def _untouched(weights: dict[str, torch.Tensor], module: torch.nn.Module) -> bool:
-    """Whether parameters and buffers are what they were, bit by bit."""
+    """Check whether parameters and buffers are what they were, bit by bit."""
     found = dict(_tensors(module))
     return list(found) == list(weights) and all(
         found[name].dtype is value.dtype and torch.equal(_bits(found[name]), _bits(value))
@@ -76,7 +77,7 @@ def _bits(value: torch.Tensor) -> torch.Tensor:
 
 
 def _undone(modules: dict[str, torch.nn.Module], user: UserModel) -> bool:
-    """Whether every submodule is the very object that it was."""
+    """Check whether every submodule is the very object that it was."""
     found = dict(user.module.named_modules())
     return found.keys() == modules.keys() and all(found[name] is module for name, module in modules.items())
 
@@ -84,7 +85,10 @@ def _undone(modules: dict[str, torch.nn.Module], user: UserModel) -> bool:
 def ablate(
     user: UserModel, device: torch.device, projects: Sequence[Project], time_s: float, say: Say
 ) -> dict[str, Any]:
-    """Measure a model without kernels, with all, with each alone and with all but each. Raises NotExportable."""
+    """Measure a model without kernels, with all, with each alone and with all but each.
+
+    Raises NotExportable.
+    """
     say("looking for places")
     kernels, unusable = packages.kernels(projects)
     wide, before = comparing.exact(user.module, user.inputs), comparing.run(user.module, user.inputs)
@@ -120,13 +124,19 @@ def ablate(
 
 
 def _ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, list[float] | None]:
-    """The ratio of the medians and its 95 % interval; None where there are too few rounds to tell one."""
+    """Compute the ratio of the medians and its 95 % interval.
+
+    The interval is None where there are too few rounds to tell one.
+    """
     ratio, interval = ratio_with_interval(slow, fast, 0)
     return ratio, list(interval) if len(slow) >= FEWEST_ROUNDS else None
 
 
 _Variant = tuple[list[str] | None, bool]
-"""The packages that are on, and whether the model runs as its graph; None for packages: the model as it is."""
+"""The packages that are on, and whether the model runs as its graph.
+
+None for packages: the model as it is.
+"""
 
 
 def _variants(applied: Applied) -> dict[str, _Variant]:
@@ -159,7 +169,10 @@ def _starter(user: UserModel, applied: Applied, variant: _Variant) -> Callable[[
 
 
 def _brings(name: str, samples: dict[str, list[float]]) -> dict[str, Any]:
-    """What a kernel brings by itself, and beside the others: ratios of times without it to times with it."""
+    """Compute the gain of a kernel by itself, and beside the others.
+
+    Ratios of times without it to times with it.
+    """
     off = GRAPH if GRAPH in samples else MODEL
     alone, without = f"only {name}", f"without {name}"
     pairs = {

@@ -1,4 +1,7 @@
-"""Is a region's spec true? It loads, its reference gives what the region gave, and its workloads can be drawn."""
+"""Check a region's spec.
+
+It loads, its reference gives the results that the region gave, and its workloads can be drawn.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,15 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(document: dict[str, Any]) -> str:
-    """The document as a file that a person can read and edit."""
+    """Write the document as a file that a person can read and edit."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
 
 def checked(document: dict[str, Any], inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Op:
-    """The op that the document's file will be read as, after `run` was held against one call of the model: its region's
-    `inputs` and `outputs`. A test workload on which `run` cannot be called is taken out of the document. Raises
-    Unspeakable.
+    """Return the op that the document's file will be read as, after checking `run`.
+
+    `run` is held against one call of the model: its region's `inputs` and `outputs`. A test workload on which `run`
+    cannot be called is taken out of the document. Raises Unspeakable.
     """
     run = _run(document["reference"])
     try:
@@ -66,7 +70,10 @@ def _loaded(document: dict[str, Any]) -> Op:
 
 
 def _unusable(run: Any, workload: ResolvedWorkload, device: torch.device) -> str | None:
-    """Why `run` cannot be called on values drawn for a workload; None where it gives the declared outputs."""
+    """Say why `run` cannot be called on values drawn for a workload.
+
+    None where it gives the declared outputs.
+    """
     generator = torch.Generator(device).manual_seed(SEED)
     try:
         values = [

@@ -1,4 +1,7 @@
-"""Starts `python -m warpsmith.workers.optimize` for one request. Standard library only: the service has no torch."""
+"""Start `python -m warpsmith.workers.optimize` for one request.
+
+Standard library only: the service has no torch.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ QUIET_PROFILER = "99"
 
 
 class Refused(Exception):  # noqa: N818 - named for what happened
-    """The request cannot be done as it is; `document` names the field, what was found and what was expected."""
+    """The request cannot be done as it is.
+
+    `document` names the field, what was found and what was expected.
+    """
 
     def __init__(self, document: dict[str, Any]) -> None:
         super().__init__(str(document["message"]))
@@ -27,8 +33,10 @@ class Died(Exception):  # noqa: N818 - named for what happened
 
 
 def ask(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to one request, from a process of its own with the caller's environment: what it runs is the caller's
-    own code. Its progress goes to the caller's standard error. Raises Refused, Died.
+    """Answer one request in a process of its own. Raises Refused, Died.
+
+    The process has the caller's environment: it runs the caller's own code. Its progress goes to the caller's standard
+    error.
     """
     root = str(IMPORT_ROOT)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))

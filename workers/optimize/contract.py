@@ -28,14 +28,14 @@ class NoModel(ValueError):  # noqa: N818 - named for what was found
 
 @dataclass(frozen=True)
 class UserModel:
-    """The model of a file, on a device, and what one call of it is given."""
+    """The model of a file, on a device, and the inputs of one call."""
 
     path: Path
     module: nn.Module
     inputs: Inputs
 
     def call(self) -> Any:
-        """What the model returns; nothing is kept for gradients."""
+        """Call the model and return its result; nothing is kept for gradients."""
         with torch.no_grad():
             return self.inputs.call(self.module)
 
@@ -72,7 +72,7 @@ def load(path: Path, device: torch.device) -> UserModel:
 
 
 def _made(file: Any, name: str, path: Path, expected: str) -> Any:
-    """What the file's function of this name returns."""
+    """Return the result of the file's function of this name."""
     make: Callable[[], Any] | None = getattr(file, name, None)
     if not callable(make):
         found = "nothing" if make is None else f"a {type(make).__name__}"
@@ -84,7 +84,7 @@ def _made(file: Any, name: str, path: Path, expected: str) -> Any:
 
 
 def _raised(error: BaseException, path: Path) -> str:
-    """The error and the last line of the user's file that led to it."""
+    """Describe the error and the last line of the user's file that led to it."""
     line, at = None, error.__traceback__
     while at is not None:
         line = at.tb_lineno if at.tb_frame.f_code.co_filename == str(path) else line

@@ -1,4 +1,7 @@
-"""How long a model takes, and each operator of its graph, by the clock and by torch's profiler."""
+"""Measure a model's time, and that of each operator of its graph.
+
+By the clock and by torch's profiler.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,10 @@ _REGION = "warpsmith "
 
 
 def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.device, time_s: float = TIME_S) -> Samples:
-    """Medians of blocks of calls in microseconds, by variant: in rounds, in a new random order each round. A variant's
-    value is called with nothing and readies its calls: it returns the call that is timed.
+    """Measure the variants in rounds, in a new random order each round.
+
+    Returns medians of blocks of calls in microseconds, by variant. A variant's value is called with nothing and readies
+    its calls: it returns the call that is timed.
     """
     rng = random.Random()  # noqa: S311 - the order of measurements
     longest = max(_once(_warmed(ready()), device) for ready in variants.values())
@@ -45,7 +50,10 @@ def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.devic
 
 
 def _warmed(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call, after it was made a few times: a kernel loads at its first, and Python runs new code slower."""
+    """Make the call a few times and return it.
+
+    A kernel loads at its first call, and Python runs new code slower.
+    """
     for _ in range(WARM_CALLS):
         call()
     return call
@@ -66,7 +74,10 @@ def _wait(device: torch.device) -> None:
 
 
 def operators(call: Callable[[], Any], device: torch.device) -> list[dict[str, Any]]:
-    """The operators of the model as it is, by their own time in one call: name, calls and microseconds."""
+    """List the operators of the model as it is, by their own time in one call.
+
+    Name, calls and microseconds.
+    """
     for _ in range(2):
         call()
     with _profiled(device) as profiler:
@@ -126,7 +137,7 @@ def _on_host(event: Any) -> bool:
 
 
 def _whole_us(event: Any, device: torch.device) -> float:
-    """A region with all that it ran: on a GPU what its kernels took there."""
+    """Return the time of a region with all that it ran: on a GPU that of its kernels there."""
     return float(event.device_time_total if device.type == "cuda" else event.cpu_time_total)
 
 

@@ -1,7 +1,7 @@
-"""How much of its tensors a region needs at least: rows that nobody takes are never read, and what only they need is
-never computed. Pure functions of a region's nodes.
+"""The least share of its tensors that a region needs.
 
-What is not known counts as nothing, so that a limit that follows from this is no higher than the truth.
+Rows that no operator takes are never read, and values for them alone are never computed. Pure functions of a region's
+nodes. An unknown need counts as nothing, so that a limit that follows from this is no higher than the truth.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SOME = frozenset(["embedding_bag", "gather", "index", "take", "take_along_dim",
 
 
 def needed(region: Region) -> Callable[[Node], list[Amount]]:
-    """A function of an input or a node of the region: what of it is read at least."""
+    """Return a function of an input or a node of the region: the amounts of it read at least."""
     known: dict[Node, list[Amount]] = {}
 
     def of(node: Node) -> list[Amount]:
@@ -62,7 +62,7 @@ def needed(region: Region) -> Callable[[Node], list[Amount]]:
 
 
 def whole(node: Node) -> list[Amount]:
-    """All elements of a node."""
+    """Return all elements of a node."""
     return [(node,)]
 
 
@@ -76,7 +76,7 @@ def _of(node: Node, region: Region, of: Callable[[Node], list[Amount]]) -> list[
 
 
 def _by(user: Node, node: Node, of: Callable[[Node], list[Amount]]) -> list[Amount]:
-    """What one user needs of a node."""
+    """Return the amounts that one user needs of a node."""
     called, first = name(user), user.args[0] is node
     if called in _PARTS:
         return _by_parts(user, node, of)
@@ -90,7 +90,7 @@ def _by(user: Node, node: Node, of: Callable[[Node], list[Amount]]) -> list[Amou
 
 
 def _by_parts(user: Node, node: Node, of: Callable[[Node], list[Amount]]) -> list[Amount]:
-    """What the tensors into which a node is cut need of it together."""
+    """Return the amounts that the tensors cut from a node need of it together."""
     parts = {part.args[1]: part for part in user.users if part.target is operator.getitem and of(part)}
     if all(of(part) == whole(part) for part in parts.values()) and len(parts) == len(user.meta["val"]):
         return whole(node)

@@ -1,4 +1,7 @@
-"""What kinds of operators there are in a model's graph, as far as fusing them is concerned. Pure functions of nodes."""
+"""The kinds of operators in a model's graph, as far as fusing them is concerned.
+
+Pure functions of nodes.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +222,10 @@ FUSABLE: frozenset[Kind] = frozenset(
 
 
 def name(node: Node) -> str:
-    """The operator's name without namespace and overload: `linear` of aten.linear.default."""
+    """Return the operator's name without namespace and overload.
+
+    `linear` of aten.linear.default.
+    """
     if node.target is operator.getitem:
         return "getitem"
     if isinstance(node.target, torch._ops.OpOverload):
@@ -228,8 +234,9 @@ def name(node: Node) -> str:
 
 
 def kind(node: Node) -> Kind:
-    """What a node does; "other" for what no kernel of ours could stand for: arithmetic of sizes, random numbers, writes
-    in place, another library's operators.
+    """Return a node's kind; "other" where no kernel of ours could replace it.
+
+    Such are arithmetic of sizes, random numbers, writes in place, another library's operators.
     """
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
         return "other"
@@ -245,21 +252,25 @@ def kind(node: Node) -> Kind:
 
 
 def tensor(node: Node) -> torch.Tensor | None:
-    """The node's value as a tensor without data; None where it is none."""
+    """Return the node's value as a tensor without data; None where it is none."""
     value = node.meta.get("val")
     return value if isinstance(value, torch.Tensor) else None
 
 
 def operands(node: Node) -> list[torch.Tensor]:
-    """The tensors among a call's positional arguments; the same one twice where it is given twice."""
+    """Return the tensors among a call's positional arguments.
+
+    The same one twice where it is given twice.
+    """
     values = [tensor(item) for item in node.args if isinstance(item, Node)]
     return [value for value in values if value is not None]
 
 
 def flops(node: Node) -> list[tuple[int, list[int | torch.SymInt]]]:
-    """The operations of a product or an attention that no kernel can avoid which computes all of its result, a
-    multiply-add counting two, as products of sizes with a factor; nothing for any other node. Of a causal attention's
-    scores half are needed.
+    """Count the operations that no kernel can avoid which computes all of its result.
+
+    Of a product or an attention, a multiply-add counting two, as products of sizes with a factor; nothing for any other
+    node. Of a causal attention's scores half are needed.
     """
     shapes = [list(value.shape) for value in operands(node)]
     called, result = name(node), tensor(node)
@@ -282,5 +293,5 @@ def flops(node: Node) -> list[tuple[int, list[int | torch.SymInt]]]:
 
 
 def at_sample(size: int | torch.SymInt) -> int:
-    """A size as it is for the sample batch."""
+    """Return a size as it is for the sample batch."""
     return size if isinstance(size, int) else int(size.node.hint)

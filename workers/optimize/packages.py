@@ -1,4 +1,7 @@
-"""Exported packages on their way into a model: their files are checked before anything of them is imported."""
+"""Exported packages on their way into a model.
+
+Their files are checked before anything of them is imported.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class BadPackage(ValueError):  # noqa: N818 - named for what was found
 
 
 def opened(directories: Sequence[Path]) -> list[Project]:
-    """The exported packages in these directories. Raises NotAnExport, BadPackage."""
+    """Open the exported packages in these directories. Raises NotAnExport, BadPackage."""
     projects = []
     for directory in directories:
         project = open_project(directory)
@@ -86,7 +89,7 @@ def opened(directories: Sequence[Path]) -> list[Project]:
 
 
 def kernels(projects: Sequence[Project]) -> tuple[list[Kernel], dict[str, str]]:
-    """The packages, imported; and those that cannot stand in any model, with the reason."""
+    """Import the packages; also return those that fit no model, with the reason."""
     usable, others = [], {}
     for project in projects:
         sys.path.insert(0, str(project.directory.resolve()))
@@ -98,13 +101,14 @@ def kernels(projects: Sequence[Project]) -> tuple[list[Kernel], dict[str, str]]:
 
 
 def destination(model: Path, output: Path) -> Path:
-    """Where `generate` writes for a model's file, below `output`."""
+    """Return the path that `generate` writes to for a model's file, below `output`."""
     return output / _name(model)
 
 
 def generate(model: Path, projects: Sequence[Project], output: Path) -> Path:
-    """Write the package that puts these kernels into a model in the user's own process, below `output`; `model` is its
-    file. Raises FileExistsError where it exists.
+    """Write a package that puts these kernels into a model in the user's own process.
+
+    Below `output`; `model` is the model's file. Raises FileExistsError where it exists.
     """
     name = _name(model)
     source = resources.files("warpsmith.workers.optimize.applied")

@@ -1,7 +1,8 @@
-"""The physical limits of specs on this device: the judge measures the peaks, by its own probe and under its own clock.
+"""The physical limits of specs on this device.
 
-It is asked through its door, with a tiny op whose workloads declare the bytes and operations of the real ones: what a
-limit follows from is those, the arithmetic and the device.
+The judge measures the peaks, by its own probe and under its own clock. It is asked through its protocol, with a
+tiny op whose workloads declare the bytes and operations of the real ones: a limit follows from those, the arithmetic
+and the device.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class NoLimits(RuntimeError):  # noqa: N818 - named for what happened
 
 
 def target_of(device: torch.device) -> Target:
-    """The device as a target."""
+    """Return the device as a target."""
     if device.type == "cpu":
         return Target.parse("cpu")
     major, minor = torch.cuda.get_device_capability(device)
@@ -39,8 +40,10 @@ def target_of(device: torch.device) -> Target:
 
 
 def limits(ops: Sequence[tuple[Op, str]], target: Target, cache: Path) -> list[Limit]:
-    """For each op and the id of one of its workloads, what the workload needs at least on this machine's `target`.
-    Peaks that are not known yet are measured, and kept in `cache`. Raises NoLimits.
+    """Return the limits of each op's workload on this machine's `target`.
+
+    `ops` pairs each op with the id of one of its workloads. Peaks that are not known yet are measured, and kept in
+    `cache`. Raises NoLimits.
     """
     workloads = [resolve_workload(op, op.workload(target, chosen)) for op, chosen in ops]
     grouped: defaultdict[str, list[int]] = defaultdict(list)

@@ -1,4 +1,7 @@
-"""`profile`: which regions of a model cost most, what kernels at the physical limit would save, and their op specs."""
+"""`profile`: find the regions of a model that cost most, and write their op specs.
+
+It also says what kernels at the physical limit would save.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,10 @@ class _Spec:
 def profile(
     user: UserModel, device: torch.device, output: Path, cache: Path, *, top: int, force: bool, say: Say
 ) -> dict[str, Any]:
-    """Profile a model, write the specs of its `top` opportunities into `output`, and return the document that the
-    command prints. Raises NotExportable, NoLimits; FileExistsError where a spec would replace a file with another
-    content, unless it is by `force`.
+    """Profile a model and write the specs of its `top` opportunities into `output`.
+
+    Returns the document that the command prints. Raises NotExportable, NoLimits; FileExistsError where a spec would
+    replace a file with another content, unless `force`.
     """
     say("exporting the model")
     captured = capture(user.module, user.inputs)
@@ -95,8 +99,9 @@ def _time(region: Region, nodes: dict[str, float]) -> float:
 
 
 def write_specs(documents: dict[str, dict[str, Any]], output: Path, *, force: bool = False) -> dict[str, str]:
-    """Write each document as NAME.yaml into the directory `output`; the paths by name. Nothing is written where one of
-    them exists with another content, unless it is by `force`: raises FileExistsError.
+    """Write each document as NAME.yaml into the directory `output`; returns the paths by name.
+
+    Nothing is written where one of them exists with another content, unless `force`: raises FileExistsError.
     """
     files = {name: (output / f"{name}.yaml", checking.as_yaml(document)) for name, document in documents.items()}
     for path, text in files.values():
@@ -111,7 +116,10 @@ def write_specs(documents: dict[str, dict[str, Any]], output: Path, *, force: bo
 def _specs(
     captured: Captured, found: list[Region], user: UserModel, device: torch.device
 ) -> tuple[list[_Spec], list[tuple[Region, str]]]:
-    """The ops of the regions, each once, checked against what the model computes; and the regions without one."""
+    """Write the ops of the regions, each once, checked against the model's results.
+
+    Also returns the regions without one.
+    """
     recorder = Recorder(captured.module, {node for region in found for node in (*region.inputs, *region.outputs)})
     recorder.of(user.inputs)
     values = recorder.kept
@@ -140,7 +148,10 @@ def _specs(
 
 
 def _in_tf32(region: Region) -> bool:
-    """Whether PyTorch computes products of the region in TF32 here: cuDNN's convolutions by a switch of their own."""
+    """Check whether PyTorch computes products of the region in TF32 here.
+
+    cuDNN's convolutions have a switch of their own.
+    """
     products = [operators.name(node) for node in region.nodes if operators.kind(node) in ("product", "attention")]
     convolutions = [called for called in products if called.startswith("conv")]
     return bool(
@@ -150,7 +161,7 @@ def _in_tf32(region: Region) -> bool:
 
 
 def _workload(document: dict[str, Any], sizes: dict[str, int]) -> str:
-    """The id of the bench workload with these sizes, which is added where there is none."""
+    """Return the id of the bench workload with these sizes; adds one where there is none."""
     bench = [item for item in document["workloads"] if item["role"] == "bench"]
     for item in bench:
         if item["axes"] == sizes:

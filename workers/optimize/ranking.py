@@ -1,4 +1,7 @@
-"""What a kernel at the physical limit would save, end to end. Pure arithmetic; all times in microseconds."""
+"""Compute what a kernel at the physical limit would save, end to end.
+
+Pure arithmetic; all times in microseconds.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Opportunity:
-    """A spec, or a region without one. `time_us` is what all its places take in one call of the model, `limit_us` what
-    they need at least, `limit_by` the peak that binds; None where no limit is known.
+    """A spec, or a region without one.
+
+    `time_us` is the time of all its places in one call of the model, `limit_us` what they need at least, `limit_by` the
+    peak that binds; None where no limit is known.
     """
 
     name: str
@@ -31,7 +36,7 @@ class Opportunity:
         return max(0.0, self.time_us - self.limit_us)
 
     def document(self, model_us: float) -> dict[str, Any]:
-        """As JSON; `model_us` is what one call of the model takes."""
+        """Write the opportunity as JSON; `model_us` is the time of one call of the model."""
         left = model_us - self.saving_us
         return {
             "name": self.name,
@@ -54,7 +59,10 @@ def ranked(opportunities: Iterable[Opportunity]) -> list[Opportunity]:
 
 
 def scaled(times_us: dict[str, float], model_us: float) -> dict[str, float]:
-    """The operators' times so that they take no longer together than the model: a profiler slows what it watches."""
+    """Scale the operators' times so that together they take no longer than the model.
+
+    A profiler slows the code it watches.
+    """
     total = sum(times_us.values())
     if total <= model_us or total == 0:
         return dict(times_us)

@@ -1,6 +1,7 @@
-"""A region of a graph as the reference of an op: readable PyTorch that computes the same. Pure functions of nodes.
+"""Write a region of a graph as the reference of an op: readable PyTorch, the same result.
 
-Names depend on what is computed and not on where it stands, so that the same region of two layers gives the same text.
+Pure functions of nodes. Names depend on the computation and not on its place, so that the same region of two layers
+gives the same text.
 """
 
 from __future__ import annotations
@@ -67,15 +68,17 @@ class Unspeakable(ValueError):  # noqa: N818 - named for what was found
 
 
 class Sizes:
-    """Symbolic sizes in terms of something that is known: the shapes of a region's inputs, or the axes of an op."""
+    """Symbolic sizes in terms of known values: shapes of a region's inputs, or an op's axes."""
 
     def __init__(self, known: Mapping[str, str]) -> None:
         """`known`: text by symbolic size, itself as text."""
         self._known = known
 
     def text(self, size: int | torch.SymInt) -> str:
-        """Python source of a size, in parentheses where it is more than a name or a number: it stands among other
-        operators. Raises Unspeakable where it follows from nothing that is known.
+        """Write the Python source of a size.
+
+        In parentheses where it is more than a name or a number, because it appears among other operators. Raises
+        Unspeakable where it follows from nothing that is known.
         """
         text = self.plain(size)
         return text if text in self._known.values() or text.isdigit() else f"({text})"
@@ -94,7 +97,7 @@ class Sizes:
 
 
 def input_names(region: Region) -> dict[Node, str]:
-    """A name for each input: a parameter's or buffer's own, `x` and so on for activations."""
+    """Name each input: a parameter's or buffer's own name, `x` and so on for activations."""
     names = Names()
     for taken in ("torch", "run", "float"):
         names.new(taken)
@@ -105,7 +108,10 @@ def input_names(region: Region) -> dict[Node, str]:
 
 
 def write(region: Region) -> str:
-    """The source of a module with `run(*inputs)`, which returns the region's outputs. Raises Unspeakable."""
+    """Write the source of a module with `run(*inputs)`, which returns the region's outputs.
+
+    Raises Unspeakable.
+    """
     called = input_names(region)
     shapes: dict[str, str] = {}
     for node, text in called.items():
@@ -133,7 +139,7 @@ class _Writer:
             self._new.new(taken)
 
     def line(self, node: Node) -> list[str]:
-        """The statement that computes a node; none for a size."""
+        """Write the statement that computes a node; none for a size."""
         if isinstance(node.meta.get("val"), torch.SymInt):
             return []
         source = self._call(node)

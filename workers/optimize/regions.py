@@ -1,10 +1,10 @@
-"""Which connected parts of a model's graph one kernel could compute. Pure functions of a graph.
+"""Find connected parts of a model's graph that one kernel could compute.
 
-A region grows along the graph's edges, in its order. Pointwise operators, reductions, normalisations, gathers and
-copies in a chain are one region. A matrix product takes with it what follows element by element, but leaves what leads
-to a reduction or a normalisation to that one. Two products are one region only around a softmax. Copies go with a
-product of two activations that they feed. Views cost nothing: they stand with whom they save strides. No path leaves a
-region and comes back.
+Pure functions of a graph. A region grows along the graph's edges, in its order. Pointwise operators, reductions,
+normalisations, gathers and copies in a chain are one region. A matrix product takes with it the element-wise operators
+that follow, but leaves those that lead to a reduction or a normalisation to that one. Two products are one region only
+around a softmax. Copies go with a product of two activations that they feed. Views cost nothing: they belong to the
+operators whose strides they save. No path leaves a region and comes back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _ROWS: tuple[Kind, ...] = ("reduction", "normalisation")
 
 @dataclass(frozen=True)
 class Region:
-    """`nodes` in the graph's order; `inputs` are the tensors from outside in the order of their first use; `outputs`
+    """A connected part of a graph.
+
+    `nodes` in the graph's order; `inputs` are the tensors from outside in the order of their first use; `outputs`
     the nodes that others use.
     """
 
@@ -49,7 +51,10 @@ class Region:
 
 
 def find(graph: Graph) -> list[Region]:
-    """The regions of a graph that cost something, in its order. Every operator that could be in a kernel is in one."""
+    """Find the regions of a graph that cost something, in its order.
+
+    Every operator that could be in a kernel is in one.
+    """
     grower = _Grower(graph)
     for node in graph.nodes:
         if kind(node) in FUSABLE:
@@ -78,7 +83,7 @@ class _Grower:
                 self._after[number] |= self._after[at] | 1 << at
 
     def place(self, node: Node) -> None:
-        """Put a node into a group of its own, and join it with those of its inputs as far as they go together."""
+        """Put a node into a group of its own, and join it with those of its inputs that fit."""
         own = len(self._members)
         self._group[node], self._members[own] = own, [node]
         for source in node.all_input_nodes:
@@ -88,7 +93,7 @@ class _Grower:
                     self._join(self._group[source], self._group[node])
 
     def groups(self) -> list[list[Node]]:
-        """The groups, by their first node, each in the graph's order."""
+        """Return the groups, by their first node, each in the graph's order."""
         found = [sorted(members, key=self._position.__getitem__) for members in self._members.values() if members]
         return sorted(found, key=lambda members: self._position[members[0]])
 
@@ -99,7 +104,7 @@ class _Grower:
         self._members[gone] = []
 
     def _closed(self, nodes: list[Node]) -> bool:
-        """Whether no path leaves the nodes and comes back."""
+        """Check whether no path leaves the nodes and comes back."""
         own = before = after = 0
         for node in nodes:
             at = self._position[node]
@@ -110,7 +115,7 @@ class _Grower:
 
 
 def _together(first: list[Node], second: list[Node]) -> bool:
-    """Whether what computes `first` may go on with `second`, which uses it."""
+    """Check whether the computation of `first` may go on with `second`, which uses it."""
     costly = [node for node in _edges(first + second)[1] if kind(node) not in _FREE]
     if len(costly) > MOST_OUTPUTS:
         return False
@@ -130,7 +135,7 @@ def _together(first: list[Node], second: list[Node]) -> bool:
 
 
 def _leads_to_rows(node: Node) -> bool:
-    """Whether what follows a product belongs to a reduction or a normalisation behind it."""
+    """Check whether operators after a product belong to a later reduction or normalisation."""
     if _is_softmax(node):
         return False
 
@@ -141,12 +146,12 @@ def _leads_to_rows(node: Node) -> bool:
 
 
 def _waits_for_product(node: Node) -> bool:
-    """Whether a copy belongs to a product of two activations that it feeds."""
+    """Check whether a copy belongs to a product of two activations that it feeds."""
     return kind(node) == "copy" and _leads_to(node, _FREE, _of_activations)
 
 
 def _leads_to(node: Node, through: Sequence[Kind], wanted: Callable[[Node], bool]) -> bool:
-    """Whether the node's result gets to a wanted one through operators of these kinds alone."""
+    """Check whether the node's result reaches a wanted one through these kinds alone."""
     waiting, seen = [(node, 0)], {node}
     while waiting:
         at, steps = waiting.pop()
@@ -164,13 +169,14 @@ def _is_softmax(node: Node) -> bool:
 
 
 def _of_activations(node: Node) -> bool:
-    """Whether a node is a product without weights."""
+    """Check whether a node is a product without weights."""
     return kind(node) == "product" and all(source.op != "get_attr" for source in node.all_input_nodes)
 
 
 def _trimmed(nodes: list[Node], order: dict[Node, int]) -> Region | None:
-    """The region with the views at its ends that save memory's strides, and no others; None where nothing is left that
-    costs, or where it has more inputs or outputs than a kernel is given.
+    """Return the region with the views at its ends that save strides, and no others.
+
+    None where nothing is left that costs, or where it has more inputs or outputs than a kernel is given.
     """
     kept = list(nodes)
     while gone := {node for node in kept if _ends_early(node, kept) or _starts_late(node, kept)}:
@@ -189,8 +195,9 @@ def _trimmed(nodes: list[Node], order: dict[Node, int]) -> Region | None:
 
 
 def _ends_early(node: Node, own: Sequence[Node]) -> bool:
-    """Whether the region may end before this node: nothing of it goes on, and what it views lies as well as its result
-    does, or better.
+    """Check whether the region may end before this node.
+
+    Nothing of it goes on, and the memory it views lies as well as its result does, or better.
     """
     if kind(node) not in _FREE or any(user in own for user in node.users):
         return False
@@ -198,13 +205,16 @@ def _ends_early(node: Node, own: Sequence[Node]) -> bool:
 
 
 def _starts_late(node: Node, own: Sequence[Node]) -> bool:
-    """Whether the region may start after this view: its result is as good an input."""
+    """Check whether the region may start after this view: its result is as good an input."""
     outside = not any(source in own for source in node.all_input_nodes)
     return kind(node) == "view" and outside and not _is_awkward(node, [other for other in own if other is not node])
 
 
 def _is_awkward(node: Node, own: Sequence[Node]) -> bool:
-    """Whether a view makes a bad input: strided, several tensors, or one whose memory the region is given anyway."""
+    """Check whether a view makes a bad input.
+
+    Strided, several tensors, or one whose memory the region is given anyway.
+    """
     if kind(node) != "view":
         return False
     sources = [source for source in node.all_input_nodes if tensor(source) is not None]
@@ -218,7 +228,7 @@ def _is_dense(node: Node) -> bool:
 
 
 def _edges(nodes: list[Node]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-    """The tensors that nodes take from outside, and the nodes that others use."""
+    """Return the tensors that nodes take from outside, and the nodes that others use."""
     own = set(nodes)
     inputs = dict.fromkeys(
         source for node in nodes for source in node.all_input_nodes if source not in own and not _is_size(source)

@@ -1,5 +1,7 @@
-"""A region as the document of an op spec: axes where the model's sizes vary, its real sizes as a workload, values
-drawn as they were found. Functions of the graph and of the values that one call had.
+"""Write a region as the document of an op spec.
+
+Axes where the model's sizes vary, its real sizes as a workload, values drawn as they were found. Functions of the graph
+and of the values that one call had.
 """
 
 from __future__ import annotations
@@ -40,14 +42,20 @@ class Written:
 
     @property
     def identity(self) -> str:
-        """What two regions share that one kernel could serve: all but how values are drawn, names and workloads."""
+        """Return a text that is equal for two regions which one kernel could serve.
+
+        All but how values are drawn, names and workloads.
+        """
         inputs = [{key: value for key, value in item.items() if key != "dist"} for item in self.document["inputs"]]
         parts = [self.document[key] for key in ("axes", "outputs", "reference")]
         return repr([inputs, *parts])
 
 
 def describe(region: Region, graph: Graph, values: Mapping[Node, torch.Tensor]) -> Written:
-    """The spec of a region. `values`: those of its inputs in one call. Raises Unspeakable."""
+    """Write the spec of a region. `values`: those of its inputs in one call.
+
+    Raises Unspeakable.
+    """
     source = write(region)
     called = input_names(region)
     axes, sizes = _axes(region, graph)
@@ -79,13 +87,16 @@ def describe(region: Region, graph: Graph, values: Mapping[Node, torch.Tensor]) 
 
 
 def op_name(region: Region) -> str:
-    """The operators in a row: "linear_gelu"."""
+    """Join the operators in a row: "linear_gelu"."""
     parts = [_SHORT.get(name(node), name(node)) for node in region.nodes if kind(node) not in ("view", "source")]
     return identifier("_".join(parts)[:_LONGEST_NAME], "region")
 
 
 def _axes(region: Region, graph: Graph) -> tuple[dict[str, tuple[str, dict[str, Any]]], dict[str, int]]:
-    """Of the sizes that vary: by axis the symbolic size and what the spec declares; the sizes of the var ones."""
+    """Return the sizes that vary.
+
+    By axis the symbolic size and what the spec declares; and the sizes of the var axes.
+    """
     symbols = _symbols(graph)
     shapes = [size for node in region.inputs for size in map(size_of, _of(node).shape) if not isinstance(size, int)]
     plain = {str(size) for size in shapes if str(size) in symbols}
@@ -109,7 +120,7 @@ def _axes(region: Region, graph: Graph) -> tuple[dict[str, tuple[str, dict[str, 
 
 
 def _symbols(graph: Graph) -> dict[str, str]:
-    """A name for each size of the model's inputs that varies."""
+    """Name each size of the model's inputs that varies."""
     found: dict[str, str] = {}
     names = Names()
     for node in graph.nodes:
@@ -122,7 +133,10 @@ def _symbols(graph: Graph) -> dict[str, str]:
 
 
 def _expression(size: torch.SymInt, given: Mapping[str, str]) -> str | None:
-    """A size as an expression of the spec; None where the spec's language has none for it."""
+    """Write a size as an expression of the spec.
+
+    None where the spec's language has none for it.
+    """
     try:
         text = Sizes(given).plain(size)
         expr.parse(text, "integer")
@@ -138,7 +152,7 @@ def _of(node: Node) -> torch.Tensor:
 
 
 def _shape(node: Node, known: Sizes) -> list[str | int]:
-    """The shape as axes and integers. Raises Unspeakable for a size that is neither."""
+    """Write the shape as axes and integers. Raises Unspeakable for a size that is neither."""
     shape: list[str | int] = []
     for size in map(size_of, _of(node).shape):
         text = known.text(size)
@@ -188,7 +202,7 @@ def _rounded(value: float) -> float:
 
 
 def _rows_indexed(node: Node, region: Region) -> int | None:
-    """How many rows there are where this input says which to take."""
+    """Count the rows of the tensor that this input indexes."""
     for user in node.users:
         if user not in region.nodes:
             continue
@@ -210,7 +224,10 @@ def _smaller(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def _limits(region: Region, known: Sizes) -> dict[str, str]:
-    """The operations of products whose results are needed as a whole, and bytes where an input is not."""
+    """Return the operations of products whose results are needed as a whole.
+
+    And bytes where not all of an input is needed.
+    """
     read = needed(region)
     products = [
         (factor, shape) for node in region.nodes if read(node) == whole(node) for factor, shape in operators.flops(node)
@@ -226,7 +243,9 @@ def _limits(region: Region, known: Sizes) -> dict[str, str]:
 
 
 def _bytes(region: Region, known: Sizes) -> str:
-    """The least traffic: what is needed of the inputs, as far as there are words for its size, and the results.
+    """Compute the least traffic of a region.
+
+    The needed parts of the inputs, as far as there are words for their sizes, and the results.
 
     Of m uniform draws from n rows at least half of min(m, n) are different ones on average.
     """
