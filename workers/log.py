@@ -18,7 +18,7 @@ from structlog.typing import Processor
 from warpsmith.workers.settings import Settings
 
 NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "alembic", "urllib3")
-"""Libraries of which only warnings and errors are logged: their routine messages help no one."""
+"""Libraries whose routine messages are dropped: only their warnings and errors are logged."""
 
 # Frames without their locals: those may hold keys, prompts and whole replies.
 _TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)

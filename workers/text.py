@@ -8,12 +8,15 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """`text` with NUL and lone surrogates replaced by U+FFFD: PostgreSQL and UTF-8 take neither."""
+    """Replace NUL and lone surrogates in `text` by U+FFFD.
+
+    PostgreSQL and UTF-8 take neither.
+    """
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """`text` on one line of at most `limit` characters."""
+    """Put `text` on one line of at most `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 

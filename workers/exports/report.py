@@ -92,7 +92,7 @@ class Report:
         return "\n".join(lines).rstrip() + "\n"
 
     def write(self, directory: Path) -> None:
-        """Leave both forms in `directory`, in place of an earlier verification's."""
+        """Write both forms into `directory`, in place of an earlier verification's."""
         _replace(directory / JSON_NAME, json.dumps(self.document(), indent=1) + "\n")
         _replace(directory / TEXT_NAME, self.text())
 

@@ -136,7 +136,7 @@ def build_for_target(project: Project, scratch: Path) -> str:
 
 
 def _not_built_here(kernel: Kernel) -> str | None:
-    """Why this machine has no compiler for a kernel."""
+    """Say why this machine has no compiler for a kernel; None where it has one."""
     target = Target.parse(kernel.target)
     here = CPU_ARCHITECTURES.get(platform.machine().lower(), platform.machine())
     if target.device == "cpu" and target.arch != here:

@@ -20,7 +20,7 @@ class Kernel(Body):
     format_strings = False
 
     def matmul(self, node: ast.BinOp) -> None:
-        """Triton has no `@`."""
+        """Refuse `a @ b`: Triton has no `@`."""
         self.refuse(node, "`@` is not allowed in a kernel: expected tl.dot")
 
     def name(self, node: ast.Name) -> None:

@@ -47,7 +47,7 @@ _CALLED = {
 
 
 def spelled(node: ast.AST) -> str:
-    """`node` as a reader of the candidate knows it."""
+    """Spell `node` as a reader of the candidate knows it."""
     name = type(node).__name__
     if isinstance(node, (ast.Name, ast.Attribute)):
         return f"`{ast.unparse(node)[:80]}`"
@@ -113,7 +113,7 @@ class Expressions:
         return isinstance(node, (*_PLAIN, *_PARTS))
 
     def matmul(self, node: ast.BinOp) -> None:
-        """`a @ b`."""
+        """Check `a @ b`."""
         if not {"torch.matmul", "torch.mm"} & self.library:
             self.refuse(node, "`@` is a library op: expected it inside a kernel of yours")
 

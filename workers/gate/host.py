@@ -68,7 +68,7 @@ class Host(Body):
             self.expression(node)
 
     def raised(self, node: ast.Raise) -> None:
-        """`raise ValueError(...)` and its like."""
+        """Check `raise ValueError(...)` and its like."""
         call = node.exc
         kind = call.func if isinstance(call, ast.Call) else call
         if not isinstance(kind, ast.Name) or kind.id not in allowed.EXCEPTIONS or kind.id in self.locals:
@@ -141,7 +141,7 @@ class Host(Body):
             )
 
     def _launch(self, node: ast.Call, function: ast.Subscript) -> None:
-        """`kernel[grid](...)` of Triton, `kernels.name[grid, block](...)` of CUDA."""
+        """Check `kernel[grid](...)` of Triton, `kernels.name[grid, block](...)` of CUDA."""
         kernel = function.value
         if isinstance(kernel, ast.Name) and kernel.id in self.scope.jitted and kernel.id not in self.locals:
             self.grid(function.slice)
@@ -155,7 +155,7 @@ class Host(Body):
             self.refuse(node, f"a launch of {spelled(kernel)} is not allowed: expected one of your kernels by its name")
 
     def _kernel_call(self, node: ast.Call, function: ast.Attribute) -> None:
-        """`kernels.name(...)` of C++."""
+        """Check `kernels.name(...)` of C++."""
         if self.scope.language == "cuda":
             self.refuse(
                 node,

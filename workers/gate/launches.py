@@ -67,7 +67,7 @@ def _reached(scope: Scope) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _live(statements: list[ast.stmt]) -> list[ast.stmt]:
-    """`statements` up to the first after which none runs."""
+    """Return `statements` up to the first after which none runs."""
     for i, statement in enumerate(statements):
         if isinstance(statement, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
             return statements[: i + 1]
@@ -75,7 +75,7 @@ def _live(statements: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _within(node: ast.AST) -> Iterator[ast.AST]:
-    """`node` and all that may run inside it."""
+    """Yield `node` and all that may run inside it."""
     yield node
     if isinstance(node, (ast.If, ast.While, ast.IfExp)) and isinstance(node.test, ast.Constant):
         branch = node.body if node.test.value else node.orelse
@@ -94,7 +94,7 @@ def _within(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _launches(scope: Scope, here: str, node: ast.AST) -> Iterator[_Launch]:
-    """`node` where it is a launch of a kernel of the candidate's."""
+    """Yield `node` where it is a launch of a kernel of the candidate's."""
     if not isinstance(node, ast.Call):
         return
     function = node.func

@@ -146,7 +146,7 @@ class Module(Expressions):
             self.arguments(call, keywords)
 
     def _heuristics(self, call: ast.Call) -> None:
-        """`@triton.heuristics({"NAME": lambda args: ...})`."""
+        """Check `@triton.heuristics({"NAME": lambda args: ...})`."""
         for value in [*call.args, *(keyword.value for keyword in call.keywords)]:
             if not isinstance(value, ast.Dict):
                 self.refuse(value, "@triton.heuristics: expected a dict of names and lambdas")
@@ -206,7 +206,7 @@ class Module(Expressions):
             )
 
     def _run(self, tree: ast.Module, parameters: Sequence[str] | None) -> None:
-        """There is one `run`, and it takes the op's inputs, then its outputs."""
+        """Check that there is one `run`, which takes the op's inputs, then its outputs."""
         runs = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
         if not runs:
             wanted = ", ".join(parameters) if parameters is not None else "inputs, then outputs"
@@ -256,7 +256,7 @@ class Module(Expressions):
             self.refuse(node, f"{spelled(node)} is not allowed at module level: expected a dtype or a constant")
 
     def call(self, node: ast.Call) -> None:
-        """Arithmetic on constants, and the making of Triton configurations."""
+        """Check a call: arithmetic on constants, and the making of Triton configurations."""
         dotted = self.scope.dotted(node.func)
         builtin = isinstance(node.func, ast.Name) and node.func.id in allowed.BUILTINS
         if dotted == "triton.Config":
@@ -272,7 +272,7 @@ class Module(Expressions):
 
 
 def _bound(node: ast.stmt) -> Iterator[tuple[str, str]]:
-    """(name, meaning) of each name that a module-level statement binds."""
+    """Yield (name, meaning) of each name that a module-level statement binds."""
     if isinstance(node, ast.FunctionDef):
         yield node.name, "value"
     elif isinstance(node, (ast.Import, ast.ImportFrom)):

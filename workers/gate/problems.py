@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Problem(NamedTuple):
     """A breach of the candidate contract.
 
-    `line` counts from 1; `message` says what was found and what is allowed.
+    `line` counts from 1; `message` names the finding and the allowed forms.
     """
 
     line: int

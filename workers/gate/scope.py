@@ -43,7 +43,10 @@ class Scope:
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """(local name, dotted name) of each name that an import binds; `import a.b` binds `a`."""
+    """Yield (local name, dotted name) of each name that an import binds.
+
+    `import a.b` binds `a`.
+    """
     for alias in statement.names:
         if isinstance(statement, ast.ImportFrom):
             yield alias.asname or alias.name, f"{'.' * statement.level}{statement.module or ''}.{alias.name}"
@@ -83,7 +86,7 @@ def is_kernel_decorator(scope: Scope, decorator: ast.expr) -> bool:
 
 
 def compile_call(scope: Scope, value: ast.expr) -> ast.Call | None:
-    """`value` where it is a call of the language's `compile`."""
+    """Return `value` where it is a call of the language's `compile`."""
     if isinstance(value, ast.Call) and scope.dotted(value.func) in allowed.COMPILERS.values():
         return value
     return None

@@ -120,7 +120,7 @@ class Play:
                 self.nodes[seq] = node._replace(verification="passed")
 
     def _needed(self, step: Step) -> int:
-        """Calls that the step takes: in the worst case all that it may."""
+        """Return the calls that the step takes: in the worst case all that it may."""
         self.steps += 1
         allowed = int(step.params.get("calls") or 1)
         return allowed if self.worst else min(allowed, 2 if self.steps % REASK_EVERY == 0 else 1)

@@ -59,7 +59,7 @@ def apply(user: UserModel, projects: Sequence[Project], output: Path | None, say
 
 
 def _tensors(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Parameters and buffers by name."""
+    """Return parameters and buffers by name."""
     return [*module.named_parameters(), *module.named_buffers()]
 
 

@@ -60,7 +60,7 @@ def _warmed(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _once(call: Callable[[], Any], device: torch.device) -> float:
-    """Microseconds of one call, until the device is idle."""
+    """Measure the microseconds of one call, until the device is idle."""
     _wait(device)
     begun = time.perf_counter_ns()
     call()
@@ -93,7 +93,10 @@ def operators(call: Callable[[], Any], device: torch.device) -> list[dict[str, A
 
 
 def node_times(module: GraphModule, inputs: Inputs, device: torch.device) -> dict[str, float]:
-    """Microseconds of each node of a graph, by its name: the median over CALLS calls."""
+    """Measure the microseconds of each node of a graph, by its name.
+
+    The median over CALLS calls.
+    """
     runner = _Named(module)
     for _ in range(2):
         runner.of(inputs)
@@ -132,7 +135,7 @@ def _profiled(device: torch.device) -> Iterator[profile]:
 
 
 def _on_host(event: Any) -> bool:
-    """Not the shadow of a region on the device's own line."""
+    """Check that an event is not the shadow of a region on the device's own line."""
     return "cpu" in str(event.device_type).lower()
 
 

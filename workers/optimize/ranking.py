@@ -54,7 +54,7 @@ class Opportunity:
 
 
 def ranked(opportunities: Iterable[Opportunity]) -> list[Opportunity]:
-    """By what they would save, then by what they take."""
+    """Sort by what they would save, then by what they take."""
     return sorted(opportunities, key=lambda one: (-one.saving_us, -one.time_us, one.name))
 
 

@@ -84,7 +84,7 @@ class Sizes:
         return text if text in self._known.values() or text.isdigit() else f"({text})"
 
     def plain(self, size: int | torch.SymInt) -> str:
-        """`text` without parentheses around all of it."""
+        """Return `text` without parentheses around all of it."""
         size, said = size_of(size), str(size)
         if isinstance(size, int):
             return said

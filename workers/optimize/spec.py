@@ -179,7 +179,10 @@ def _input(node: Node, called: str, region: Region, known: Sizes, value: torch.T
 
 
 def _dist(node: Node, called: str, region: Region, value: torch.Tensor) -> dict[str, Any]:
-    """Values like those that were found. Raises Unspeakable for what cannot be drawn."""
+    """Describe values like those that were found.
+
+    Raises Unspeakable for values that cannot be drawn.
+    """
     if value.dtype is torch.bool:
         return {"kind": "bernoulli", "p": _rounded(float(value.float().mean()))}
     if not value.is_floating_point():
@@ -214,7 +217,7 @@ def _rows_indexed(node: Node, region: Region) -> int | None:
 
 
 def _smaller(sizes: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Test workloads below the sample's sizes, so that a kernel is verified on a range."""
+    """Return test workloads below the sample's sizes, so that a kernel is verified on a range."""
     if not sizes:
         return []
     odd = {axis: min(size, max(1, 2 * size // 3) | 1) for axis, size in sizes.items()}

@@ -156,7 +156,7 @@ def _tell_late(sender: Any, expired: bool, **_: Any) -> None:
 
 
 def _report_beat(**_: Any) -> None:
-    """Beat does no step; it reports in as every process does, until it dies."""
+    """Report beat as alive until it dies, as every process does; it does no step."""
     beat = Worker(f"beat@{socket.gethostname()}", "beat")
     Heartbeat(Database(get_settings().database), beat).start()
 

@@ -41,5 +41,5 @@ class BestOfN(TreePolicy):
         return turn.ask([turn.root], turn.rounds + 1, min(self.batch, self._left(turn)), codes=1)
 
     def _left(self, turn: Turn) -> int:
-        """Ideas still to be had; those of a person, and seeds, are beside the count."""
+        """Count the ideas still to be had; those of a person, and seeds, are beside the count."""
         return self.n - min(self.n, sum(node.origin == "model" for node in turn.tree.nodes[1:]))

@@ -30,7 +30,7 @@ def switch(default: bool) -> bool:
 
 
 def read(cls: type[T], document: Mapping[str, Any], path: str) -> T:
-    """`cls` from `document`; what is missing keeps its default.
+    """Read `cls` from `document`; missing fields keep their defaults.
 
     Raises SpecError: a name that `cls` does not have, a value of another type or outside its limits. `path` leads the
     field's name.

@@ -157,7 +157,7 @@ class TreePolicy(ABC):
 
     @abstractmethod
     def stop_reason(self, turn: Turn) -> str | None:
-        """Why the tree grows no further; None while it does."""
+        """Say why the tree grows no further; None while it does."""
 
     @abstractmethod
     def grow(self, turn: Turn) -> list[Step]:

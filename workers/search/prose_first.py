@@ -37,7 +37,7 @@ class ProseFirst(RoundsPolicy):
     prose: bool = switch(True)
 
     def grow(self, turn: Turn) -> list[Step]:
-        """Ideas, or bare candidates, on the bank."""
+        """Open ideas, or bare candidates, on the bank."""
         parents, opened = turn.parents(turn.contenders[: self.bank]), turn.rounds + 1
         if self.prose:
             return turn.ask(parents, opened, self.ideas, self.codes)

@@ -126,7 +126,7 @@ class Statistics:
             self.visits[node_id] += 1
 
     def _line(self, node: NodeView) -> Iterator[str]:
-        """`node` and its ancestors."""
+        """Yield `node` and its ancestors."""
         node_id: str | None = node.id
         while node_id is not None:
             yield node_id

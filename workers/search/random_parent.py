@@ -31,7 +31,7 @@ class RandomParent(RoundsPolicy):
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
 
     def grow(self, turn: Turn) -> list[Step]:
-        """Ideas on a parent drawn at random."""
+        """Open ideas on a parent drawn at random."""
         opened = turn.rounds + 1
         return turn.ask(turn.parents([self.draw(turn, opened)]), opened, self.ideas, self.codes)
 

@@ -34,7 +34,7 @@ That rate is then a third of a narrower one's and looks odd without the remark.
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits, without an exponent where it stays short."""
+    """Write `value` with `digits` significant digits, without an exponent where it stays short."""
     if not math.isfinite(value):
         return str(value)
     if value == 0:
@@ -53,7 +53,7 @@ def microseconds(value: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the unit that reads best (powers of 1024)."""
+    """Write bytes in the unit that reads best (powers of 1024)."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{significant(count)} {unit}"
@@ -62,7 +62,7 @@ def size(count: float) -> str:
 
 
 def operations(count: float) -> str:
-    """Floating-point operations in the unit that reads best."""
+    """Write floating-point operations in the unit that reads best."""
     for unit in ("", "kFLOP", "MFLOP", "GFLOP"):
         if count < 1000:
             return f"{significant(count)} {unit or 'FLOP'}"
@@ -228,7 +228,7 @@ def _to_gain(most: float) -> str:
 
 
 def rates(workload: ResolvedWorkload, time_us: float) -> str:
-    """Achieved GB/s (of the least traffic) and GFLOP/s."""
+    """Write achieved GB/s (of the least traffic) and GFLOP/s."""
     if time_us <= 0:
         return "no rate"
     parts = [f"{significant(workload['min_bytes'] / time_us / 1e3)} GB/s of the least traffic"]

@@ -154,7 +154,7 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str,
 
 
 def _wrong_lines(failure: Failure) -> list[str]:
-    """More of the wrong elements, and what they have in common."""
+    """List more of the wrong elements, and what they have in common."""
     others = [one for one in failure.get("samples", []) if one["index"] != failure.get("index")]
     lines = [f"- the wrong elements: {one_line(failure['pattern'], 400)}"] if failure.get("pattern") else []
     if others:
@@ -350,7 +350,7 @@ def _occupancy_words(found: Occupancy) -> str:
 
 
 def _kernel_lines(verdict: Verdict) -> list[str]:
-    """Which kernels a call ran on each workload, where the driver's tracing saw them."""
+    """List the kernels of a call on each workload, where the driver's tracing saw them."""
     lines = []
     for entry in _shown(verdict):
         names = entry.get("kernels")

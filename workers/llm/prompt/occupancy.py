@@ -45,7 +45,7 @@ def occupancies(compiled: Mapping[str, Any], kernel: Mapping[str, Any], target: 
 
 
 def _launches(compiled: Mapping[str, Any], kernel: Mapping[str, Any]) -> Iterator[Launch]:
-    """Launches of a CUDA kernel as they were seen; of a Triton kernel, a block of its warps."""
+    """Yield launches of a CUDA kernel as they were seen; of a Triton kernel, its block of warps."""
     if "config" in kernel:
         warps = kernel["config"].get("num_warps", TRITON_WARPS)
         yield Launch((1, 1, 1), (WARP * int(warps), 1, 1))

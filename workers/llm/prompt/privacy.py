@@ -85,7 +85,7 @@ class Private:
         return re.sub(path, lambda match: file_of_path(match[0]), text)
 
     def request(self, request: ModelRequest) -> ModelRequest:
-        """`request` as it may leave."""
+        """Return `request` as it may leave."""
         messages = tuple({**message, "content": self.without(message["content"])} for message in request.messages)
         return replace(request, messages=messages)
 

@@ -160,7 +160,7 @@ def idea_text(idea: Mapping[str, Any]) -> str:
 
 
 def reask(context: RequestContext, reply: str, problem: str) -> RequestContext:
-    """`context` asked again, because `reply` could not be read."""
+    """Ask `context` again, because `reply` could not be read."""
     return replace(context, ordinal=context.ordinal + 1, unreadable=reply, problem=problem)
 
 

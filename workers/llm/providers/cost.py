@@ -74,7 +74,7 @@ class Prices:
         return None
 
     def cost(self, model: str | None, prompt: int | None, completion: int | None, cached: int = 0) -> float | None:
-        """US dollars for one call, or None where the price or the tokens are not known.
+        """Compute the US dollars of one call; None where the price or the tokens are not known.
 
         `cached` is a part of `prompt`.
         """

@@ -22,7 +22,7 @@ def address(base_url: str | None, settings: Settings) -> str:
 
 
 def origin(url: str) -> str:
-    """`url` in the form in which addresses are compared."""
+    """Return `url` in the form in which addresses are compared."""
     return url.strip().rstrip("/")
 
 
@@ -51,5 +51,5 @@ def has_key(url: str, settings: Settings) -> bool:
 
 
 def concurrency_of(url: str, settings: Settings) -> int:
-    """Calls that this host may have under way at the endpoint."""
+    """Return the number of calls that this host may have under way at the endpoint."""
     return settings.model_concurrency_by_endpoint.get(url, settings.model_concurrency)

@@ -169,7 +169,7 @@ _RUN = re.compile(r"^def run\s*\(", re.MULTILINE)
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Fenced blocks as CommonMark has them.
+    """Yield fenced blocks as CommonMark has them.
 
     A fence closes with at least as many of the same character; the last may stay open.
     """

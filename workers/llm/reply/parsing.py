@@ -205,7 +205,7 @@ def _idea(entry: dict[str, Any]) -> Idea:
 
 
 def _text(value: object) -> str:
-    """`value` as text: models put lists and numbers where prose was asked for."""
+    """Return `value` as text: models put lists and numbers where prose was asked for."""
     if isinstance(value, str):
         text = value
     elif isinstance(value, list) and all(isinstance(line, str) for line in value):
