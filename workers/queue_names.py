@@ -1,8 +1,7 @@
 """Names of queues and of the tasks that serve them.
 
 model                     ideate and code steps; its workers hold the model's key and need no GPU
-judge.<device>-<arch>     judge and verify steps of one target, for example judge.cuda-sm_90; its workers hold the
-device
+judge.<device>-<arch>     judge and verify steps of one target, such as judge.cuda-sm_90; its workers hold the device
 """
 
 from __future__ import annotations

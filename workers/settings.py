@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     @classmethod
     def _names(cls, value: dict[str, str]) -> dict[str, str]:
         for url, name in value.items():
-            # What stands there is not repeated: somebody may have put the key itself.
+            # The value is not repeated: it may be the key itself, put here by mistake.
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(f"the entry of {url} is not the name of an environment variable")
         return value

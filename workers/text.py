@@ -1,4 +1,4 @@
-"""Text that came from outside, made fit for the database and for a prompt."""
+"""Make text from outside fit for the database and for a prompt."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ OURS = frozenset({"warpsmith", "kernels_db"})
 
 
 class Blocked:
-    """Refuses to import Warpsmith."""
+    """An importer that refuses to import Warpsmith."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Raise for Warpsmith's packages; leave others to those who come after."""
+        """Raise for Warpsmith's packages; leave others to the finders that come after."""
         if name.partition(".")[0] in OURS:
             raise ModuleNotFoundError(f"{name} is Warpsmith's: an export must do without it", name=name)
         return None
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def confine(site: str) -> dict[str, bool]:
-    """Hold this process for good, as far as the machine allows; says which layers stand."""
+    """Confine this process for good, as far as the machine allows; returns the layers."""
     ability = sandbox.detect()
     network.leave(ability.network)
     layers = {"network": ability.network != "none", "files": False, "system calls": False}
@@ -70,7 +70,7 @@ def confine(site: str) -> dict[str, bool]:
 
 
 def forget_warpsmith() -> None:
-    """Make this process one that never had Warpsmith."""
+    """Remove every trace of Warpsmith from this process."""
     root = location.checkout()
     if root is not None:
         sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != root]

@@ -1,4 +1,4 @@
-"""Where Warpsmith itself is imported from: an export has to do without it."""
+"""The place that Warpsmith itself is imported from: an export has to do without it."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ class NotAnExport(Exception):  # noqa: N818 - named for what was found
 
 
 class Refused(Exception):  # noqa: N818 - named for what happens
-    """What the project says of itself does not hold; the message says what."""
+    """A claim of the project does not hold; the message says which."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a package says of one of its kernels."""
+    """A package's claims about one of its kernels."""
 
     name: str
     """Within the package, whose files of this kernel bear it where there are several."""

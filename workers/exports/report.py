@@ -1,4 +1,4 @@
-"""What an export's verification found, as JSON and for a reader."""
+"""The result of an export's verification, as JSON and for a reader."""
 
 from __future__ import annotations
 

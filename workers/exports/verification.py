@@ -29,7 +29,7 @@ from warpsmith.workers.exports.report import Outcome, Report, Row
 from warpsmith.workers.judge.languages import CompileError, CompileLimits, prepare
 
 TIMEOUT_S = 900.0
-"""Of one process. Inductor on a busy machine takes most of it."""
+"""Seconds of one process. Inductor on a busy machine takes most of them."""
 KEPT = ("PATH", "LANG", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 """Variables that name the machine's own tools; every other stays outside."""
 COMPILERS = {"triton": "triton", "cuda": "cuda.core"}
@@ -48,7 +48,7 @@ PACKAGE_CHECKS = (
     "control",
     "dispatch overhead",
 )
-"""The checks of a package's own `verify`, each of which has to be told of."""
+"""The checks of a package's own `verify`, each of which its document has to report."""
 BUILDS = "build"
 """Where the kernel is built for its target, and where the package then finds it.
 

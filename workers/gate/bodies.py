@@ -17,7 +17,7 @@ def _bound(node: ast.AST) -> str | None:
 
 
 class Body(Expressions):
-    """Checks one function. A subclass says what its expressions may name."""
+    """A checker of one function. A subclass defines which names its expressions may use."""
 
     locals: frozenset[str] = frozenset()
 

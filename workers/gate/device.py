@@ -13,7 +13,7 @@ from warpsmith.workers.gate.expressions import short, spelled
 
 
 class Kernel(Body):
-    """Checks one `@triton.jit` function."""
+    """A checker of one `@triton.jit` function."""
 
     where = "in a kernel"
     comprehensions = False

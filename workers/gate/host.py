@@ -1,4 +1,7 @@
-"""`run` and its helpers: shape arithmetic, scratch, views, branches, loops and launches."""
+"""Checks of `run` and its helpers.
+
+Shape arithmetic, scratch, views, branches, loops and launches.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from warpsmith.workers.gate.expressions import short, spelled
 
 
 class Host(Body):
-    """Checks one host function."""
+    """A checker of one host function."""
 
     where = "in run and helpers"
 

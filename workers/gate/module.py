@@ -29,7 +29,7 @@ _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
 
 
 class Module(Expressions):
-    """Checks the module's own statements and hands each function to its checker."""
+    """A checker of the module's own statements; it hands each function to its checker."""
 
     where = "at module level"
     format_strings = False

@@ -1,4 +1,4 @@
-"""What the gate finds."""
+"""A problem that the gate finds."""
 
 from __future__ import annotations
 

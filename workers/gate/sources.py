@@ -14,7 +14,7 @@ from warpsmith.workers.gate import allowed
 from warpsmith.workers.gate.gate import parse
 from warpsmith.workers.gate.scope import Scope, compile_call, constant_literal, constant_text, read_scope
 
-# What NVRTC says of a line of the source, g++, and ptxas of an instruction in the assembly that it was given.
+# Messages of NVRTC and g++ name a line of the source; those of ptxas an instruction in the assembly.
 _PLACES = (re.compile(r"candidate\.cu\((\d+)\)"), re.compile(r"candidate\.cpp:(\d+)"))
 _INSTRUCTION = re.compile(r"(?:Instruction|Feature|Modifier) '\.?(\w+)")
 _FUNCTION = re.compile(r"(?:function|of) '(\w+)'")

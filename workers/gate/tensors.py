@@ -1,9 +1,9 @@
-"""Where tensors flow in host code, and what is computed with them there.
+"""The flow of tensors in host code, and the computations on them there.
 
 A library op needs no name: `x + y` runs one. This analysis finds the expressions that may hold a tensor, through
 assignments, containers, loops and helper calls, and refuses operators, comparisons, truth tests and number builtins on
-them. It follows names, not values: what may be a tensor anywhere in a function is one everywhere in it, and an entry of
-a container that holds a tensor is one.
+them. It follows names, not values: a name that may be a tensor anywhere in a function is one everywhere in it, and an
+entry of a container that holds a tensor is one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def tensor_problems(tree: ast.Module, scope: Scope, library: frozenset[str], sca
 
 
 class _Flow:
-    """Which names may hold a tensor (by function and name), and which helpers may return one."""
+    """The names that may hold a tensor (by function and name), and helpers that may return one."""
 
     def __init__(self, scope: Scope, library: frozenset[str]) -> None:
         self.scope = scope
@@ -83,7 +83,7 @@ class _Flow:
         names = [argument.arg for argument in (*helper.args.posonlyargs, *helper.args.args)]
         for i, argument in enumerate(call.args):
             if self.holds(here, argument):
-                # What a starred argument fills cannot be told: all that follow.
+                # A starred argument may fill all parameters that follow.
                 filled = names[i:] if isinstance(argument, ast.Starred) else names[i : i + 1]
                 self.holders.update((helper.name, name) for name in filled)
         for keyword in call.keywords:

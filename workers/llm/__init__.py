@@ -1,4 +1,4 @@
-"""Ways to have a model, behind one interface.
+"""Models behind one interface.
 
 `prompt.requests.build(context)` makes a `ModelRequest`: messages, summary and identity. It is pure, and a hold-out
 workload never enters a prompt. `reply.parsing` reads `ideas`, `code` and `lessons` from a `ModelReply`; it raises

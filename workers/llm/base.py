@@ -77,7 +77,7 @@ class AskPending(ModelError):  # noqa: N818 - named for what happened
 
 
 class Model(Protocol):
-    """An interface to a model.
+    """A source of replies: an endpoint, a recorded pool or an agent.
 
     Implementations are for one thread at a time; they never touch a search's state.
     """

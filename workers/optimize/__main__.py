@@ -22,7 +22,7 @@ from warpsmith.workers.optimize.physical import NoLimits
 
 
 def main() -> None:
-    """Answer one request. What the user's code prints goes to standard error."""
+    """Answer one request. Output of the user's code goes to standard error."""
     process_control.die_with_parent(os.getppid())
     request = json.loads(sys.stdin.readline())
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")

@@ -14,7 +14,7 @@ from typing import Any
 from warpsmith import IMPORT_ROOT
 
 QUIET_PROFILER = "99"
-"""Above every level at which torch's profiler tells of itself."""
+"""A log level above every message of torch's profiler."""
 
 
 class Refused(Exception):  # noqa: N818 - named for what happened

@@ -30,7 +30,7 @@ class Opportunity:
 
     @property
     def saving_us(self) -> float:
-        """What kernels at the limit would save of one call of the model."""
+        """Microseconds that kernels at the limit would save in one call of the model."""
         if self.limit_us is None:
             return 0.0
         return max(0.0, self.time_us - self.limit_us)
@@ -54,7 +54,7 @@ class Opportunity:
 
 
 def ranked(opportunities: Iterable[Opportunity]) -> list[Opportunity]:
-    """Sort by what they would save, then by what they take."""
+    """Sort by the time they would save, then by the time they take."""
     return sorted(opportunities, key=lambda one: (-one.saving_us, -one.time_us, one.name))
 
 

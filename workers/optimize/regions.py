@@ -22,7 +22,7 @@ _FARTHEST = 6
 """Operators that are looked ahead to find out what something leads to."""
 _HEAVY: tuple[Kind, ...] = ("product", "attention")
 _FREE: tuple[Kind, ...] = ("view", "source")
-"""What costs nothing by itself."""
+"""Kinds of operators that cost nothing by themselves."""
 _ROWS: tuple[Kind, ...] = ("reduction", "normalisation")
 
 

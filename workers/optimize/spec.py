@@ -25,7 +25,7 @@ from warpsmith.workers.optimize.reference import Sizes, Unspeakable, input_names
 from warpsmith.workers.optimize.regions import Region
 
 POSITIONS = ("batch", "length")
-"""What a size of a model's input is called, by its position; further ones are `size`."""
+"""Names for the sizes of a model's input, by position; further ones are `size`."""
 _FAMILIES = {"attention": "attention", "product": "gemm", "normalisation": "normalization", "gather": "embedding"}
 _SHORT = {"scaled_dot_product_attention": "attention", "_softmax": "softmax", "_to_copy": "to"}
 _LONGEST_NAME = 48

@@ -57,7 +57,7 @@ logger = log.get(__name__)
 def make_app(settings: Settings) -> Celery:
     """Make a Celery application on the broker of `settings`.
 
-    Tasks join it from `workers.tasks` when a worker starts.
+    Tasks join it from `workers.queue.tasks` when a worker starts.
     """
     app = Celery("warpsmith", broker=settings.broker, include=["warpsmith.workers.queue.tasks"], set_as_current=False)
     step_limit = _longest_step_s(settings)
@@ -73,7 +73,7 @@ def make_app(settings: Settings) -> Celery:
         task_default_queue=MODEL_QUEUE,
         task_time_limit=step_limit,
         worker_prefetch_multiplier=1,
-        # What a step commits is safe whether or not the broker is there.
+        # A step's commits are safe whether or not the broker is there.
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_enable_remote_control=False,
         worker_send_task_events=False,
@@ -86,7 +86,7 @@ def make_app(settings: Settings) -> Celery:
         broker_transport_options=_transport_options(settings.broker),
         timezone="UTC",
         beat_schedule=_schedule(settings),
-        # It remembers nothing: what is due stands in the database, so a beat that starts anew loses no more than time.
+        # It remembers nothing: the due kernels are in the database, so a new beat loses no more than time.
         beat_scheduler="celery.beat:Scheduler",
     )
     return app
@@ -97,7 +97,7 @@ def _schedule(settings: Settings) -> dict[str, Any]:
     interval_s = settings.reverify_interval_s
     if interval_s == 0:
         return {}
-    # It waits for the model steps before it; where nobody serves that queue, looks do not fill the broker for ever.
+    # It waits for the model steps before it. Where no worker serves that queue, old messages do not fill the broker.
     options = {"queue": MODEL_QUEUE, "expires": max(LOOK_WAITS_S, interval_s), "ignore_result": True}
     return {"reverify": {"task": DUE_TASK, "schedule": interval_s, "options": options}}
 

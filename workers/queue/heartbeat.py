@@ -25,7 +25,10 @@ logger = log.get(__name__)
 
 @dataclass(frozen=True)
 class Worker:
-    """Who reports. `role`: model, judge, reconciler or beat; `target` for judges alone."""
+    """The worker that reports.
+
+    `role`: model, judge, reconciler or beat; `target` for judges alone.
+    """
 
     name: str
     role: str
@@ -71,7 +74,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first beat is at once."""
+        """Start the thread; the first beat is at once."""
         self._thread.start()
 
     def stop(self) -> None:

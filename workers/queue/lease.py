@@ -1,4 +1,4 @@
-"""Keeping the lease of a step that is being done, from a thread beside it."""
+"""Keep the lease of a step under way, from a thread beside it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RENEWALS_PER_LEASE = 3
 logger = log.get(__name__)
 
 
-class LeaseLost(Exception):  # noqa: N818 - no error: the step is somebody else's
+class LeaseLost(Exception):  # noqa: N818 - no error: another worker has the step
     """Raised while a judge works, so that its time goes to a step that is still wanted."""
 
 

@@ -1,7 +1,8 @@
-"""What a process that does steps keeps between them: its database, its judge, its heartbeat.
+"""The state that a process keeps between its steps: its database, its judge, its heartbeat.
 
 Steps are done by the children of a prefork pool, one at a time, or by the threads of a worker that serves a GPU, which
-share one judge: so their candidates compile while another's is timed. A child makes everything after the fork."""
+share one judge: so their candidates compile while another's is timed. A child makes everything after the fork.
+"""
 
 from __future__ import annotations
 

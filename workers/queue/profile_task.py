@@ -35,7 +35,7 @@ GRACE_S = 60.0
 
 
 def perform_profile(here: WorkerProcess, profile_id: str) -> None:
-    """Take the profile if it is to be had, make it, and store what came of it."""
+    """Take the profile if it is still open, make it, and store the result."""
     with here.db.writing() as session:
         work = take_profile(session, profile_id, time.time() + here.settings.judge_job_timeout_s + GRACE_S)
     if work is None:
@@ -101,6 +101,6 @@ def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[
     except (SpecErrors, JudgeError) as error:
         return {"reason": str(plain(str(error)))}, None
     except Exception as error:
-        # A fault of ours: whoever waits for the profile is told, and the worker goes on.
+        # A fault of ours: the waiting reader is told, and the worker goes on.
         logger.exception("the profile failed")
         return {"reason": str(plain(f"{type(error).__name__}: {error}"))}, None

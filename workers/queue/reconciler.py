@@ -1,8 +1,8 @@
-"""`python -m warpsmith.workers.queue.reconciler`: brings back what crashes lost.
+"""`python -m warpsmith.workers.queue.reconciler`: brings back steps that crashes lost.
 
 Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
-pending, and advances searches that stand still. It holds no state, so it may be killed and started again at any moment,
-and two of them do no harm.
+pending, and advances searches that make no progress. It holds no state, so it may be killed and started again at any
+moment, and two of them do no harm.
 """
 
 from __future__ import annotations

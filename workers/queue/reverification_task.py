@@ -1,4 +1,4 @@
-"""Judging a stored kernel anew, in a judge worker."""
+"""Judge a stored kernel anew, in a judge worker."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Find
         return None
     except (SQLAlchemyError, StorageFull):
         raise
-    # What is refused, or a fault of ours, would come again and says nothing of the kernel.
+    # A refusal, or a fault of ours, would come again and says nothing of the kernel.
     except JobRefused as refused:
         return Finding("unknown", f"the judge refuses the job: {refused}"), None
     except SpecErrors as error:

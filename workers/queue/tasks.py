@@ -33,7 +33,7 @@ DoStep = Callable[[WorkerProcess, Work, str], bool]
 
 
 def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
-    """Take the attempt if it is to be had, `do` its step, and open what follows.
+    """Take the attempt if it is still open, `do` its step, and open the next ones.
 
     A database that cannot be used ends the task quietly: the attempt is or becomes pending, and the reconciler sends it
     again.

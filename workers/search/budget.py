@@ -1,4 +1,4 @@
-"""Budgets: reading them, and what a search may still open under one."""
+"""Read budgets, and grant the steps that a search may still open under one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Allowance:
         if self.spent is not None:
             self.reason = self.spent
             return None
-        if self.candidates < max(candidates, 1):  # ideas that nobody may code are not worth a call
+        if self.candidates < max(candidates, 1):  # ideas that may not be coded are not worth a call
             self.reason = "the budget is used up: candidates"
             return None
         if self.calls < 1:

@@ -1,8 +1,8 @@
-"""Refusing ideas that were tried already, before they cost a model call or judge time.
+"""Refuse ideas that were tried already, before they cost a model call or judge time.
 
-Duplicates are refused at three doors: an idea whose text was seen within its technique (here), a candidate whose
-normalised source was seen (`workers.candidate.normalise`, when the code is stored), and a candidate whose compiled
-binary was seen (the judge's build cache).
+Duplicates are refused at three points: an idea whose text was seen within its technique (here), a candidate whose
+normalised source was seen (`workers.gate.normalise`, when the code is stored), and a candidate whose compiled binary
+was seen (the judge's build cache).
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ class IdeaBeam(RoundsPolicy):
         best_of: dict[int, NodeView] = {}
         for node in turn.contenders:
             best_of.setdefault(node.round, node)  # contenders come best first
-        # Who asks the root again although there is something to build on, restarts. Without anything to build on, the
-        # root is asked every round, and the restart is where it would have been.
+        # Asking the root again while contenders exist counts as a restart. Without contenders the root is asked every
+        # round, and the restart is where it would have been.
         asked_again = turn.root.ideated if turn.root.ideated > 1 else 0
         restart = asked_again if any(played < asked_again for played in best_of) else 0
         best: NodeView | None = best_of.get(0)

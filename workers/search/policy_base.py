@@ -23,7 +23,7 @@ NOTHING_LEFT = "nothing is left to build on"
 
 @dataclass(frozen=True)
 class Turn:
-    """What a policy decides by.
+    """The facts that a policy decides by.
 
     carried: the steps that take nodes on, already granted. contenders: best first. rounds: rounds opened so far.
     any_open: an attempt is under way. verifying: a verification is.

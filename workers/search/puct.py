@@ -80,7 +80,7 @@ class Puct(RoundsPolicy):
 
 @dataclass
 class Statistics:
-    """What the tree says of every node that can be expanded; see `Puct`."""
+    """The tree's numbers for every node that can be expanded; see `Puct`."""
 
     nodes: list[NodeView]
     exploration: float

@@ -40,7 +40,7 @@ class NodeView(NamedTuple):
     verification: Literal["none", "open", "passed", "failed"]
     ideated: int = 0  # the last round for which ideas were asked for on this node, answered or not; 0: never
     mark: Literal["pinned", "banned"] | None = None  # by a person: always a parent of the next round, or never again
-    origin: str = "model"  # whose idea: model, person, stored (a kernel of an earlier search), branch
+    origin: str = "model"  # source of the idea: model, person, stored (a kernel of an earlier search), branch
 
 
 def planned(node_id: str, seq: int, parent_id: str | None, round_: int, technique: str | None) -> NodeView:
@@ -92,7 +92,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Spend:
-    """What a search has used of each limit."""
+    """The use of each limit by a search."""
 
     candidates: int = 0
     model_calls: int = 0

@@ -1,4 +1,4 @@
-"""What a prompt says of shapes, times and the device, as lines and numbers for people.
+"""Facts of shapes, times and the device for prompts, as lines and numbers for people.
 
 Pure functions of resolved documents.
 """

@@ -122,7 +122,7 @@ def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
 
 # Failures
 
-# Of these the element and its numbers say all that the message says.
+# Failures whose element and numbers say all that the message says.
 _TOLD_BY_NUMBERS = frozenset({"wrong_value", "non_finite", "not_written"})
 
 
@@ -140,7 +140,7 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str,
         index = failure.get("index")
         at = f" at index {index}" if index and not hidden else ""
         lines.append(f"- worst element: `{failure['tensor']}`{at}")
-    # Of other kinds these may be bytes or times, which tell a size.
+    # For other kinds the numbers may be bytes or times, which tell a size.
     if failure["kind"] in _TOLD_BY_NUMBERS if hidden else failure["kind"] not in {"gate", "compile"}:
         lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
     if (share := _share(failure)) and not hidden:

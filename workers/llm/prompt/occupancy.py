@@ -14,7 +14,7 @@ from warpsmith.kernels_db.runtime.limits import Launch, Limits, Usage, blocks_at
 
 WARP = 32
 TRITON_WARPS = 4
-"""What Triton takes where a launch names no `num_warps`."""
+"""Triton's default where a launch names no `num_warps`."""
 
 
 class Occupancy(NamedTuple):

@@ -78,7 +78,7 @@ class Private:
         """
         for secret in self.secrets:
             text = text.replace(secret, REMOVED)
-        for host in self.hosts:  # `node-17` does not stand in `node-170`
+        for host in self.hosts:  # `node-17` is not found in `node-170`
             text = re.sub(rf"(?<![\w-]){re.escape(host)}(?![\w-])", REMOVED, text)
         roots = "|".join(sorted(map(re.escape, self.roots)))
         path = rf"(?:file://|(?<=-[IL])|(?<![\w./]))/(?:{roots})(?:/[\w.+@-]+)+/?"

@@ -35,7 +35,7 @@ class AgentModel:
             try:
                 return self._recorded.complete(request)
             except PoolMiss:
-                pass  # nobody answered this when the pool was recorded: it is asked now
+                pass  # unanswered when the pool was recorded: it is asked now
         with self._db.reading() as session:
             ask = session.scalar(
                 select(AskRow).where(

@@ -1,4 +1,4 @@
-"""From a search's `model` document to a model."""
+"""Open a model from a search's `model` document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_model(document: dict[str, Any]) -> None:
         raise SpecError("model.provider", provider, f"one of {', '.join(PROVIDERS)}")
     allowed = PROVIDERS[provider]
     for field in sorted(document.keys() - allowed - {"provider"}):
-        # The value is not repeated: somebody may have put a key here.
+        # The value is not repeated: it may be a key put here by mistake.
         raise SpecError(f"model.{field}", "a field of this name", f"only {', '.join(sorted({'provider', *allowed}))}")
     if provider == "openai":
         parse_choices(document)

@@ -89,7 +89,7 @@ def _choice(where: str, entry: object) -> Choice:
     if not isinstance(entry, Mapping):
         raise SpecError(where, entry, "an object such as {'model': 'gpt-5', 'share': 1}")
     for field in sorted(entry.keys() - set(_FIELDS)):
-        # The value is not repeated: somebody may have put a key here.
+        # The value is not repeated: it may be a key put here by mistake.
         raise SpecError(f"{where}.{field}", "a field of this name", f"only {', '.join(_FIELDS)}")
     model = _text(f"{where}.model", entry, "model")
     if model is None:

@@ -32,7 +32,7 @@ class Slots:
         waiter).
         """
         self._directory.mkdir(parents=True, exist_ok=True)
-        # Each process begins elsewhere, so that those who wait do not all stand in line for the same slot.
+        # Each process begins elsewhere, so that waiting processes do not all queue for the same slot.
         order = [(os.getpid() + number) % self._count for number in range(self._count)]
         for number in order:
             with self._file(number) as descriptor:

@@ -132,7 +132,7 @@ def _string(text: str, start: int) -> tuple[str, int]:
             i += 2
         else:
             part = _STRING_PART.match(text, i)
-            assert part is not None  # neither a quote nor a backslash stands here
+            assert part is not None  # neither a quote nor a backslash is here
             out.append(part[0])
             i = part.end()
     out.append('"')
@@ -197,7 +197,7 @@ def defines_run(source: str) -> bool:
 def is_python(text: str) -> bool:
     """Check whether `text` parses as Python."""
     try:
-        with warnings.catch_warnings():  # an invalid escape in somebody's string is not this process's warning
+        with warnings.catch_warnings():  # an invalid escape in a model's string is not this process's warning
             warnings.simplefilter("ignore")
             ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -39,7 +39,7 @@ class Idea(TypedDict):
 
 
 class Lesson(TypedDict):
-    """What a reflection drew from the rounds so far. Plain text, one line each."""
+    """A reflection's conclusion from the rounds so far. Plain text, one line each."""
 
     lesson: str
     evidence: str
@@ -50,7 +50,7 @@ _IDEA_KEYS = frozenset({"technique", "title"})
 _LESSON_KEYS = frozenset({"lesson"})
 
 
-class Unreadable(ValueError):  # noqa: N818 - named for what the reply is
+class Unreadable(ValueError):  # noqa: N818 - named for the reply's fault
     """A reply that cannot be used as it is; `problem` says why, in words for its author."""
 
     def __init__(self, problem: str) -> None:

@@ -12,7 +12,7 @@ TECHNIQUES: tuple[str, ...] = get_args(Technique)
 
 MAX_NAME_CHARS = 200
 
-# What models write instead of the names that they were given.
+# Names that models write instead of the given ones.
 _ALIASES = {
     "memory": "memory_access",
     "memory_layout": "memory_access",
