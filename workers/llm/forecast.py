@@ -33,9 +33,9 @@ WORST_GAIN = 2.5
 
 MOST_NODES = 20_000
 MOST_VISITS = 3_000_000
-"""Nodes in a play, and nodes that its policy reads in all; larger plays are cut.
+"""Limits of a play: its nodes, and the nodes that its policy reads in all.
 
-Reading them takes a second or two.
+Reading takes a second or two. A larger play is cut short.
 """
 
 
