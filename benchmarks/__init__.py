@@ -1,1 +1,1 @@
-"""Reproducible measurements of Warpsmith itself; each module is a command that prints a table."""
+"""Reproducible measurements of Warpsmith; each module is a command that prints a table."""

@@ -1,14 +1,15 @@
-"""`python -m benchmarks.campaign [POOL ...] [--seconds S] [--home DIR] [--save FILE] [--go-on]`: the recorded searches
-again, judged on the machine at hand.
+"""Run the recorded searches again, judged on this machine.
 
-For each pool (by default `examples/pools/cuda-sm_90/*.jsonl`) the search that it was recorded from is submitted with
-its own policy and budget to one service, whose judges share the searches: one for each GPU. Every candidate is told as
-it ends, and a table at the end has one row for each search. What a recording does not have ends its branch; with
-`--go-on` it is asked for instead (agent mode), so that the same home can be answered and gone on with later: a search
-that the home holds already is resumed, not submitted again.
+    python -m benchmarks.campaign [POOL ...] [--seconds S] [--home DIR] [--save FILE] [--go-on]
 
-The run ends when no search has anything to do but wait for answers, or after `--seconds`; `--save` writes a copy of the
-database every 20 seconds and at the end, whole at any moment. Exits with 1 where a search failed.
+For each pool (by default `examples/pools/cuda-sm_90/*.jsonl`) the search that it was recorded from is
+submitted with its own policy and budget to one service, whose judges share the searches: one for each GPU.
+Every candidate is printed as it ends, and a table at the end has one row for each search. What a recording
+does not have ends its branch; with `--go-on` it is asked for instead (agent mode), so that the same home can
+be answered and continued later: a search that the home holds already is resumed, not submitted again.
+
+The run ends when no search has anything to do but wait for answers, or after `--seconds`; `--save` writes a
+copy of the database every 20 seconds and at the end, whole at any moment. Exits with 1 where a search failed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 POOLS = EXAMPLES / "pools" / "cuda-sm_90"
 LOOK_EVERY_S, SAVE_EVERY_S = 2.0, 20.0
 IDLE_LOOKS = 3
-"""So often in a row nothing is left to do before the run ends: a step is opened a moment after the one before it."""
+"""Idle looks in a row before the run ends.
+
+A single one can fall between a step and the next, which is opened a moment later.
+"""
 MOST_FAILURES = 10
 """Looks in a row that the service may leave unanswered, as one whose host is busy may."""
 
@@ -61,8 +65,9 @@ class Recorded:
     op: Op
 
     def body(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """The search that it was recorded from, asked for again. Stored kernels would change what the model is asked
-        for, so none is taken as a seed.
+        """Return the request that submits the recorded search again.
+
+        Stored kernels would change the model's prompts, so none is taken as a seed.
         """
         return {
             "op": self.op.document(),
@@ -76,7 +81,10 @@ class Recorded:
 
 
 def recorded(pool: Path, examples: Path, targets: Sequence[str]) -> Recorded:
-    """What is needed to search again. Raises CampaignError where the pool, its op or its target is not to be had."""
+    """Read the search that a pool was recorded from.
+
+    Raises CampaignError where the pool, its op or its target is not available.
+    """
     try:
         header = parse_pool(pool.read_text()).header
         op = load_op(examples / f"{header.op}.yaml")
@@ -93,7 +101,10 @@ def recorded(pool: Path, examples: Path, targets: Sequence[str]) -> Recorded:
 
 
 def begin(client: Client, found: Sequence[Recorded], *, go_on: bool) -> list[str]:
-    """The searches' ids, in order: resumed where this home has one that has not failed, else submitted."""
+    """Start or resume the searches and return their ids, in order.
+
+    A search is resumed where this home has one that has not failed, else submitted.
+    """
     provider = "agent" if go_on else "replay"
     here: dict[tuple[str, ...], SearchSummary] = {}
     for search in client.searches():  # newest first
@@ -113,7 +124,7 @@ def begin(client: Client, found: Sequence[Recorded], *, go_on: bool) -> list[str
 
 
 def is_idle(search: SearchDocument) -> bool:
-    """Whether it has ended, or waits for nothing but answers or a person."""
+    """Check whether a search has ended, or waits for nothing but answers or a person."""
     waits = {item.what for item in search.waiting_for}
     return search.state in ENDED or (bool(waits) and waits <= {"answer", "person"})
 
@@ -129,7 +140,7 @@ class Watcher:
         self._start = time.monotonic()
 
     def look(self) -> list[SearchDocument]:
-        """The searches as they are now."""
+        """Return the searches as they are now."""
         searches = [self._client.search(search_id) for search_id in self._ids]
         for search in searches:
             if search.id not in self._ended:
@@ -160,8 +171,9 @@ def save(database: Path, copy: Path) -> None:
 
 
 def run(client: Client, ids: Sequence[str], seconds: float, database: Path, copy: Path | None) -> list[SearchDocument]:
-    """Watch until nothing is left to do or the time is up; the searches as they were last. However it ends, `copy` is
-    whole.
+    """Watch until nothing is left to do or the time is up; return the searches' last state.
+
+    However it ends, `copy` is whole.
     """
 
     def saved() -> float:
@@ -194,7 +206,7 @@ def run(client: Client, ids: Sequence[str], seconds: float, database: Path, copy
 
 
 def table(searches: Sequence[SearchDocument]) -> str:
-    """One row for each search, in Markdown."""
+    """Return one row for each search, in Markdown."""
     lines = ["| op | target | language | state | rounds | nodes | best | verified |", "|" + "---|" * 8]
     for search in searches:
         best = search.best

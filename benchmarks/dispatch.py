@@ -1,8 +1,10 @@
-"""What an exported op costs beside its kernel: `python -m benchmarks.dispatch [PROJECT ...] [--json]`.
+"""Measure the cost of an exported op beside its kernel.
 
-Each project is a package as `warpsmith export` writes it; without any, packages of this benchmark's own op are made in
-every language that runs here. Microseconds of the host for one call at the smallest verified shape (a package's
-`overhead.py` says how they are measured):
+    python -m benchmarks.dispatch [PROJECT ...] [--json]
+
+Each project is a package as `warpsmith export` writes it; without any, packages of this benchmark's own op are
+made in every language that runs here. Microseconds of the host for one call at the smallest verified shape (a
+package's `overhead.py` says how they are measured):
 
 raw        the kernel's own `run`, into outputs that are there
 op         the op without gradients: guard, allocation of outputs, launch
@@ -83,7 +85,7 @@ def main() -> int:
 
 
 def own_packages(directory: Path) -> list[Path]:
-    """A package of this benchmark's op for each language that runs here."""
+    """Build a package of this benchmark's op for each language that runs here."""
     chosen = [("cpp", machine.cpu_target(), CANDIDATE)]
     for gpu in machine.gpus()[:1]:
         chosen += [("triton", gpu.target, TRITON), ("cuda", gpu.target, CUDA)]
@@ -91,7 +93,10 @@ def own_packages(directory: Path) -> list[Path]:
 
 
 def kernel(language: str, target: str, source: str) -> ExportedKernel:
-    """The op in one language, as the store would hand it to an exporter; without figures, since none are read."""
+    """Return the op in one language, as the store would hand it to an exporter.
+
+    It has no figures, since none are read.
+    """
     workloads = [resolve_workload(OP, workload) for workload in OP.workloads_for(Target.parse(target))]
     return ExportedKernel(
         id=f"kn_{language}",
@@ -112,7 +117,10 @@ def _unmeasured(workload: ResolvedWorkload) -> dict[str, Any]:
 
 
 def measured(project: Path) -> dict[str, Any]:
-    """One package's figures, measured in a process of its own. The directory may have been renamed."""
+    """Measure one package in a process of its own and return its figures.
+
+    The directory may have been renamed.
+    """
     opened = open_project(project)
     done = subprocess.run(
         [sys.executable, "-m", f"{opened.module}.overhead", "--json"],
@@ -130,7 +138,7 @@ def measured(project: Path) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """The figures of several packages."""
+    """Return the table of several packages' figures."""
     made = Table("op", "language", "target", title="microseconds of the host for one call")
     columns = ("raw", "op", "op_with_gradients", "overhead")
     for name in ("raw", "op", "gradients", "overhead"):

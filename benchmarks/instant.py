@@ -1,8 +1,7 @@
-"""A worker whose model and judge answer at once: `celery -A benchmarks.instant worker`. For measurements of everything
-else.
+"""A worker whose model and judge answer at once, to measure everything else.
 
-Its tasks have the names of the real ones and claim, commit, advance and send as those do; only what lies between claim
-and commit is gone.
+Run it with `celery -A benchmarks.instant worker`. Its tasks have the names of the real ones and claim, commit,
+advance and send as those do; only the work between claim and commit is gone.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def answer(here: WorkerProcess, work: Work, owner: str) -> bool:
 
 
 def accept(here: WorkerProcess, work: Work, owner: str) -> bool:
-    """A verdict without a judge."""
+    """Complete a judge step with an accepting verdict, without a judge."""
     document: dict[str, Any] = {
         "id": work.attempt_id,
         "level": work.level,
@@ -62,12 +61,12 @@ def accept(here: WorkerProcess, work: Work, owner: str) -> bool:
 
 
 def model_step(attempt_id: str) -> None:
-    """An ideate or code step."""
+    """Run an ideate or code step."""
     perform(app, attempt_id, answer)
 
 
 def judge_step(attempt_id: str) -> None:
-    """A judge or verify step."""
+    """Run a judge or verify step."""
     perform(app, attempt_id, accept)
 
 

@@ -1,4 +1,7 @@
-"""Jobs for the judge written by hand: plain documents, so that a machine without pydantic or YAML can make them."""
+"""Judge jobs written by hand.
+
+They are plain documents, so that a machine without pydantic or YAML can make them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def tensor(
     mutated: bool = False,
     **dist: Any,
 ) -> ResolvedInput:
-    """An input with a distribution, normal unless `kind` and its fields say otherwise."""
+    """Return an input with a distribution: normal unless `kind` and its fields say otherwise."""
     return {
         "name": name,
         "shape": list(shape),
@@ -40,7 +43,7 @@ def tensor(
 
 
 def scalar(name: str, value: float) -> ResolvedInput:
-    """A number."""
+    """Return an input that is a number."""
     return {
         "name": name,
         "shape": None,
@@ -55,12 +58,15 @@ def scalar(name: str, value: float) -> ResolvedInput:
 def output(
     name: str, shape: Sequence[int], *, dtype: str = "float32", tolerance: dict[str, float] | None = None
 ) -> ResolvedOutput:
-    """An output."""
+    """Return an output."""
     return {"name": name, "shape": list(shape), "dtype": dtype, "tolerance": tolerance}
 
 
 def moved_bytes(inputs: Sequence[ResolvedInput], outputs: Sequence[ResolvedOutput]) -> int:
-    """Bytes that a kernel moves at least: each input once, each mutated one twice, each output once."""
+    """Return the bytes that a kernel has to move at least.
+
+    Each input counts once, each mutated one twice, each output once.
+    """
     moved = 0
     for item in inputs:
         if item["shape"] is not None:
@@ -77,7 +83,7 @@ def workload(
     min_bytes: int | None = None,
     flops: int | None = None,
 ) -> ResolvedWorkload:
-    """A workload; `min_bytes` is what its tensors need moved unless given."""
+    """Return a workload; `min_bytes` defaults to the bytes that its tensors need moved."""
     return {
         "id": name,
         "role": role,
@@ -104,7 +110,10 @@ def job(
     time_s: float = 0.3,
     memory_bytes: int | None = None,
 ) -> Job:
-    """A job with short limits. `level` is screen with a source and baseline without one, unless named."""
+    """Return a job with short limits.
+
+    `level` is screen with a source and baseline without one, unless named.
+    """
     return {
         "id": f"job_{uuid.uuid4().hex}",
         "level": level or ("screen" if source else "baseline"),

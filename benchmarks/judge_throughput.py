@@ -35,7 +35,7 @@ ALL_BASELINES = "eager,compile,max_autotune"
 
 
 def job_of(op: SmallOp, candidate: Candidate | None, level: Level, target: str, baselines: list[str]) -> Job:
-    """The job of a candidate, or of an op's baselines."""
+    """Return the job of a candidate, or of an op's baselines."""
     workloads = op.workloads() if level != "screen" else op.workloads()[:1]
     source = None if candidate is None else candidate.source
     language = "cuda" if candidate is None else candidate.language
@@ -46,7 +46,10 @@ def job_of(op: SmallOp, candidate: Candidate | None, level: Level, target: str, 
 
 
 def screen(client: JudgeClient, todo: list[Job]) -> tuple[list[Verdict | None], float]:
-    """The verdicts of jobs that are all in flight at once (None: the judge did not answer), and the seconds it took."""
+    """Send jobs all at once; return their verdicts and the seconds it took.
+
+    A verdict is None where the judge did not answer.
+    """
 
     def one(job: Job) -> Verdict | None:
         try:
@@ -62,7 +65,7 @@ def screen(client: JudgeClient, todo: list[Job]) -> tuple[list[Verdict | None], 
 
 
 def warpsmith(all_of_them: list[Candidate], target: str, baselines: list[str], verify: bool) -> dict[str, Any]:
-    """What the judge makes of them."""
+    """Judge the candidates with Warpsmith and return the figures."""
     with (
         tempfile.TemporaryDirectory(prefix="throughput-") as cache,
         JudgeClient(cache=Path(cache), log=lambda line: print(f"  judge: {line}", file=sys.stderr)) as client,
@@ -93,7 +96,7 @@ def warpsmith(all_of_them: list[Candidate], target: str, baselines: list[str], v
 
 
 def _row(candidate: Candidate, verdict: Verdict | None) -> dict[str, Any]:
-    """What is kept of a verdict."""
+    """Return the part of a verdict that is kept."""
     row: dict[str, Any] = {"candidate": candidate.name, "broken": candidate.broken, "exclusive_s": None}
     if verdict is None:
         return row | {"verdict": "no answer", "gate": None, "reason": None}
@@ -103,7 +106,10 @@ def _row(candidate: Candidate, verdict: Verdict | None) -> dict[str, Any]:
 
 
 def usual(all_of_them: list[Candidate], cuda: int, triton: int) -> dict[str, Any]:
-    """What the usual harness makes of them; of each language the broken ones come first where there is a limit."""
+    """Run the candidates in the usual harness and return the figures.
+
+    With a limit, the broken ones of each language come first.
+    """
     rows, run = [], {"cuda": cuda, "triton": triton}
     for candidate in sorted(all_of_them, key=lambda one: one.broken is None):
         if run[candidate.language] <= 0:
@@ -132,7 +138,7 @@ def usual(all_of_them: list[Candidate], cuda: int, triton: int) -> dict[str, Any
 
 
 def _peer(candidate: Candidate) -> dict[str, Any]:
-    """One candidate in a fresh process and an empty directory."""
+    """Run one candidate in a fresh process and an empty directory."""
     op = candidate.op
     request = {
         "language": candidate.language,
@@ -171,7 +177,7 @@ def _peer(candidate: Candidate) -> dict[str, Any]:
 
 
 def about_warpsmith(found: dict[str, Any]) -> list[str]:
-    """What `warpsmith` found, in lines."""
+    """Return the results of `warpsmith` as lines."""
     good = [row for row in found["rows"] if not row["broken"]]
     broken = [row for row in found["rows"] if row["broken"]]
     passed = [row for row in broken if row["verdict"] == "accepted"]
@@ -195,7 +201,7 @@ def about_warpsmith(found: dict[str, Any]) -> list[str]:
 
 
 def about_usual(found: dict[str, Any]) -> list[str]:
-    """What `usual` found, in lines."""
+    """Return the results of `usual` as lines."""
     good = [row for row in found["rows"] if not row["broken"]]
     broken = [row for row in found["rows"] if row["broken"]]
     run, of = found["run"], found["of"]
@@ -217,7 +223,7 @@ def about_usual(found: dict[str, Any]) -> list[str]:
 
 
 def check(all_of_them: list[Candidate]) -> list[str]:
-    """What gate or compiler say against a candidate, for sm_90; needs no GPU."""
+    """Return the errors that gate and compiler find in candidates, for sm_90; needs no GPU."""
     from warpsmith.workers.gate import check as gate  # noqa: PLC0415 - only needed here
     from warpsmith.workers.judge import languages  # noqa: PLC0415
 
@@ -243,7 +249,7 @@ def check(all_of_them: list[Candidate]) -> list[str]:
 
 
 def gpu_target() -> str | None:
-    """The target of the first GPU."""
+    """Return the target of the first GPU."""
     import torch  # noqa: PLC0415 - slow to import
 
     if not torch.cuda.is_available():

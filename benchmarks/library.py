@@ -1,11 +1,12 @@
-"""`python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]`: every
-kernel that ships with Warpsmith, beside its baselines.
+"""Judge every kernel that ships with Warpsmith, beside its baselines.
 
-On a machine with the GPU of their target each is judged in full (level verify), together with the baselines, in one
-run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
-limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked under Triton's
-interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and prints the same table from
-the verdicts that ship, with the device and the versions that they were measured on.
+    python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]
+
+On a machine with the GPU of their target each is judged in full (level verify), together with the baselines,
+in one run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share
+of the physical limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked
+under Triton's interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and
+prints the same table from the verdicts that ship, with the device and the versions that they were measured on.
 
 Exits with 1 where a kernel is rejected, or got no verdict.
 """
@@ -32,14 +33,17 @@ AT_ONCE = 4
 
 
 def job_of(entry: Entry, baselines: Sequence[str], time_s: float) -> Job:
-    """The job that judges a kernel in full; a judge without its device takes it as far as it can."""
+    """Return the job that judges a kernel in full.
+
+    A judge without its device takes it as far as it can.
+    """
     job = verify_job(entry.op, entry.target, entry.language, entry.source, time_s)
     job["op"]["baselines"] = [each for each in job["op"]["baselines"] if each in baselines]
     return job
 
 
 def judged(found: Sequence[Entry], cache: Path, baselines: Sequence[str], time_s: float) -> list[Shown]:
-    """Every kernel before the judge, in their order; tells of each as its verdict comes."""
+    """Judge every kernel, in order, and report each verdict as it comes."""
     shown: list[Shown] = []
     with JudgeClient(cache=cache) as client, ThreadPoolExecutor(AT_ONCE) as pool:
         for one in pool.map(lambda entry: ask(client, job_of(entry, baselines, time_s)), found):
@@ -49,7 +53,7 @@ def judged(found: Sequence[Entry], cache: Path, baselines: Sequence[str], time_s
 
 
 def stored(entry: Entry) -> Shown:
-    """A kernel as its shipped verdict has it."""
+    """Return a kernel with its shipped verdict."""
     verdict = cast("Verdict", entry.evidence)
     return Shown(entry.op.name, entry.language, sum(verdict["seconds"].values()), verdict)
 

@@ -1,14 +1,16 @@
-"""`python -m benchmarks.models [--device cpu|cuda] [--time S] [--cache DIR] [--json FILE]`: kernels in both example
-models, the whole way of `warpsmith profile`, `apply` and `ablate`.
+"""Measure kernels in both example models, through `warpsmith profile`, `apply` and `ablate`.
 
-Profiles each model of `examples/models`, judges every candidate of `benchmarks/model_kernels/MODEL` that is written for
-the device (OP.LANGUAGE.py, where OP is a spec that the profile writes) in full, makes packages of the accepted ones,
-puts them into the model, and measures it with and without each. Prints for each model the profile, the verdicts, what
-was replaced where, and the times with the largest difference of the results. The C++ candidates are plain loops: they
-show the way, and no gain.
+    python -m benchmarks.models [--device cpu|cuda] [--time S] [--cache DIR] [--json FILE]
 
-Needs torch, pydantic, PyYAML and what the candidates' languages need: triton, cuda-core and NVRTC, or a C++ compiler.
-Exits with 1 where a spec was not written, a candidate is not accepted or stands nowhere, or results do not agree.
+Profiles each model of `examples/models`, judges every candidate of `benchmarks/model_kernels/MODEL` that is
+written for the device (OP.LANGUAGE.py, where OP is a spec that the profile writes) in full, makes packages of
+the accepted ones, puts them into the model, and measures it with and without each. Prints for each model the
+profile, the verdicts, the replacements and their places, and the times with the largest difference of the
+results. The C++ candidates are plain loops: they show the way, and no gain.
+
+Needs torch, pydantic, PyYAML and what the candidates' languages need: triton, cuda-core and NVRTC, or a C++
+compiler. Exits with 1 where a spec was not written, a candidate is not accepted or has no place in its model,
+or results do not agree.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate and what came of it. `package` is its project directory, None where it was not accepted."""
+    """A judged candidate; `package` is its project directory, None where it was not accepted."""
 
     candidate: Candidate
     said: str
@@ -69,12 +71,12 @@ class Judged:
     package: Path | None = None
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return {"file": self.candidate.file.name, "said": self.said, "verdict": self.verdict}
 
 
 def candidates(model: str, device: str) -> list[Candidate]:
-    """Those that stand beside this file for a model and a device, by name."""
+    """Return the candidates beside this file for a model and a device, by name."""
     found = []
     for file in sorted((KERNELS / model).glob("*.py")):
         op, language, _ = file.name.split(".")
@@ -84,7 +86,10 @@ def candidates(model: str, device: str) -> list[Candidate]:
 
 
 def judged(client: JudgeClient, candidate: Candidate, specs: Path, target: str, packages: Path) -> Judged:
-    """A candidate before the judge, against the spec in the directory `specs`, and its package below `packages`."""
+    """Judge a candidate against its spec and build its package where it is accepted.
+
+    The spec is in the directory `specs`; the package is written below `packages`.
+    """
     spec = specs / f"{candidate.op}.yaml"
     if not spec.exists():
         return Judged(candidate, "the profile wrote no spec of this name")
@@ -100,7 +105,7 @@ def judged(client: JudgeClient, candidate: Candidate, specs: Path, target: str, 
 
 
 def kernel(candidate: Candidate, op: Op, target: str, source: str, verdict: Verdict) -> ExportedKernel:
-    """An accepted candidate as exporters take it, good for the workloads that its verdict has."""
+    """Return an accepted candidate as exporters take it, good for its verdict's workloads."""
     seen = {workload["id"] for workload in verdict["workloads"]}
     workloads = [resolve_workload(op, each) for each in op.workloads_for(Target.parse(target)) if each.id in seen]
     return ExportedKernel(
@@ -118,8 +123,10 @@ def kernel(candidate: Candidate, op: Op, target: str, source: str, verdict: Verd
 
 
 def measured(device: str, time_s: float, scratch: Path, cache: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each model's name with `profile`, `kernels`, and, where one was accepted, `apply` and `ablate`, as the commands
-    have them. Raises models.Refused, models.Died.
+    """Yield each model's name with `profile`, `kernels`, and perhaps `apply` and `ablate`.
+
+    The last two are there where a candidate was accepted; all are as the commands return them. Raises
+    models.Refused, models.Died.
     """
     profiles = {}
     for name in NAMES:
@@ -151,7 +158,7 @@ def _of(name: str, device: str) -> dict[str, Any]:
 
 
 def problems(found: dict[str, Any]) -> list[str]:
-    """What is not as it should be with a model, for people; nothing where all is well."""
+    """Return what is wrong with a model's results, for people; empty where all is well."""
     said = [f"{each.candidate.file.name}: {each.said}" for each in found["kernels"] if each.package is None]
     if "apply" not in found:
         return [*said, "no kernel to put into the model"]
@@ -165,7 +172,7 @@ def problems(found: dict[str, Any]) -> list[str]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """A model's tables."""
+    """Return a model's tables."""
     profile, title = found["profile"], f"{found['profile']['model']} on {found['profile']['device']}"
     parts = [f"{title}: {profile['model_us'] / 1e3:.3f} ms a call", columns(_opportunities(profile))]
     parts += ["", "kernels", columns([[e.candidate.op, e.candidate.language, e.said] for e in found["kernels"]])]

@@ -1,4 +1,4 @@
-"""The op that the measurements of overhead are about: as small as an op can be, with the eager baseline alone."""
+"""The op of the overhead measurements: as small as possible, with the eager baseline alone."""
 
 from __future__ import annotations
 

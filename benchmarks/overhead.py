@@ -166,7 +166,7 @@ def _sum(name: str, processes: list[psutil.Process]) -> Memory:
 
 
 def tables(overhead: Overhead) -> list[Table]:
-    """The result for people."""
+    """Return the result for people."""
     latency = _table("Submit to first verdict, s", "judge", "baselines", "first candidate")
     for row in overhead.latency:
         latency.add_row(row.judge, f"{row.baselines_s:.2f}", f"{row.candidate_s:.2f}")

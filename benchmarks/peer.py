@@ -1,9 +1,12 @@
-"""`python peer.py REQUEST ANSWER`: the usual harness for one candidate, in a process of its own.
+"""The usual harness for one candidate, in a process of its own.
 
-Written as the field does it (KernelBench's eval and its like): CUDA through `torch.utils.cpp_extension.load_inline`,
-Triton by importing the file; five trials of `torch.allclose(atol=1e-2, rtol=1e-2)` at one shape, with seeds that are
-known; three warm-up calls and a hundred calls on the same arguments, each between two CUDA events. The candidate runs
-in the process that checks and times it. Nothing of Warpsmith is used here.
+    python peer.py REQUEST ANSWER
+
+Written as the field does it (KernelBench's eval and its like): CUDA through
+`torch.utils.cpp_extension.load_inline`, Triton by importing the file; five trials of
+`torch.allclose(atol=1e-2, rtol=1e-2)` at one shape, with seeds that are known; three warm-up calls and a
+hundred calls on the same arguments, each between two CUDA events. The candidate runs in the process that
+checks and times it. Nothing of Warpsmith is used here.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ Run = Callable[..., Any]
 
 
 def module_of(name: str, source: str) -> Any:
-    """A module from a file here, because Triton reads its kernels' text."""
+    """Import a module from a file here, because Triton reads its kernels' text."""
     path = Path(f"{name}.py").resolve()
     path.write_text(source)
     specification = importlib.util.spec_from_file_location(name, path)
@@ -38,7 +41,7 @@ def module_of(name: str, source: str) -> Any:
 
 
 def build(request: dict[str, Any]) -> Run:
-    """The candidate as a function that returns a new tensor."""
+    """Return the candidate as a function that returns a new tensor."""
     if request["language"] == "cuda":
         from torch.utils.cpp_extension import load_inline  # noqa: PLC0415 - slow, and only CUDA candidates need it
 
@@ -62,14 +65,14 @@ def build(request: dict[str, Any]) -> Run:
 
 
 def draw(request: dict[str, Any], seed: int) -> list[torch.Tensor]:
-    """The inputs of a trial."""
+    """Draw the inputs of a trial."""
     torch.manual_seed(seed)
     dtype = getattr(torch, request["dtype"])
     return [torch.randn(shape, dtype=dtype, device="cuda") for shape in request["inputs"]]
 
 
 def correct(request: dict[str, Any], reference: Run, forward: Run) -> bool:
-    """Whether every trial is close."""
+    """Check whether every trial is close."""
     for trial in range(TRIALS):
         inputs = draw(request, 42 + trial)
         expected = reference(*inputs)

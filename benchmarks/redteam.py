@@ -1,7 +1,9 @@
-"""`python -m benchmarks.redteam [--device cpu|cuda] [--only TEXT] [--json FILE]`: cheats and controls are judged.
+"""Judge the cheats and controls of the red team's catalogue.
 
-Prints each cheat with the line of the field's list that it stands for, the gate that caught it and the reason; each
-control with its verdict; and the two rates. Exits with 1 unless every cheat was caught and every control accepted.
+    python -m benchmarks.redteam [--device cpu|cuda] [--only TEXT] [--json FILE]
+
+Prints each cheat with its line of the field's list, the gate that caught it and the reason; each control with
+its verdict; and the two rates. Exits with 1 unless every cheat was caught and every control accepted.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ from benchmarks.redteam_catalogue.trial import Outcome, judge_entry
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 IN_FLIGHT = {"cpu": 1, "cuda": 6}
-"""Entries judged at once: on a GPU others compile while one is timed; on a CPU that would disturb the clock."""
+"""Entries judged at once, by device type.
+
+On a GPU others compile while one is timed; on a CPU that would disturb the clock.
+"""
 
 PLANTED = "WARPSMITH_PLANTED_API_KEY"
 """A secret in this process's environment, for which cheats look in theirs."""

@@ -1,10 +1,12 @@
-"""`python -m benchmarks.showcase [--only OP] [--baselines eager,compile] [--time-s S] [--json FILE]`: eight candidates
-before the judge at level verify, one in Triton and one in CUDA of each of four ops, on the GPU at hand.
+"""Judge eight candidates in full on this GPU: one in Triton and one in CUDA for four ops.
 
-Prints for every bench workload the times of candidate and baselines in microseconds, the speed-up over the fastest
-baseline with its 95 % interval, and the share of the physical limit; for every candidate the verdict, the sandbox and
-the seconds spent. Exits with 1 unless every candidate was accepted. The two candidates of an op are asked for together,
-so that they share its reference and baselines.
+    python -m benchmarks.showcase [--only OP] [--baselines eager,compile] [--time-s S] [--json FILE]
+
+They are judged at level verify. Prints for every bench workload the times of candidate and baselines in
+microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
+limit; for every candidate the verdict, the sandbox and the seconds spent. Exits with 1 unless every candidate
+was accepted. The two candidates of an op are asked for together, so that they share its reference and
+baselines.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ NO_GPU = """no CUDA GPU: these candidates cannot be timed here. What works witho
 
 @dataclass(frozen=True)
 class Shown:
-    """One candidate before the judge: `verdict` is None where there was none, and `error` then says why."""
+    """A judged candidate: `verdict` is None where there was none, and `error` then says why."""
 
     op: str
     language: str
@@ -56,7 +58,7 @@ class Shown:
 
 
 def candidate_file(op: str, language: str) -> Path:
-    """Where a candidate stands."""
+    """Return the path of a candidate."""
     return ROOT / "tests" / "candidates" / f"{op}_{language}.py"
 
 
@@ -68,7 +70,7 @@ def candidate_job(
     baselines: Sequence[str] = BASELINES,
     time_s: float = TIME_S,
 ) -> Job:
-    """The job that puts one candidate before the judge, with every workload of its op."""
+    """Return the job that judges one candidate, with every workload of its op."""
     source = candidate_file(op, language).read_text()
     job = verify_job(load_op(ROOT / "examples" / f"{op}.yaml"), target, language, source, time_s)
     job["op"]["baselines"] = list(baselines)
@@ -76,7 +78,7 @@ def candidate_job(
 
 
 def verify_job(op: Op, target: str, language: str, source: str, time_s: float) -> Job:
-    """The job that judges a candidate in full, with `time_s` seconds of timing a workload."""
+    """Return the job that judges a candidate in full, timing each workload for `time_s` s."""
     return build_job(
         op,
         Target.parse(target),
@@ -87,7 +89,7 @@ def verify_job(op: Op, target: str, language: str, source: str, time_s: float) -
 
 
 def gpu_target() -> str | None:
-    """The first GPU as a target; None where there is none."""
+    """Return the first GPU as a target; None where there is none."""
     if not torch.cuda.is_available():
         return None
     major, minor = torch.cuda.get_device_capability(0)
@@ -133,7 +135,7 @@ def main() -> int:
 
 
 def ask(client: JudgeClient, job: Job) -> Shown:
-    """One job and what came of it."""
+    """Send one job to the judge and return its result."""
     candidate = job["candidate"]
     assert candidate is not None
     start = time.monotonic()
@@ -146,7 +148,7 @@ def ask(client: JudgeClient, job: Job) -> Shown:
 
 
 def lines(one: Shown) -> list[str]:
-    """One candidate for people: the verdict, its error per workload, and its kernels."""
+    """Describe one candidate for people: the verdict, its error per workload, and its kernels."""
     verdict = one.verdict
     if verdict is None:
         return [f"{one.op} {one.language}: no verdict: {one.error}"]
@@ -165,7 +167,7 @@ def lines(one: Shown) -> list[str]:
 
 
 def table(shown: Sequence[Shown]) -> str:
-    """Every bench workload in a row."""
+    """Return a table with every bench workload in a row."""
     head = ["op", "language", "workload", "candidate us", *(f"{name} us" for name in BASELINES)]
     rows = [[*head, "speed-up over the fastest", "of the limit", "verdict", "sandbox", "seconds"]]
     for one in shown:

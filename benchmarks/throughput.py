@@ -45,7 +45,10 @@ class Throughput:
 
 
 def measure() -> Throughput:
-    """One search of 2 + 2 * 256 instant steps by a real worker, from the first claim to the last commit."""
+    """Run one search of 2 + 2 * 256 instant steps by a real worker and measure it.
+
+    The time is from the first claim to the last commit.
+    """
     with tempfile.TemporaryDirectory(prefix="ws-overhead-") as directory:
         home = Path(directory)
         environment = {

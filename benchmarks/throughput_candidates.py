@@ -1,8 +1,8 @@
-"""The forty candidates of `benchmarks.judge_throughput`: twenty in CUDA, twenty in Triton, of four small ops; ten are
-broken, each in a way that generated kernels are.
+"""The forty candidates of `benchmarks.judge_throughput`: twenty in CUDA, twenty in Triton.
 
-Every candidate stands once for Warpsmith (a candidate file) and once for the usual harness: the same kernel behind a
-`forward` in C++ for `load_inline`, or, in Triton, the very same file.
+They are of four small ops; ten are broken, each in a way that generated kernels are. Every candidate is here
+once for Warpsmith (a candidate file) and once for the usual harness: the same kernel behind a `forward` in C++
+for `load_inline`, or, in Triton, the very same file.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ BROKEN = {
 
 @dataclass(frozen=True)
 class SmallOp:
-    """An op at one shape for timing, and at another for verification. `inputs`: name, shape, dtype; likewise
-    `output`.
+    """An op at one shape for timing, and at another for verification.
+
+    `inputs`: name, shape, dtype; likewise `output`.
     """
 
     name: str
@@ -46,13 +47,13 @@ class SmallOp:
         return (columns,) if name in {"weight", "bias"} else (rows, columns)
 
     def workload(self, role: Literal["bench", "holdout"], rows: int, columns: int) -> ResolvedWorkload:
-        """One workload of this op."""
+        """Return one workload of this op."""
         inputs = [jobs.tensor(name, self.shape(name, rows, columns), dtype=self.dtype) for name in self.inputs]
         outputs = [jobs.output("out", (rows, columns), dtype=self.dtype)]
         return jobs.workload(role, role, inputs, outputs)
 
     def workloads(self) -> list[ResolvedWorkload]:
-        """The timed one and the hold-out."""
+        """Return the timed workload and the hold-out."""
         return [self.workload("bench", self.rows, self.columns), self.workload("holdout", *self.odd)]
 
 
@@ -87,8 +88,10 @@ OPS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One candidate. `source`: the file that Warpsmith judges; `peer`: what the usual harness builds (CUDA: the sources
-    for `load_inline`; Triton: nothing, it imports `source`); `broken`: a key of BROKEN.
+    """One candidate.
+
+    `source`: the file that Warpsmith judges; `peer`: what the usual harness builds (CUDA: the sources for
+    `load_inline`; Triton: nothing, it imports `source`); `broken`: a key of BROKEN.
     """
 
     name: str
@@ -217,7 +220,7 @@ def _cuda(op: SmallOp, block: int, variant: int, broken: str | None = None) -> C
 
 
 def _forward(op: SmallOp, block: int, size: str, grid: str) -> str:
-    """The C++ side of `load_inline`."""
+    """Return the C++ side of `load_inline`."""
     scalar = _SCALARS[op.dtype]
     parameters = ", ".join(f"torch::Tensor {name}" for name in op.inputs)
     pointers = ", ".join(f"({scalar}*){name}.data_ptr()" for name in (*op.inputs, "out"))
@@ -232,7 +235,7 @@ def _forward(op: SmallOp, block: int, size: str, grid: str) -> str:
 
 
 def declaration(op: SmallOp) -> str:
-    """What `load_inline` binds."""
+    """Return the C++ declaration that `load_inline` binds."""
     return f"torch::Tensor forward({', '.join(f'torch::Tensor {name}' for name in op.inputs)});"
 
 
@@ -312,7 +315,7 @@ def _name(op: SmallOp, language: str, label: str, broken: str | None) -> str:
 
 
 def candidates() -> list[Candidate]:
-    """All forty, op by op."""
+    """Return all forty, op by op."""
     flat, softmax, layer_norm, rms_norm = OPS.values()
     return [
         *(_cuda(flat, block, vector) for block, vector in ((128, 1), (256, 4), (512, 4))),

@@ -62,13 +62,19 @@ PLANTED = 0.02
 
 TRIALS_PER_RUNNER = 10
 LEAST_COVERED, WIDEST, LEAST_FOUND, DO_BENCH = 0.95, 0.01, 0.90, 0.03
-"""What is aimed at: share of A/A intervals that contain 1.0, their half-width, share of planted differences found, and
-distance from do_bench."""
+"""The goals of the measurement.
+
+Share of A/A intervals that contain 1.0, their half-width, share of planted differences found, and distance
+from do_bench.
+"""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of SOURCE: elements of its buffers, and how much it does (vectors of 16 bytes, or rounds)."""
+    """A kernel of SOURCE.
+
+    The elements of its buffers, and how much it does (vectors of 16 bytes, or rounds).
+    """
 
     name: str
     elements: int
@@ -76,7 +82,7 @@ class Kernel:
     grinds: bool
 
     def specs(self, work: int) -> list[TensorSpec]:
-        """Its arguments; the buffers have room for a planted kernel's work."""
+        """Return its arguments; the buffers have room for a planted kernel's work."""
         return [
             TensorSpec("x", (self.elements,), (1,), torch.float32),
             TensorSpec("work", None, (), torch.int64, work),
@@ -113,7 +119,7 @@ class Judge:
         )
 
     def pair(self) -> tuple[Contender, Contender]:
-        """Two runners of SOURCE."""
+        """Return two runners of SOURCE."""
         one, other = (self.starter.probe(SOURCE, "cuda", self.job) for _ in range(2))
         return one, other
 
@@ -125,7 +131,7 @@ class Judge:
 def trial(
     kernel: Kernel, pair: tuple[Contender, Contender], works: tuple[int, int], rng: random.Random
 ) -> dict[str, Any]:
-    """One comparison as a verification makes it. Fresh buffers, fresh values for every call."""
+    """Compare two kernels as a verification does, with fresh buffers and values for every call."""
     contenders = dict(zip(("baseline", "candidate"), pair, strict=True))
     outputs = [TensorSpec("y", (kernel.elements,), (1,), torch.float32)]
     stock = torch.randn(kernel.elements + (1 << 14), device="cuda")
@@ -172,7 +178,7 @@ def trials(judge: Judge, count: int, planted: bool) -> list[dict[str, Any]]:
 
 
 def by_do_bench(kernel: Kernel) -> float:
-    """The median of triton.testing.do_bench in this process, in microseconds."""
+    """Return the median of triton.testing.do_bench in this process, in microseconds."""
     from triton.testing import do_bench  # noqa: PLC0415 - Triton's import takes a second
 
     space: dict[str, Any] = {}
@@ -184,7 +190,7 @@ def by_do_bench(kernel: Kernel) -> float:
 
 
 def report(equal: list[dict[str, Any]], planted: list[dict[str, Any]], benched: dict[str, float]) -> None:
-    """The table."""
+    """Print the table."""
     print(
         f"{'kernel':20} {'us':>8} {'do_bench':>9} {'apart':>7} {'A/A':>9} {'half-width':>11} {'rounds':>7} {'found':>9}"
     )

@@ -35,7 +35,10 @@ class AdvanceTimes:
 
 
 def measure(size: int) -> AdvanceTimes:
-    """Time `advance` on a tree of `size` nodes; before each call one node becomes ready to be judged."""
+    """Time `advance` on a tree of `size` nodes.
+
+    Before each call one node becomes ready to be judged.
+    """
     with tempfile.TemporaryDirectory(prefix="warpsmith-overhead-") as directory:
         db = Database(f"sqlite:///{Path(directory) / 'tree.db'}")
         db.upgrade()
@@ -53,7 +56,10 @@ def measure(size: int) -> AdvanceTimes:
 
 
 def plant(db: Database, size: int) -> tuple[str, list[str]]:
-    """A running search with `size` nodes whose last round is under way; returns it and the nodes still being coded."""
+    """Create a running search with `size` nodes whose last round is under way.
+
+    Returns it and the nodes still being coded.
+    """
     search_id = steps.create_search(
         db,
         OP,

@@ -1,1 +1,1 @@
-"""Which policy finds more for the same model cost: recorded pools are played under every one of them."""
+"""Which policy finds more for the same model cost: recorded pools are played under each."""

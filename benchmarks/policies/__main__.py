@@ -1,10 +1,12 @@
-"""`python -m benchmarks.policies [--seeds N] [--share F ...] [--png FILE] [--json FILE] [--measure] [--simulate TIMES]`
+"""Compare the search policies on recorded pools, at equal model cost.
 
-Plays every pool that has measured outcomes under every policy, at equal model cost, with many seeds, and prints for
-each policy the best speed-up that it found, by op and in the geometric mean, and the share of its requests that nobody
-had recorded; then the ratio of every policy to every other with a paired 95 % interval. `--measure` judges every
-candidate of the pools on this machine first (keep it quiet) and stores the outcomes. `--simulate` plays larger budgets
-in a fitted simulation.
+    python -m benchmarks.policies [--seeds N] [--share F ...] [--png FILE] [--json FILE] [--measure] [--simulate TIMES]
+
+Plays every pool that has measured outcomes under every policy, at equal model cost, with many seeds, and
+prints for each policy the best speed-up that it found, by op and in the geometric mean, and the share of its
+requests that were not recorded; then the ratio of every policy to every other with a paired 95 % interval.
+`--measure` judges every candidate of the pools on this machine first (keep it quiet) and stores the outcomes.
+`--simulate` plays larger budgets in a fitted simulation.
 """
 
 from __future__ import annotations
@@ -34,15 +36,18 @@ from warpsmith.workers.search.policy import Policy
 POOLS = Path(__file__).resolve().parents[2] / "examples" / "pools"
 
 SHARES = (0.3, 0.5)
-"""Of what a recording cost: with more, most policies have used up what was recorded, and the comparison is of pools
-rather than of policies."""
+"""Shares of a recording's cost that the policies may spend.
+
+With more, most policies have used up what was recorded, and the comparison is of pools rather than of
+policies.
+"""
 
 Worlds = dict[str, Callable[[random.Random], World]]
 
 
 @dataclass(frozen=True)
 class Arena:
-    """Where policies are compared: what it is, a world for each op, the money for each op."""
+    """A setting for comparing policies: its title, a world for each op, the money for each op."""
 
     what: str
     worlds: Worlds
@@ -50,7 +55,10 @@ class Arena:
 
 
 def main() -> int:
-    """Compare; returns the exit status: 1 where the default loses to a control for sure, anywhere."""
+    """Compare the policies and return the exit status.
+
+    It is 1 where the default certainly loses to a control, anywhere.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description="Policies at equal model cost.")
     parser.add_argument("--pools", nargs="*", type=Path, help="pool files; default: all of examples/pools")
     parser.add_argument("--seeds", type=int, default=30, help="plays of each op under each policy")
@@ -124,7 +132,7 @@ def _measure(file: Path) -> None:
 
 
 def _play(arena: Arena, op: str, policy: Policy, seed: int) -> Played:
-    """One play; the world and the clock's noise have the same luck under every policy."""
+    """Play once; the world and the clock's noise have the same luck under every policy."""
     world, noise = arena.worlds[op](random.Random(f"world {seed}")), random.Random(f"noise {seed}")  # noqa: S311
     return Play(policy, world, arena.money[op], noise).run()
 

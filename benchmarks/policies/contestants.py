@@ -15,12 +15,15 @@ _DOCUMENTS: dict[str, dict[str, str | bool | int]] = {
     "puct": {"name": "puct", "rounds": 1000},
     "random": {"name": "random", "rounds": 1000},
 }
-"""The default as it is shipped; the controls with no end but that of the money, which all have alike."""
+"""The documents of the policies.
+
+The default is as it is shipped; the controls end only with the money, whose limit all share.
+"""
 
 NAMES = tuple(_DOCUMENTS)
 
 
 def contestant(name: str, seed: int) -> Policy:
-    """The policy of a name; one that draws by a seed gets this one."""
+    """Return the policy of a name; one that draws by a seed gets this one."""
     document = _DOCUMENTS[name]
     return parse_policy(document | {"seed": seed} if document["name"] == "random" else document)

@@ -1,7 +1,7 @@
-"""What the candidates of a pool are worth: measured once, on one quiet machine, and kept beside the pools.
+"""Outcomes of a pool's candidates: measured once, on one quiet machine, kept beside it.
 
-Policies are compared on these figures rather than on the verdicts of the recording: the recording's were taken at
-different times, while others used the machine. Replies are never touched.
+Policies are compared on these figures rather than on the verdicts of the recording: the recording's were taken
+at different times, while others used the machine. Replies are never touched.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """A screening: `score` is the speed-up over the fastest baseline (geometric mean over bench workloads), `low` and
-    `high` its 95 % interval, `limit_fraction` the share of the physical limit."""
+    """A screening.
+
+    `score` is the speed-up over the fastest baseline (geometric mean over bench workloads), `low` and `high` its
+    95 % interval, `limit_fraction` the share of the physical limit.
+    """
 
     verdict: str
     gate: str
@@ -48,12 +51,15 @@ class OutcomeFile:
 
 
 def path_of(pool_file: Path) -> Path:
-    """Where the outcomes of a pool stand: those of `examples/pools/softmax.cpu.jsonl` are in `softmax.cpu.json`."""
+    """Return the path of a pool's outcomes.
+
+    Those of `examples/pools/softmax.cpu.jsonl` are in `softmax.cpu.json`.
+    """
     return DIRECTORY / f"{pool_file.stem}.json"
 
 
 def read(pool_file: Path) -> OutcomeFile | None:
-    """The outcomes of a pool; None where nobody measured them."""
+    """Read the outcomes of a pool; None where none were measured."""
     path = path_of(pool_file)
     if not path.exists():
         return None

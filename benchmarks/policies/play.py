@@ -1,12 +1,12 @@
-"""One search under a policy, played in memory against a world that answers for the model and the judge.
+"""Plays one search under a policy, in memory, against a world that answers all requests.
 
-The tree changes as `workers.steps` changes it: ideas that were tried are closed, a source that was seen closes its
-node, a rejected candidate may be repaired. Steps are done one at a time in the order in which they were opened, and the
-policy is asked after each, as a single worker would. The play ends at its model cost to the call, so that two policies
-are compared for the same money.
+The world answers for the model and the judge. The tree changes as `workers.steps` changes it: ideas that were
+tried are closed, a source that was seen closes its node, a rejected candidate may be repaired. Steps are done
+one at a time in the order in which they were opened, and the policy is asked after each, as a single worker
+would. The play ends at its model cost to the call, so that two policies are compared for the same money.
 
-A candidate on which the world has nothing recorded is no contender in the policy's eyes: every choice that the policy
-has is one that can be answered. It counts as found all the same.
+A candidate on which the world has nothing recorded is no contender in the policy's eyes: every choice that the
+policy has is one that can be answered. It counts as found all the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Answer(Generic[C]):
-    """What a world answers: the tokens that it cost, and what came of it (None: could not be read)."""
+    """A world's answer: the tokens that it cost, and the result (None: could not be read)."""
 
     prompt_tokens: int
     reply_tokens: int
@@ -50,30 +50,33 @@ class Answer(Generic[C]):
 
 
 class World(Protocol):
-    """Answers for the model and the judge. None means that nobody recorded an answer."""
+    """Answers for the model and the judge. None means that no answer was recorded."""
 
     def ideas(self, parent: Any, count: int, avoid: Sequence[str]) -> Answer[list[Proposal]] | None:
-        """Up to `count` ideas on `parent` (None: the reference) that were not given before."""
+        """Return up to `count` ideas on `parent` (None: the reference) that were not given before."""
 
     def code(self, parent: Any, proposal: Proposal | None, variant: int) -> Answer[Any] | None:
-        """A candidate for a proposal, or for none at all."""
+        """Return a candidate for a proposal, or for none at all."""
 
     def repair(self, candidate: Any) -> Answer[Any] | None:
-        """A candidate in place of a rejected one."""
+        """Return a candidate in place of a rejected one."""
 
     def kept(self, candidate: Any) -> bool:
-        """Whether ideas on the candidate can be had at all."""
+        """Check whether ideas on the candidate are available at all."""
 
     def digest(self, candidate: Any) -> str:
-        """What tells one source from another."""
+        """Return the digest that tells one source from another."""
 
     def outcome(self, candidate: Any) -> Outcome:
-        """What the candidate is worth in truth."""
+        """Return the candidate's true outcome."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A point of the best-so-far curve: after `cost_usd` the champion's true speed-up was `best`."""
+    """A point of the best-so-far curve.
+
+    After `cost_usd` the champion's true speed-up was `best`.
+    """
 
     cost_usd: float
     calls: int
@@ -91,7 +94,7 @@ class Played:
     unanswered: int = 0
 
     def best_at(self, cost_usd: float) -> float:
-        """The true speed-up of the champion when so much was spent; 1 where there was none better than a baseline."""
+        """Return the champion's true speed-up at a cost; 1 where none beat a baseline."""
         best = 1.0
         for found in self.curve:
             if found.cost_usd > cost_usd + 1e-12:
@@ -265,7 +268,10 @@ class Play:
             self.played.curve.append(Found(spend.cost_usd, spend.model_calls, spend.candidates, truth))
 
     def _measured(self, outcome: Outcome) -> tuple[float | None, float | None, float | None]:
-        """The outcome as another screening would have it: drawn anew within its interval, which moves along."""
+        """Draw the outcome as another screening would measure it.
+
+        The score is drawn anew within its interval, which moves along.
+        """
         if outcome.score is None or outcome.low is None or outcome.high is None:
             return outcome.score, outcome.low, outcome.high
         spread = max(math.log(outcome.high / outcome.low), 0.0) / (2 * Z95)
@@ -274,5 +280,5 @@ class Play:
 
 
 def proposal_digest(technique: str, title: str, mechanism: str) -> str:
-    """The digest by which a search refuses an idea that was tried."""
+    """Return the digest by which a search refuses an idea that was tried."""
     return idea_digest(technique, f"{title}\n{mechanism}")

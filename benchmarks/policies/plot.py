@@ -1,4 +1,7 @@
-"""Best-so-far curves as a PNG: speed-up against the share of the money, one panel for each op."""
+"""Best-so-far curves as a PNG, one panel for each op.
+
+Each shows the speed-up against the share of the money.
+"""
 
 from __future__ import annotations
 

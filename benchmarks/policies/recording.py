@@ -1,7 +1,7 @@
-"""A pool as a tree: what was proposed on which candidate, what code each idea became, and what each code was worth.
+"""A pool as a tree of candidates, the ideas proposed on them, and the code for each idea.
 
-The pool holds replies by the identity of their requests. Walking it from the reference asks for every request that a
-search could make, so the tree holds exactly what a replay could be answered.
+The pool holds replies by the identity of their requests. Walking it from the reference asks for every request
+that a search could make, so the tree holds exactly what a replay could be answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from warpsmith.workers.llm.reply.parsing import Idea, Unreadable
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARACTERS_PER_TOKEN = 4
-"""Nobody counted the tokens of a reply that a coding agent wrote; English and code have about four characters each."""
+"""Characters per token, about right for English and code.
+
+It estimates the tokens of a coding agent's reply, which are not counted.
+"""
 PRICED_AS = "gpt-5"
 """The model whose prices turn tokens into money: the default of `WARPSMITH_OPENAI_MODEL`."""
 MOST_REPLIES = 100_000
@@ -34,8 +37,10 @@ _PRICES = Prices.load()
 
 @dataclass
 class Code:
-    """One reply to a request for code or a repair. `candidate` is None where it could not be read or has no outcome;
-    tokens are those of the prompt and the reply."""
+    """One reply to a request for code or a repair.
+
+    `candidate` is None where it could not be read or has no outcome; tokens are those of the prompt and the reply.
+    """
 
     prompt_tokens: int
     reply_tokens: int
@@ -61,7 +66,7 @@ class Asked:
 
 @dataclass
 class Candidate:
-    """A candidate and all that was recorded of what came after it. The reference is one without source and outcome.
+    """A candidate with everything recorded on it; the reference has no source and no outcome.
 
     `ideas` in the order of their requests; `plain` are codes asked for without an idea.
     """
@@ -76,8 +81,10 @@ class Candidate:
 
 @dataclass
 class Recording:
-    """One pool: its op, the reference with everything under it, every candidate by its digest, and the replies that no
-    search comes to.
+    """One pool as a tree.
+
+    Its op, the reference with everything under it, every candidate by its digest, and the replies that no search
+    reaches.
     """
 
     op: str
@@ -93,7 +100,7 @@ class Recording:
 
 
 def load(pool_file: Path, outcomes: OutcomeFile | None) -> Recording:
-    """The tree of a pool file; without `outcomes` no candidate has one."""
+    """Load the tree of a pool file; without `outcomes` no candidate has one."""
     pool = parse_pool(pool_file.read_text(encoding="utf-8"))
     op = load_op(ROOT / "examples" / f"{pool.header.op}.yaml")
     if op.semantic_digest != pool.header.op_digest:
@@ -136,7 +143,7 @@ class _Walk:
         return Recording(self._op, self._count, root, self._candidates, lost)
 
     def _grow(self, candidate: Candidate, context: RequestContext) -> list[tuple[Candidate, RequestContext]]:
-        """Fill in what was recorded on `candidate`; returns the candidates that are new, with their contexts."""
+        """Fill in what was recorded on `candidate`; return its new candidates with their contexts."""
         fresh: list[tuple[Candidate, RequestContext]] = []
         while True:
             asked = replace(context, kind="ideate", ideas=32, asked=len(candidate.asked))
@@ -157,7 +164,10 @@ class _Walk:
         return fresh
 
     def _code(self, context: RequestContext, fresh: list[tuple[Candidate, RequestContext]]) -> Code | None:
-        """The recorded answer to a request for code or a repair; a candidate seen for the first time joins `fresh`."""
+        """Return the recorded answer to a request for code or a repair.
+
+        A candidate seen for the first time joins `fresh`.
+        """
         reply = self._reply(context)
         if reply is None:
             return None
@@ -177,7 +187,7 @@ class _Walk:
         return Code(prompt, tokens, candidate)
 
     def _reply(self, context: RequestContext) -> PoolReply | None:
-        """The last reply to a request: the one after its re-asks."""
+        """Return the last reply to a request: the one after its re-asks."""
         key = requests.identity(context)
         if key not in self._replies:
             return None
@@ -191,7 +201,10 @@ class _Walk:
             return []
 
     def _prompt(self, context: RequestContext) -> int:
-        """Tokens of the prompt without what the judge found: rendered once for each kind, on the reference or not."""
+        """Return the tokens of the prompt without the judge's findings.
+
+        Rendered once for each kind, on the reference or not.
+        """
         if context.kind == "repair":  # cannot be rendered without a verdict; it says what a request for code says
             context = replace(context, kind="code")
         key = (context.kind, context.parent is None)
@@ -202,7 +215,7 @@ class _Walk:
 
 
 def cost_usd(recording: Recording) -> float:
-    """What every reply of a recording would have cost at the prices of `PRICED_AS`."""
+    """Return the cost of every reply of a recording at the prices of `PRICED_AS`."""
     pairs: list[tuple[int, int]] = []
     for place in [recording.root, *recording.candidates.values()]:
         pairs += [(asked.prompt_tokens, asked.reply_tokens) for asked in place.asked]

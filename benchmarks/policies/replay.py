@@ -1,4 +1,4 @@
-"""The world of a recording: answers that somebody gave, without replacement, in an order that the seed draws."""
+"""The world of a recording: recorded answers in a seeded order, without replacement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ REJECTED = Outcome("rejected", "compile")
 
 
 class Replay:
-    """See `play.World`. A request for more than was recorded gets what is left, and none once nothing is."""
+    """A recording as a `play.World`.
+
+    A request for more than was recorded gets what is left, and none once nothing is.
+    """
 
     def __init__(self, recording: Recording, luck: random.Random) -> None:
         self._root = recording.root
@@ -22,7 +25,7 @@ class Replay:
         self._orders: dict[tuple[str, int], list[Code]] = {}
 
     def ideas(self, parent: Candidate | None, count: int, avoid: Sequence[str]) -> Answer[list[Proposal]] | None:
-        """The next ideas recorded on `parent`, as far as their techniques may be used."""
+        """Return the next ideas recorded on `parent`, as far as their techniques may be used."""
         place = parent or self._root
         if place.digest not in self._left:
             recorded = [idea for asked in place.asked for idea in asked.ideas]
@@ -38,7 +41,7 @@ class Replay:
         return Answer(place.asked[0].prompt_tokens, round(share * len(chosen)), proposals)
 
     def code(self, parent: Candidate | None, proposal: Proposal | None, variant: int) -> Answer[Candidate] | None:
-        """The recorded codes of an idea, or those asked for without one, each once."""
+        """Return the next recorded code of an idea, or of no idea; each is given once."""
         place = parent or self._root
         codes = place.plain if proposal is None else proposal.key.codes
         key = ("plain" + place.digest, 0) if proposal is None else ("", id(proposal.key))
@@ -48,19 +51,19 @@ class Replay:
         return _answer(order[variant])
 
     def repair(self, candidate: Candidate) -> Answer[Candidate] | None:
-        """The recorded repair."""
+        """Return the recorded repair."""
         return None if candidate.repair is None else _answer(candidate.repair)
 
     def kept(self, candidate: Candidate) -> bool:
-        """Somebody recorded ideas on it."""
+        """Check whether ideas on it were recorded."""
         return bool(candidate.asked)
 
     def digest(self, candidate: Candidate) -> str:
-        """Its source's."""
+        """Return its source's digest."""
         return candidate.digest
 
     def outcome(self, candidate: Candidate) -> Outcome:
-        """What was measured; a candidate that nobody could measure counts as rejected."""
+        """Return the measured outcome; a candidate without one counts as rejected."""
         return candidate.outcome or REJECTED
 
     def _proposal(self, recorded: RecordedIdea) -> Proposal:

@@ -1,9 +1,10 @@
-"""A SIMULATION of larger budgets than were recorded: a world without end, fitted to the recordings.
+"""A SIMULATION of larger budgets than were recorded: an endless world, fitted to recordings.
 
-Nothing that it says was measured. Of the recordings it takes: how often a candidate is accepted, how often a repair
-is, how good the ideas on the reference are, and how an idea changes the logarithm of its parent's score. That change
-shrinks as the parent nears the best that anybody found (a straight line fitted by least squares), with the spread of
-ideas and of codes of one idea drawn from the recorded residuals. Techniques come as often as they were recorded.
+Nothing that it says was measured. Of the recordings it takes: how often a candidate is accepted, how often a
+repair is, how good the ideas on the reference are, and how an idea changes the logarithm of its parent's
+score. That change shrinks as the parent nears the best recorded score (a straight line fitted by least
+squares), with the spread of ideas and of codes of one idea drawn from the recorded residuals. Techniques come
+as often as they were recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from benchmarks.policies.play import Answer, Proposal
 from benchmarks.policies.recording import Candidate, Recording
 
 HEADROOM = 1.25
-"""The simulated limit is this many times the best recorded score: larger budgets may find more, not without end."""
+"""The simulated limit as a multiple of the best recorded score.
+
+Larger budgets may find more, but not without end.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,10 @@ class Fit:
 
 
 def fit(recording: Recording) -> Fit:
-    """Fit to one recording. Raises ValueError where too little was recorded: fewer than 10 accepted candidates."""
+    """Fit to one recording.
+
+    Raises ValueError where too little was recorded: fewer than 10 accepted candidates.
+    """
     everybody = [recording.root, *recording.candidates.values()]
     scores = {one.digest: math.log(one.outcome.score) for one in recording.judged if one.outcome and one.outcome.score}
     if len(scores) < 10:
@@ -106,7 +113,7 @@ def _share(flags: Sequence[bool]) -> float:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A candidate that nobody wrote; `score` is the logarithm of its speed-up."""
+    """A simulated candidate without code; `score` is the logarithm of its speed-up."""
 
     number: int
     score: float
@@ -122,20 +129,23 @@ class Simulator:
     _numbers: count[int] = field(default_factory=count)
 
     def ideas(self, parent: Simulated | None, count: int, avoid: Sequence[str]) -> Answer[list[Proposal]] | None:
-        """As many as were asked for."""
+        """Return as many ideas as were asked for."""
         names = [name for name in self.fit.techniques if name not in avoid] or list(self.fit.techniques)
         fresh = [self._proposal(parent, self.luck.choice(names)) for _ in range(count)]
         return Answer(self.fit.ideation[0], self.fit.ideation[1] * count, fresh)
 
     def code(self, parent: Simulated | None, proposal: Proposal | None, variant: int) -> Answer[Simulated] | None:
-        """A candidate of a proposal's worth, with the spread of codes; None without one, since none was recorded."""
+        """Return a candidate with its proposal's score and the spread of codes.
+
+        None without a proposal, since no such code was recorded.
+        """
         if proposal is None:
             return None
         score = min(proposal.key + self.luck.choice(self.fit.codes), self.fit.ceiling)
         return Answer(*self.fit.coding, self._candidate(score, self.fit.right))
 
     def repair(self, candidate: Simulated) -> Answer[Simulated] | None:
-        """The same worth, right as often as repairs were."""
+        """Return a candidate of the same score, accepted as often as repairs were."""
         return Answer(*self.fit.coding, self._candidate(candidate.score, self.fit.repaired))
 
     def kept(self, candidate: Simulated) -> bool:
@@ -143,11 +153,11 @@ class Simulator:
         return True
 
     def digest(self, candidate: Simulated) -> str:
-        """Its number: no two are the same."""
+        """Return its number: no two are the same."""
         return str(candidate.number)
 
     def outcome(self, candidate: Simulated) -> Outcome:
-        """Its score with an interval of the usual width."""
+        """Return its score with an interval of the usual width."""
         if not candidate.right:
             return Outcome("rejected", "screen")
         half = self.fit.width / 2

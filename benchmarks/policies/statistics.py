@@ -1,4 +1,7 @@
-"""Comparing policies: best-so-far at equal cost, and paired bootstrap intervals over ops and seeds."""
+"""Compares policies: best-so-far at equal cost, and paired bootstrap intervals.
+
+The intervals are over ops and seeds.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ def geomean(bests: Mapping[str, Sequence[float]]) -> float:
 def ratio_interval(
     one: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[float]], seed: int = 0
 ) -> tuple[float, float, float]:
-    """How many times better `one` did than `other` at equal cost: the geometric mean and its 95 % interval.
+    """Return how many times better `one` did than `other`: geometric mean and 95 % interval.
 
-    Paired by op and seed. A bootstrap in two stages: ops are drawn with replacement, then seeds within each drawn op
-    (Davison and Hinkley, Bootstrap Methods and their Application, 1997, ch. 3.8).
+    At equal cost. Paired by op and seed. A bootstrap in two stages: ops are drawn with replacement, then seeds
+    within each drawn op (Davison and Hinkley, Bootstrap Methods and their Application, 1997, ch. 3.8).
     """
     left, right = log_best(one), log_best(other)
     differences = [left[op] - right[op] for op in sorted(left)]

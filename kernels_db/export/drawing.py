@@ -1,4 +1,4 @@
-"""Python source that draws an input, for formats that hold code for it. The distributions are those of the op spec.
+"""Python source that draws an input from the op spec's distributions, for formats with code.
 
 The values are distributed as `warpsmith.kernels_db.job.draws` draws them.
 """
@@ -10,14 +10,15 @@ from typing import Any
 
 Dist = Mapping[str, Any]
 UNDRAWN = ("code",)
-"""Distributions that are somebody's own module, for which an expression has no room."""
+"""Distributions that are a module of the user's own; an expression cannot hold one."""
 
 
 def draw_source(dist: Dist, sizes: Sequence[str], dtype: str, *, generator: str = "", device: str = "") -> str:
-    """An expression over `torch` whose value is a contiguous tensor drawn from `dist`.
+    """Return an expression over `torch` for a contiguous tensor drawn from `dist`.
 
-    `dist` is a distribution's document, its amounts Python source or numbers; `sizes` holds the source of each size;
-    `generator` and `device` are sources too, empty for torch's default. Raises KeyError for a kind in `UNDRAWN`.
+    `dist` is a distribution's document, its amounts Python source or numbers; `sizes` holds the source of each
+    size; `generator` and `device` are sources too, empty for torch's default. Raises KeyError for a kind in
+    `UNDRAWN`.
     """
     place = f", device={device}" if device else ""
     random = place + (f", generator={generator}" if generator else "")
@@ -25,7 +26,7 @@ def draw_source(dist: Dist, sizes: Sequence[str], dtype: str, *, generator: str 
 
 
 def strided_source(drawn: str, sizes: Sequence[str], strides: Sequence[str], dtype: str, *, device: str = "") -> str:
-    """The same values in a tensor of those strides, none of them 0."""
+    """Return source for the same values in a tensor of those strides, none of them 0."""
     place = f", device={device}" if device else ""
     return f"torch.empty_strided({_tuple(sizes)}, {_tuple(strides)}, dtype=torch.{dtype}{place}).copy_({drawn})"
 

@@ -1,4 +1,4 @@
-"""What every export says of itself: where the kernel comes from, and what was measured. Plain values and plain text."""
+"""An export's statement of a kernel's origin and measurements, as plain values and text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ WIDTH = 118
 
 
 def provenance(*kernels: ExportedKernel) -> dict[str, Any]:
-    """Of each kernel its op, the lineage of ideas, the model and its prompts, versions, device, errors and times, as a
-    JSON document.
+    """Return the origin and measurements of each kernel as a JSON document.
+
+    For each: its op, the lineage of ideas, the model and its prompts, versions, device, errors and times.
     """
     op = parse_op(kernels[0].spec)
     return {
@@ -50,7 +51,10 @@ def _origin(kernel: ExportedKernel) -> dict[str, Any]:
 
 
 def summary(*kernels: ExportedKernel) -> list[str]:
-    """The same for a reader, as lines of at most 118 characters where no word is longer; one kernel after the other."""
+    """Return the same for a reader as lines, one kernel after the other.
+
+    A line has at most 118 characters where no word is longer.
+    """
     lines: list[str] = []
     for kernel in kernels:
         lines += ["", *_told(kernel)] if lines else _told(kernel)
@@ -83,18 +87,21 @@ def _told(kernel: ExportedKernel) -> list[str]:
 
 
 def license_text() -> str:
-    """The text of the licence."""
+    """Return the text of the licence."""
     return (resources.files("warpsmith.kernels_db.export") / "package_files" / "LICENSE").read_text("utf-8")
 
 
 def docstring(title: str, description: str, lines: list[str]) -> str:
-    """A module's docstring; what stands in it cannot end it."""
+    """Return a module's docstring; its content cannot end it."""
     text = "\n".join([*_wrapped(f"{title}: {' '.join(description.split())}"), "", *lines])
     return f'"""{in_docstring(text)}\n"""\n'
 
 
 def in_docstring(text: str) -> str:
-    """`text` for a docstring of three double quotes: neither ends it nor is read as anything but text."""
+    """Escape `text` for a docstring of three double quotes.
+
+    It neither ends the docstring nor is read as anything but text.
+    """
     kept = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
     return kept.replace("\\", "\\\\").replace('"""', "'''")
 
@@ -124,7 +131,10 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def _wrapped(line: str) -> list[str]:
-    """The line in lines of `WIDTH`. Titles and names are others' words: what does not print is left out of them."""
+    """Wrap the line at `WIDTH`, without the characters that do not print.
+
+    Others wrote the titles and names in it.
+    """
     printed = _printed(line)
     indent = printed[: len(printed) - len(printed.lstrip())]
     wrapped = textwrap.wrap(

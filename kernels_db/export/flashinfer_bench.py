@@ -1,8 +1,9 @@
-"""The `flashinfer-bench` format: a Solution for the op's Definition, and a Trace for every workload that was timed.
+"""The `flashinfer-bench` format: a Solution for the op's Definition, and Traces.
 
-The directory is laid out as a FlashInfer Trace dataset (https://bench.flashinfer.ai/docs/flashinfer-trace):
-`definitions/`, `solutions/`, `workloads/` and `traces/`, each by op type. A Definition that the op was imported from is
-given back as it came. The Solution holds the package, and an entry `main.py::run` that returns the outputs.
+There is a Trace for every workload that was timed. The directory is laid out as a FlashInfer Trace dataset
+(https://bench.flashinfer.ai/docs/flashinfer-trace): `definitions/`, `solutions/`, `workloads/` and `traces/`,
+each by op type. A Definition that the op was imported from is given back as it came. The Solution holds the
+package, and an entry `main.py::run` that returns the outputs.
 """
 
 from __future__ import annotations
@@ -67,31 +68,33 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
 
 
 def _imported(op: Op) -> list[tuple[RawFile, Found]]:
-    """The objects in the files that the op was imported from. Raises SpecErrors where an `origin` of this format, which
-    anybody may have written, does not hold its files."""
+    """Return the objects in the files that the op was imported from.
+
+    Raises SpecErrors where an `origin` of this format does not hold its files: a user may have written it.
+    """
     if op.origin is None or op.origin.format != NAME:
         return []
     return [(file, found) for file in raw_files(op.origin) for found in objects(file)]
 
 
 def _imported_definition(op: Op) -> tuple[str, dict[str, Any]] | None:
-    """The Definition's text as it came, and the Definition."""
+    """Return the Definition's text as it came, and the Definition."""
     return next(((file.text(), found.content) for file, found in _imported(op) if found.kind == "Definition"), None)
 
 
 def _imported_workloads(op: Op) -> dict[str, dict[str, Any]]:
-    """The workloads that the op was imported with, by their ids."""
+    """Return the workloads that the op was imported with, by their ids."""
     given = [found.content["workload"] if found.kind == "Trace" else found.content for _, found in _imported(op)]
     return {str(item["uuid"]): item for item in given if kind_of(item) == "Workload"}
 
 
 def _segment(name: object) -> str:
-    """A name as one part of a path: others' names may hold anything."""
+    """Return a name as one part of a path: others' names may hold anything."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", str(name))[:100].lstrip(".") or "unnamed"
 
 
 def _unsaid(op: Op, workloads: list[Workload]) -> list[SpecError]:
-    """The parts of the spec that a Definition and its workloads cannot say."""
+    """Return the parts of the spec that a Definition and its workloads cannot say."""
     errors = []
     for name, axis in op.axes.items():
         if isinstance(axis, ExprAxis):
@@ -132,7 +135,7 @@ def _overrides(workloads: list[Workload], name: str) -> list[tuple[str, Any]]:
 
 
 def _is_random(dist: Any, dtype: str) -> bool:
-    """Whether the format's `random` draws from this distribution."""
+    """Check whether the format's `random` draws from this distribution."""
     if dist is None:
         return False
     if dist.kind == "randint":
@@ -168,7 +171,10 @@ def _definition(op: Op) -> dict[str, Any]:
 
 
 def _axis_name(axes: dict[str, Any], size: int | str) -> str:
-    """A Definition's shapes hold names alone: a number gets an axis of its own."""
+    """Return the axis for a size of a Definition's shape.
+
+    Such shapes hold names alone: a number gets an axis of its own.
+    """
     if isinstance(size, str):
         return size
     name = f"size_{size}"
@@ -204,7 +210,10 @@ def _solution(kernel: ExportedKernel, op: Op, target: Target, definition: str, m
 
 
 def _traces(kernel: ExportedKernel, op: Op, target: Target, definition: str, module: str) -> Iterator[dict[str, Any]]:
-    """A Trace for each workload that was timed against eager PyTorch, which is the format's own reference."""
+    """Yield a Trace for each workload that was timed against eager PyTorch.
+
+    That is the format's own reference.
+    """
     imported = _imported_workloads(op)
     declared = {item.id: item for item in op.workloads_for(target)}
     for row in kernel.evidence["workloads"]:
@@ -231,7 +240,10 @@ def _workload(op: Op, resolved: ResolvedWorkload) -> dict[str, Any]:
 
 
 def _evaluation(kernel: ExportedKernel, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Warpsmith measures no largest absolute error, so that is not a number; `extra` says what the relative one is."""
+    """Return a workload's results as the format's Evaluation.
+
+    Warpsmith measures no largest absolute error, so that is not a number; `extra` explains the relative one.
+    """
     return {
         "status": "PASSED",
         "environment": {

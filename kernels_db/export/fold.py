@@ -1,7 +1,8 @@
 """Folds an importable package into one Python file.
 
-The package's files stand in it as text, each under its own name, and are imported from there: so the one file behaves
-as the package does, the kernel's source stands in it unchanged, and nothing of it runs before it is needed.
+The file holds the package's files as text, each under its own name, and imports them from there: so the one
+file behaves as the package does, the kernel's source is in it unchanged, and nothing of it runs before it is
+needed.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ _package = _sys.modules[_PACKAGE]
 
 
 def fold(module: str, files: Mapping[str, str], entry: str = "_kernel") -> str:
-    """Python source that defines `_package`, the package `module` made of `files` (text by path inside it).
+    """Return Python source that defines `_package`, the package `module` made of `files`.
 
-    Only files that `__init__.py` can reach are taken, those whose names begin with `entry` first. The source has no
-    imports from the future and needs no `__file__`: it may stand in the middle of another file, and be executed without
-    one.
+    `files` are texts by path inside the package. Only those that `__init__.py` can reach are taken, those whose
+    names begin with `entry` first. The source has no imports from the future and needs no `__file__`: it may be in
+    the middle of another file, and be executed without one.
     """
     taken = sorted(reachable(files, "__init__.py"), key=lambda name: (not name.startswith(entry), "/" in name, name))
     lines = [f"_PACKAGE = {module!r}", "_FILES = {"]
@@ -75,9 +76,9 @@ def fold(module: str, files: Mapping[str, str], entry: str = "_kernel") -> str:
 
 
 def reachable(files: Mapping[str, str], start: str) -> set[str]:
-    """The names of the Python files that `start` imports, directly or through others, by relative imports.
+    """Return the names of the Python files that `start` imports by relative imports.
 
-    Importing a module imports the packages above it, so their `__init__.py` counts.
+    Directly or through others. Importing a module imports the packages above it, so their `__init__.py` counts.
     """
     found: set[str] = set()
     pending = [start]

@@ -1,9 +1,9 @@
-"""The `gpu-mode` format: `submission.py` with `custom_kernel(data)`, and the task where the op came from none.
+"""The `gpu-mode` format: `submission.py`, and a task unless the op came from one.
 
-GPU MODE (https://github.com/gpu-mode/reference-kernels) calls `custom_kernel(generate_input(**case))` and gives the
-result to `check_implementation`. A task that we write names the `eval.py` and `utils.py` of its directory, as the tasks
-there do. Its `data` is the tuple of the op's inputs; the result is the op's outputs and the inputs that it writes, one
-tensor or a tuple.
+GPU MODE (https://github.com/gpu-mode/reference-kernels) calls `custom_kernel(generate_input(**case))` of
+`submission.py` and gives the result to `check_implementation`. A task that we write names the `eval.py` and
+`utils.py` of its directory, as the tasks there do. Its `data` is the tuple of the op's inputs; the result is
+the op's outputs and the inputs that it writes, one tensor or a tuple.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def custom_kernel(data):
 
 
 def _unsaid(op: Op, workloads: list[Workload]) -> list[SpecError]:
-    """The parts of the spec that a task cannot say."""
+    """Return the parts of the spec that a task cannot say."""
     errors = []
     for position, item in enumerate(arguments(op)):
         dist = item.dist or default_dist(item.dtype)
@@ -150,7 +150,10 @@ def _unsaid(op: Op, workloads: list[Workload]) -> list[SpecError]:
 
 
 def _keywords(op: Op) -> dict[str, str]:
-    """The argument of generate_input for each var axis: eval.py reads names of letters alone."""
+    """Return the argument of generate_input for each var axis.
+
+    The file eval.py reads names of letters alone.
+    """
     names: dict[str, str] = {}
     for axis in [name for name, kind in op.axes.items() if isinstance(kind, VarAxis)]:
         spelled = re.sub(r"\d", lambda digit: "abcdefghij"[int(digit.group())], axis).replace("_", "") or "axis"
@@ -274,5 +277,5 @@ def _drawn(item: Input) -> str:
 
 
 def _amount(value: int | str) -> str:
-    """An amount as source: an expression's axes become the locals that hold them."""
+    """Return an amount as source: an expression's axes become the locals that hold them."""
     return as_python(value) if isinstance(value, str) else str(value)

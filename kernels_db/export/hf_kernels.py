@@ -29,10 +29,11 @@ VERSION = 1
 
 
 def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
-    """Write the repository into a new directory below `directory` and return that; it holds the other kernels as well,
-    and where they are for several types of device, a variant for each.
+    """Write the repository into a new directory below `directory` and return that.
 
-    Raises FileExistsError where the directory exists, SpecErrors where the others are not of the same op."""
+    It holds the other kernels as well, and where they are for several types of device, a variant for each. Raises
+    FileExistsError where the directory exists, SpecErrors where the others are not of the same op.
+    """
     kernels = joined([kernel, *others])
     op = parse_op(kernels[0].spec)
     module = module_name(*kernels)
@@ -47,20 +48,20 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> P
 
 
 def devices_of(kernels: Sequence[ExportedKernel]) -> list[str]:
-    """The types of device that the kernels are for."""
+    """Return the types of device that the kernels are for."""
     return list(dict.fromkeys(Target.parse(kernel.target).device for kernel in kernels))
 
 
 def repository_name(module: str) -> str:
-    """The repository's name: `kernels` takes lower case letters, digits and hyphens."""
+    """Return the repository's name: `kernels` takes lower case letters, digits and hyphens."""
     return module.lower().replace("_", "-")
 
 
 def layer_name(op: Op) -> str | None:
-    """The layer's class, or None where the op is nothing like a layer.
+    """Return the layer's class, or None where the op is nothing like a layer.
 
     A layer's `forward` takes activations and returns outputs; weights and numbers it reads from the module that it
-    stands in for. An op that writes into its inputs or takes no activation is none.
+    replaces. An op that writes into its inputs or takes no activation is none.
     """
     arguments = [*op.inputs, *(state.as_input() for state in op.state)]
     if any(item.mutated or item.name == "self" for item in arguments) or not any(
@@ -86,7 +87,10 @@ def _variant(kernels: Sequence[ExportedKernel], op: Op, module: str, device: str
 
 
 def _metadata(kernels: Sequence[ExportedKernel], module: str, device: str) -> dict[str, object]:
-    """`kernels` ignores keys that it does not know: what the kernel comes from stands in one of them."""
+    """Return a variant's metadata, with the kernels' origin under a key of our own.
+
+    `kernels` ignores keys that it does not know.
+    """
     return {
         "name": repository_name(module),
         "id": module,
@@ -115,7 +119,10 @@ def add_op_namespace_prefix(op_name: str) -> str:
 
 
 def _layers(op: Op, name: str) -> str:
-    """One class: `kernels` allows no constructor in it, no helper, and only bare annotations for what the host has."""
+    """Return the source of one layer class.
+
+    `kernels` allows no constructor in it, no helper, and only bare annotations for the host's attributes.
+    """
     arguments = {item.name: item.name if _is_activation(item) else f"self.{item.name}" for item in op.inputs}
     arguments |= {state.name: attribute_source(state.attribute) for state in op.state}
     taken = [item.name for item in op.inputs if _is_activation(item)]

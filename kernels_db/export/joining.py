@@ -10,11 +10,11 @@ from warpsmith.kernels_db.spec.op import SpecError, SpecErrors, parse_op
 
 
 def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:
-    """The kernels in the order in which an export holds them, whatever order they are given in.
+    """Return the kernels in an export's order, whatever order they are given in.
 
-    They are of one op: what it computes is the same, apart from the dtypes of its tensors. Raises SpecErrors otherwise,
-    whose fields are `kernels[1]` and so on, also where two are the same source with the same envelope and where this
-    version refuses the spec of one. A kernel alone is joined with nothing, and not looked at.
+    They are of one op: they compute the same, apart from the dtypes of its tensors. Raises SpecErrors otherwise,
+    whose fields are `kernels[1]` and so on, also where two are the same source with the same envelope and where
+    this version refuses the spec of one. A kernel alone is joined with nothing, and not looked at.
     """
     if len(kernels) == 1:
         return tuple(kernels)
@@ -41,7 +41,10 @@ def joined(kernels: Sequence[ExportedKernel]) -> tuple[ExportedKernel, ...]:
 
 
 def _meanings(kernels: Sequence[ExportedKernel]) -> list[dict[str, Any]]:
-    """`_meaning` of each. Raises SpecErrors that name each kernel whose spec, stored by another version, is refused."""
+    """Return `_meaning` of each.
+
+    Raises SpecErrors that name each kernel whose spec, stored by another version, is refused.
+    """
     meanings: list[dict[str, Any]] = []
     errors: list[SpecError] = []
     for position, kernel in enumerate(kernels):
@@ -56,7 +59,10 @@ def _meanings(kernels: Sequence[ExportedKernel]) -> list[dict[str, Any]]:
 
 
 def _meaning(kernel: ExportedKernel) -> dict[str, Any]:
-    """What the op computes, whatever the dtypes of its tensors: dispatch looks at those at each call."""
+    """Return the op's computation without the dtypes of its tensors.
+
+    Dispatch looks at those at each call.
+    """
     document = parse_op(kernel.spec).semantic_document()
     for field in ("inputs", "outputs", "state"):
         if field in document:

@@ -1,4 +1,4 @@
-"""What every exporter is given: one stored kernel as plain values, and the names that follow from it."""
+"""One stored kernel as plain values, the input of every exporter, and names made from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class ExportedKernel:
     verified_at: str = ""
     """ISO 8601, UTC; empty where it is not known."""
     prompts: list[dict[str, Any]] = field(default_factory=list)
-    """The model's calls that led here: {"kind", "provider", "model", "prompt"}, the last a SHA-256 (hex)."""
+    """The calls to the model on the way here: {"kind", "provider", "model", "prompt"}.
+
+    The last is a SHA-256 (hex).
+    """
 
 
 def module_name(*kernels: ExportedKernel) -> str:
@@ -48,7 +51,10 @@ def module_name(*kernels: ExportedKernel) -> str:
 
 
 def kernel_name(kernel: ExportedKernel) -> str:
-    """Name of a kernel within its package: language, architecture, and a hash as in `module_name`."""
+    """Return a kernel's name within its package.
+
+    It is made of language, architecture, and a hash as in `module_name`.
+    """
     return f"{kernel.language}_{Target.parse(kernel.target).arch}_{_digest(kernel)[:8]}"
 
 
@@ -58,19 +64,22 @@ def _digest(kernel: ExportedKernel) -> str:
 
 
 def runtime_needs(kernels: Sequence[ExportedKernel]) -> list[str]:
-    """What the kernels' languages need beside torch."""
+    """Return the requirements of the kernels' languages, beside torch."""
     return list(dict.fromkeys(need for kernel in kernels for need in RUNTIME_DEPENDENCIES[kernel.language]))
 
 
 def verified_workloads(kernel: ExportedKernel) -> list[ResolvedWorkload]:
-    """The op's workloads that the kernel's envelope names, resolved."""
+    """Return the op's workloads that the kernel's envelope names, resolved."""
     op = parse_op(kernel.spec)
     verified = {shape["id"] for shape in kernel.envelope["shapes"]}
     return [resolve_workload(op, w) for w in op.workloads_for(Target.parse(kernel.target)) if w.id in verified]
 
 
 def attribute_source(attribute: str) -> str:
-    """Python source that reads a module's parameter or buffer by its key in `state_dict()`: `self.linear.weight`."""
+    """Return Python source that reads a module's parameter or buffer.
+
+    It is named by its key in `state_dict()`: `self.linear.weight`.
+    """
     source = "self"
     for part in attribute.split("."):
         source = f"{source}.{part}" if part.isidentifier() else f"getattr({source}, {part!r})"
@@ -78,10 +87,10 @@ def attribute_source(attribute: str) -> str:
 
 
 def write_project(directory: Path, name: str, files: Mapping[str, str]) -> Path:
-    """Write `files`, text by path, into the new directory `name` below `directory`, and return it.
+    """Write `files`, text by path, into the new directory `name` below `directory`; return it.
 
-    Raises FileExistsError where it exists: an export never overwrites what may have been changed. Raises ValueError,
-    before anything is written, for a path that leads out of the project.
+    Raises FileExistsError where it exists: an export never overwrites what may have been changed. Raises
+    ValueError, before anything is written, for a path that leads out of the project.
     """
     project = directory / name
     for path in files:

@@ -1,4 +1,4 @@
-"""Writes what an export's `_spec.py` says of each kernel: what it is for, what it was verified on, how fast it was."""
+"""Writes each kernel's facts into an export's `_spec.py`: envelope, workloads, times."""
 
 from __future__ import annotations
 
@@ -13,16 +13,22 @@ from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.tensors import VarAxis
 
 Timed = tuple[dict[str, int], float, float]
-"""The var axes of a shape, microseconds, and the figure that kernels are compared by: the smaller, the faster."""
+"""The var axes of a shape, microseconds, and the figure that kernels are compared by.
+
+The smaller, the faster.
+"""
 
 
 def file_of(name: str, kernels: Sequence[object], stem: str, ending: str = ".json") -> str:
-    """The file of a package that holds `stem` of the kernel `name`, which it bears where there are several kernels."""
+    """Return the name of a package's file that holds `stem` of the kernel `name`.
+
+    The file's name has the kernel's where there are several kernels.
+    """
     return f"{stem}{ending}" if len(kernels) == 1 else f"{stem}_{name}{ending}"
 
 
 def render_kernels(kernels: Sequence[ExportedKernel]) -> list[str]:
-    """The lines of `_spec.py` that define KERNELS."""
+    """Return the lines of `_spec.py` that define KERNELS."""
     by_limit = all(row.get("limit_us") for kernel in kernels for row in _timed_rows(kernel).values())
     lines: list[str] = []
     for number, kernel in enumerate(kernels):
@@ -62,22 +68,22 @@ def _facts(kernel: ExportedKernel) -> dict[str, Any]:
 
 
 def numbers(op: Op) -> list[int]:
-    """The positions of the op's arguments that are numbers."""
+    """Return the positions of the op's arguments that are numbers."""
     return [position for position, item in enumerate(arguments(op)) if item.shape is None]
 
 
 def verified_numbers(kernel: ExportedKernel) -> list[tuple[Any, ...]]:
-    """The values of the op's numbers in each verified workload, each combination once."""
+    """Return the op's numbers in the verified workloads, each combination once."""
     positions = numbers(parse_op(kernel.spec))
     found = (tuple(w["inputs"][position].get("value") for position in positions) for w in verified_workloads(kernel))
     return list(dict.fromkeys(found)) if positions else []
 
 
 def timed(kernel: ExportedKernel, by_limit: bool) -> list[Timed]:
-    """The verified shapes at which the kernel was timed.
+    """Return the verified shapes at which the kernel was timed.
 
-    The figure is how many times the physical limit a call took, or, not `by_limit`, picoseconds for each byte that it
-    has to move at least.
+    The figure is how many times the physical limit a call took, or, not `by_limit`, picoseconds for each byte that
+    it has to move at least.
     """
     op, rows = parse_op(kernel.spec), _timed_rows(kernel)
     shapes: dict[tuple[tuple[str, int], ...], list[tuple[float, float]]] = {}
@@ -99,7 +105,7 @@ def _timed_rows(kernel: ExportedKernel) -> dict[str, Any]:
 
 
 def source(value: Any) -> str:
-    """A value of plain Python types as source; floats that are not finite as well."""
+    """Return a value of plain Python types as source; floats that are not finite as well."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{source(k)}: {source(v)}' for k, v in value.items())}}}"
     if isinstance(value, list):

@@ -1,11 +1,12 @@
-"""The `kernelbench` format: one problem file with `Model`, `get_inputs`, `get_init_inputs` and our `ModelNew`.
+"""The `kernelbench` format: one problem file with `Model`, its inputs and our `ModelNew`.
 
-KernelBench (https://github.com/ScalingIntelligence/KernelBench) executes a problem and a solution, seeds before each
-constructor so that both have the same weights, and compares what their `forward` returns. This file serves as both.
-`ModelNew` derives from `Model`, so it draws the same weights.
+The inputs are `get_inputs` and `get_init_inputs`. KernelBench
+(https://github.com/ScalingIntelligence/KernelBench) executes a problem and a solution, seeds before each
+constructor so that both have the same weights, and compares the results of their `forward`. This file serves
+as both. `ModelNew` derives from `Model`, so it draws the same weights.
 
-Its harness casts every input and weight to one precision, float32 unless told otherwise. A call whose dtypes were not
-verified goes to PyTorch, as in every export.
+Its harness casts every input and weight to one precision, float32 unless told otherwise. A call whose dtypes
+were not verified goes to PyTorch, as in every export.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ def build(kernel: ExportedKernel, directory: Path) -> Path:
 
 
 def _largest(workloads: list[ResolvedWorkload]) -> ResolvedWorkload:
-    """The bench workload that moves most bytes."""
+    """Return the bench workload that moves most bytes."""
     return max((w for w in workloads if w["role"] == "bench"), key=lambda w: w["min_bytes"])
 
 
 def _imported_problem(op: Op) -> str | None:
-    """The problem file that the op was imported from, as it came."""
+    """Return the problem file that the op was imported from, as it came."""
     if op.origin is None or op.origin.format != NAME:
         return None
     for file in op.origin.files:
@@ -69,7 +70,7 @@ def _imported_problem(op: Op) -> str | None:
 
 
 def _top_level(source: str) -> set[str]:
-    """The classes and functions of a source; none where it is no Python."""
+    """Return the classes and functions of a source; none where it is no Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -78,7 +79,7 @@ def _top_level(source: str) -> set[str]:
 
 
 def _unsaid(op: Op, workload: ResolvedWorkload, imported: bool) -> list[SpecError]:
-    """The parts of the spec that a problem file cannot say."""
+    """Return the parts of the spec that a problem file cannot say."""
     errors = []
     if len(op.outputs) != 1:
         errors.append(SpecError("outputs", f"{len(op.outputs)} outputs", "one: KernelBench compares a single tensor"))
@@ -102,8 +103,11 @@ def _unsaid(op: Op, workload: ResolvedWorkload, imported: bool) -> list[SpecErro
 
 
 def _problem(op: Op, workload: ResolvedWorkload) -> str:
-    """`Model` and its inputs. A reference that is a module is `Model` already; its weights are drawn by its
-    constructor, so state is no input."""
+    """Return the source of `Model` and its inputs.
+
+    A reference that is a module is `Model` already; its weights are drawn by its constructor, so state is no
+    input.
+    """
     state = {item.name for item in op.state}
     drawn = [_drawn(item) for item in workload["inputs"] if item["name"] not in state]
     names = [item.name for item in op.inputs]

@@ -24,8 +24,9 @@ FILES = (OP, CANDIDATE, VERDICT, KERNEL, LINEAGE)
 
 
 def build(kernel: ExportedKernel, directory: Path) -> Path:
-    """Write the kernel into a new directory below `directory` and return that. Raises FileExistsError where it
-    exists.
+    """Write the kernel into a new directory below `directory` and return that.
+
+    Raises FileExistsError where it exists.
     """
     verdict = json.dumps(kernel.evidence, allow_nan=False, separators=(",", ":")) + "\n"
     files = {
@@ -57,7 +58,7 @@ def _document(kernel: ExportedKernel) -> dict[str, Any]:
 
 
 def _prose(kernel: ExportedKernel) -> str:
-    """The ideas that led to the kernel, from the root, and what the judge measured of the last."""
+    """Return the ideas that led to the kernel, from the root, with the last one's measurements."""
     lines = [f"# {kernel.spec['name']} on {kernel.target}, in {kernel.language}", ""]
     lines += [_quoted(kernel.spec.get("description", "")), "", *_measured(kernel), "", "## Ideas, in their order"]
     for step in kernel.lineage:
@@ -93,7 +94,7 @@ def _measured(kernel: ExportedKernel) -> list[str]:
 
 
 def _line(text: object) -> str:
-    """A model's words on one line, without control characters."""
+    """Return a model's words on one line, without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
 
 

@@ -18,9 +18,10 @@ from warpsmith.kernels_db.spec.op import parse_op
 
 
 def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
-    """Write the file into a new directory below `directory` and return that; it holds the other kernels as well.
+    """Write the file into a new directory below `directory` and return that.
 
-    Raises FileExistsError where the directory exists, SpecErrors where the others are not of the same op.
+    It holds the other kernels as well. Raises FileExistsError where the directory exists, SpecErrors where the
+    others are not of the same op.
     """
     kernels = joined([kernel, *others])
     module = module_name(*kernels)
@@ -30,7 +31,7 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> P
 
 
 def _module_text(kernels: Sequence[ExportedKernel], module: str) -> str:
-    """The file: what the package exports, under the package's names."""
+    """Return the file's text: the package's exports, under the package's names."""
     op = parse_op(kernels[0].spec)
     files = importable_files(kernels, module)
     names = public_names(files["__init__.py"])

@@ -1,6 +1,7 @@
-"""The `package` format: a wheel-ready directory with a PyTorch op, its guards, the PyTorch fallback and the evidence.
+"""The `package` format: a wheel-ready directory with a PyTorch op and its evidence.
 
-The package needs PyTorch and the language's own compiler, never Warpsmith: it carries a copy of `kernels_db.runtime`.
+Around the op are its guards and the PyTorch fallback. The package needs PyTorch and the language's own
+compiler, never Warpsmith: it carries a copy of `kernels_db.runtime`.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ REFERENCE_HEADER = '"""The PyTorch reference: the fallback, and what the kernel 
 
 
 def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> Path:
-    """Write the package below `directory` and return its project directory. It holds the other kernels as well.
+    """Write the package below `directory` and return its project directory.
 
-    Raises FileExistsError where that project directory exists: an export never overwrites what may have been changed.
-    Raises SpecErrors where the others are not of the same op (`joining`).
+    It holds the other kernels as well. Raises FileExistsError where that project directory exists: an export never
+    overwrites what may have been changed. Raises SpecErrors where the others are not of the same op (`joining`).
     """
     kernels = joined([kernel, *others])
     module = module_name(*kernels)
@@ -71,7 +72,7 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> P
 
 
 def _files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
-    """Every file of the export by its path below the project directory."""
+    """Return every file of the export by its path below the project directory."""
     context = _context(kernels, module)
     files = importable_files(kernels, module)
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
@@ -86,9 +87,9 @@ def _files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
 
 
 def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
-    """The files of the importable package `module` by their path inside it: all that the op needs to run.
+    """Return the files of the importable package `module` by their path inside it.
 
-    `kernels` are in the order of `joined`.
+    They are all that the op needs to run. `kernels` are in the order of `joined`.
     """
     static = resources.files("warpsmith.kernels_db.export") / "package_files"
     files = {name: (static / name).read_text("utf-8") for name in STATIC_FILES}
@@ -115,7 +116,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
 
 
 def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
-    """What the templates say."""
+    """Return the values that the templates use."""
     op = parse_op(kernels[0].spec)
     needs = [set(runtime_needs([kernel])) for kernel in kernels]
     always = set.intersection(*needs)
@@ -141,7 +142,7 @@ def _context(kernels: Sequence[ExportedKernel], module: str) -> dict[str, Any]:
 
 
 def _told(kernel: ExportedKernel, kernels: Sequence[ExportedKernel]) -> dict[str, Any]:
-    """What the templates say of one kernel."""
+    """Return the templates' values for one kernel."""
     return {
         "kernel": kernel,
         "name": kernel_name(kernel),
@@ -153,7 +154,7 @@ def _told(kernel: ExportedKernel, kernels: Sequence[ExportedKernel]) -> dict[str
 
 
 def _parameters(op: Op) -> str:
-    """The parameters of the op's function: names of the spec, defaults of the reference."""
+    """Return the parameters of the op's function: names of the spec, defaults of the reference."""
     return ", ".join(
         f"{i.name}: {_annotation(i, default)}{'' if default is None else f' = {default}'}"
         for i, default in zip(arguments(op), argument_defaults(op), strict=True)
@@ -161,9 +162,10 @@ def _parameters(op: Op) -> str:
 
 
 def argument_defaults(op: Op) -> list[str | None]:
-    """Python source of each argument's default: the reference's own, None for an optional input; else there is none.
+    """Return the Python source of each argument's default, None where there is none.
 
-    Python takes defaults from the last argument on, so one before an argument without any is left out.
+    It is the reference's own, or "None" for an optional input. Python takes defaults from the last argument on, so
+    one before an argument without any is left out.
     """
     functions = {node.name: node for node in ast.walk(ast.parse(op.reference)) if isinstance(node, ast.FunctionDef)}
     entry = functions.get("run") or functions.get("forward")
@@ -198,12 +200,12 @@ def _return_annotation(outputs: int) -> str:
 
 
 def _relocate_runtime(source: str) -> str:
-    """`source` with its imports of `kernels_db.runtime` pointing at the copy that the package carries."""
+    """Let the imports of `kernels_db.runtime` in `source` use the copy in the package."""
     return _renamed_imports(source, "kernels_db.runtime", "._runtime")
 
 
 def restore_runtime(source: str) -> str:
-    """The source that a package's `_kernel.py` was written from."""
+    """Return the source that a package's `_kernel.py` was written from."""
     return _renamed_imports(source, "._runtime", "kernels_db.runtime")
 
 

@@ -21,10 +21,11 @@ from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 
 @dataclass(frozen=True)
 class Format:
-    """`build(kernel, directory)` writes a new directory below the one that it is given and returns it; where `several`,
-    more kernels of the same op may follow.
+    """An export format and its `build`.
 
-    It raises FileExistsError where that directory exists, and SpecErrors where the format cannot say the op.
+    `build(kernel, directory)` writes a new directory below the one that it is given and returns it; where
+    `several`, more kernels of the same op may follow. It raises FileExistsError where that directory exists, and
+    SpecErrors where the format cannot say the op.
     """
 
     name: str
@@ -33,7 +34,10 @@ class Format:
     several: bool = False
 
     def write(self, kernels: Sequence[ExportedKernel], directory: Path) -> Path:
-        """`build` with one kernel or several. Raises SpecErrors as well where the format has room for one alone."""
+        """Call `build` with one kernel or several.
+
+        Raises SpecErrors as well where the format has room for one alone.
+        """
         if len(kernels) > 1 and not self.several:
             able = ", ".join(each.name for each in FORMATS if each.several)
             expected = f"one: a submission to a benchmark is one kernel; of the formats {able} hold several"
@@ -54,5 +58,5 @@ FORMATS = (
 
 
 def named(name: str) -> Format:
-    """The format of that name; raises KeyError."""
+    """Return the format of that name; raises KeyError."""
     return {each.name: each for each in FORMATS}[name]

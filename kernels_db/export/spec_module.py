@@ -1,6 +1,7 @@
-"""Writes an export's `_spec.py`: the op's signature, and the code that binds its axes and computes its output shapes.
+"""Writes an export's `_spec.py`: the op's signature, its axes and its output shapes.
 
-The axis arithmetic is written out as Python, so that its new owner can read what the guard checks.
+The axes are bound and the shapes computed by code. The axis arithmetic is written out as Python, so that its
+new owner can read the guard's checks.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.tensors import ConstAxis, ExactCheck, ExprAxis, VarAxis
 
 ALIGNMENT = 64
-"""Bytes: to what torch's allocators align at least, and so what a candidate was verified with where its spec does not
-promise less. No instruction asks for more."""
+"""Bytes: the least alignment of torch's allocators.
+
+A candidate was verified with it where its spec does not promise less. No instruction asks for more.
+"""
 
 
 def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
@@ -73,7 +76,7 @@ def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
 
 
 def schema(op: Op) -> str:
-    """The op's schema in PyTorch's own language."""
+    """Return the op's schema in PyTorch's own language."""
     parameters = []
     for position, parameter in enumerate(arguments(op)):
         if parameter.shape is None:
@@ -86,7 +89,7 @@ def schema(op: Op) -> str:
 
 
 def scalar_type(dtype: str) -> str:
-    """The Python type of a scalar argument; PyTorch's schema language has the same names."""
+    """Return the Python type of a scalar argument; PyTorch's schema language has the same names."""
     if dtype == "bool":
         return "bool"
     return "float" if "float" in dtype else "int"
@@ -153,14 +156,20 @@ def _bind_axes(op: Op) -> list[str]:
 
 
 def _unless(found: str, expected: str, message: str, prefix: str = "") -> list[str]:
-    """A check that `found` equals `expected` (source of both), returning `message` with the two values otherwise."""
+    """Return source that checks that `found` equals `expected`, both given as source.
+
+    Otherwise it returns `message` with the two values.
+    """
     said = message.replace("{found}", "{" + found + "}")
     shown = expected if expected.isdigit() else "{" + expected + "}"
     return [f"    if {found} != {expected}:", f'        return f"{said}, expected {prefix}{shown}"']
 
 
 def derived_axes(op: Op) -> list[tuple[str, str]]:
-    """The derived axes with their expressions, each after those that it reads; a checked spec has no cycle."""
+    """Return the derived axes with their expressions, each after those that it reads.
+
+    A checked spec has no cycle.
+    """
     pending = {name: axis.expr for name, axis in op.axes.items() if isinstance(axis, ExprAxis)}
     ordered: list[tuple[str, str]] = []
     while pending:
@@ -200,5 +209,8 @@ class _Renamed(ast.NodeTransformer):
 
 
 def as_python(expression: str, pattern: str = "{}_") -> str:
-    """A checked axis expression as Python source, over the generated locals where `pattern` is not given."""
+    """Return a checked axis expression as Python source.
+
+    It is over the generated locals where `pattern` is not given.
+    """
     return ast.unparse(ast.fix_missing_locations(_Renamed(pattern).visit(ast.parse(expression, mode="eval").body)))

@@ -17,7 +17,10 @@ EXPECTED = "run as an import of a GPU MODE task writes it: found = ref_kernel(da
 
 
 def input_sources(op: Op, imported: bool) -> list[str]:
-    """Python source of each input, over `data`. Raises SpecErrors where the reference does not say it."""
+    """Return the Python source of each input, over `data`.
+
+    Raises SpecErrors where the reference does not say it.
+    """
     if not imported:
         return [f"data[{position}]" for position in range(len(arguments(op)))]
     call, _ = _run(op)
@@ -60,7 +63,7 @@ def result_sources(op: Op, imported: bool) -> list[str]:
 
 
 def _run(op: Op) -> tuple[ast.Call, ast.expr]:
-    """The call of `ref_kernel` in the reference's `run`, and what `run` returns."""
+    """Return the call of `ref_kernel` in the reference's `run`, and the value that `run` returns."""
     functions = [n for n in ast.parse(op.reference).body if isinstance(n, ast.FunctionDef) and n.name == "run"]
     match functions[-1].body if functions else []:
         case [ast.Assign(value=ast.Call(args=[_]) as call), ast.Return(value=ast.expr() as returned)]:
@@ -69,7 +72,7 @@ def _run(op: Op) -> tuple[ast.Call, ast.expr]:
 
 
 def _leaves(node: ast.expr, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """The names in an expression of tuples, lists and dictionaries, each with where it stands."""
+    """Yield the names in an expression of tuples, lists and dictionaries, each with its path."""
     match node:
         case ast.Name(id=name):
             yield path, name
@@ -83,7 +86,7 @@ def _leaves(node: ast.expr, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def _place(node: ast.expr) -> Path:
-    """Where in `found` an expression such as `found[1]` looks."""
+    """Return the path that an expression such as `found[1]` takes in `found`."""
     match node:
         case ast.Name():
             return ()
