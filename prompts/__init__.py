@@ -1,11 +1,11 @@
-"""What a model reads.
+"""The prompts for the model.
 
-Templates (`*.md.j2`), what is true of each language (`languages/`), the playbook of techniques, a page for each family
-of architectures, and one minimal kernel per language (`examples/`).
+Templates (`*.md.j2`), facts about each language (`languages/`), the playbook of techniques, a page for each
+family of architectures, and one minimal kernel per language (`examples/`).
 
-Templates are plain text: nothing is escaped. Text that others wrote (a reference, a reply, a log) goes through the
-filters `fenced` or `quoted`, so that it cannot end its own block and read as part of the request. A name that the
-caller did not give is an error.
+Templates are plain text: nothing is escaped. Text that others wrote (a reference, a reply, a log) goes through
+the filters `fenced` or `quoted`, so that it cannot end its own block and read as part of the request. A name
+that the caller did not give is an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Page:
-    """What to do on one family of architectures: `targets` as `cuda sm_90`, `advice` in Markdown."""
+    """Advice for one family of architectures: `targets` as `cuda sm_90`, `advice` in Markdown."""
 
     title: str
     targets: frozenset[str]
@@ -49,32 +49,36 @@ class PromptError(ValueError):
 
 
 def render(name: str, **context: object) -> str:
-    """The template `name` (as `ideate.md.j2`) filled with `context`, one newline at its end.
+    """Return the template `name` (as `ideate.md.j2`) filled with `context`.
 
-    Raises jinja2.UndefinedError for a name that `context` lacks, jinja2.TemplateNotFound for an unknown template.
+    It ends with one newline. Raises jinja2.UndefinedError for a name that `context` lacks, jinja2.TemplateNotFound
+    for an unknown template.
     """
     return _tidy(_environment().get_template(name).render(**context))
 
 
 def example(language: str) -> str:
-    """The minimal candidate in `language` ("cpp", "triton", "cuda")."""
+    """Return the minimal candidate in `language` ("cpp", "triton", "cuda")."""
     return (_HERE / "examples" / f"{language}.py").read_text(encoding="utf-8")
 
 
 @lru_cache
 def playbook() -> tuple[Play, ...]:
-    """The techniques, in the order of their files' names."""
+    """Return the techniques, in the order of their files' names."""
     return tuple(_play(path) for path in sorted((_HERE / "playbook").glob("*.md")))
 
 
 @lru_cache
 def architectures() -> tuple[Page, ...]:
-    """The pages, in the order of their files' names."""
+    """Return the pages, in the order of their files' names."""
     return tuple(_page(path) for path in sorted((_HERE / "architectures").glob("*.md")))
 
 
 def architecture(device: str, arch: str) -> Page | None:
-    """The page for a target, such as ("cuda", "sm_90a") or ("cpu", "x86_64"); None where none fits."""
+    """Return the page for a target; None where none fits.
+
+    A target is a device and an architecture: ("cuda", "sm_90a") or ("cpu", "x86_64").
+    """
     family = arch.rstrip("af") if device == "cuda" else arch  # sm_90a is sm_90 with instructions of its own
     return next((page for page in architectures() if f"{device} {family}" in page.targets), None)
 
@@ -92,7 +96,7 @@ def quoted(text: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """`text` with one blank line where templates left several; what stands inside a fence is left as it is."""
+    """Keep one blank line where templates left several, except inside fences."""
     lines: list[str] = []
     fence = ""
     for line in text.split("\n"):

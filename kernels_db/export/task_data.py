@@ -63,7 +63,7 @@ def result_sources(op: Op, imported: bool) -> list[str]:
 
 
 def _run(op: Op) -> tuple[ast.Call, ast.expr]:
-    """Return the call of `ref_kernel` in the reference's `run`, and the value that `run` returns."""
+    """Return the call of `ref_kernel` in the reference's `run`, and the returned expression."""
     functions = [n for n in ast.parse(op.reference).body if isinstance(n, ast.FunctionDef) and n.name == "run"]
     match functions[-1].body if functions else []:
         case [ast.Assign(value=ast.Call(args=[_]) as call), ast.Return(value=ast.expr() as returned)]:

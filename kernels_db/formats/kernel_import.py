@@ -1,6 +1,6 @@
-"""A kernel of another format as a candidate: which format it is, and the file that the judge takes.
+"""Recognises a kernel of another format and makes it a candidate file for the judge.
 
-Source is only rewritten here; nothing of it runs. What comes out is free Python, of the judge's sandbox tier.
+Source is only rewritten here; nothing of it runs. The result is free Python, of the judge's sandbox tier.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ FORMATS: Mapping[str, Format] = {
 
 
 def recognise(file: RawFile) -> str | None:
-    """The format of which a file is a candidate; None for anything else. Raises SpecErrors where it is of two."""
+    """Return the format of which a file is a candidate; None for anything else.
+
+    Raises SpecErrors where it is of two.
+    """
     found = [name for name, known in FORMATS.items() if known.claim(file)]
     if len(found) > 1:
         raise refused(
@@ -42,8 +45,10 @@ def recognise(file: RawFile) -> str | None:
 
 
 def adapt(file: RawFile, op: Op, format_name: str | None = None) -> Adapted:
-    """The candidate that a file is, for an op that was imported from the same format; `format_name` None: as it is
-    recognised. Raises SpecErrors."""
+    """Return the candidate in a file, for an op imported from the same format.
+
+    Where `format_name` is None, the format is recognised. Raises SpecErrors.
+    """
     chosen = format_name or recognise(file)
     if chosen is None:
         expected = "; or ".join(f"{name}: {known.expected}" for name, known in FORMATS.items())

@@ -39,8 +39,10 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True)
 class ImportedOp:
-    """An op from files. `notes` say what a reader should know of it; `sandbox` is the level at which the files were
-    run, None where nothing was."""
+    """An op from files.
+
+    `notes` are for the reader; `sandbox` is the level at which the files were run, None where nothing was.
+    """
 
     op: Op
     format: str
@@ -49,7 +51,7 @@ class ImportedOp:
 
 
 def recognise(files: Sequence[RawFile]) -> str:
-    """The format of a set of files. Raises SpecErrors where it is none, or more than one."""
+    """Return the format of a set of files. Raises SpecErrors where it is none, or more than one."""
     check_files(files)
     claims = {
         name: found
@@ -69,7 +71,10 @@ def recognise(files: Sequence[RawFile]) -> str:
 
 
 def _check_readable(file: RawFile) -> None:
-    """Raise SpecErrors where a file is broken: that is more to the point than that it is of no known format."""
+    """Raise SpecErrors where a file is broken.
+
+    That helps more than an error about an unknown format.
+    """
     if file.path.endswith(".py"):
         python_source.parse(file)
     elif file.path.endswith((".json", ".jsonl")):
@@ -79,7 +84,10 @@ def _check_readable(file: RawFile) -> None:
 
 
 def import_op(files: Sequence[RawFile], format_name: str | None, analyse: Analyse | None) -> ImportedOp:
-    """The op that files of a format say; `format_name` None: as they are recognised. Raises SpecErrors."""
+    """Import the op from files of a format. Raises SpecErrors.
+
+    Where `format_name` is None, the format is recognised.
+    """
     check_files(files)
     chosen = format_name or recognise(files)
     if chosen not in FORMATS:
@@ -92,12 +100,15 @@ def import_op(files: Sequence[RawFile], format_name: str | None, analyse: Analys
 
 
 def _stated(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without fields that say nothing."""
+    """Return the document without fields that say nothing."""
     return {name: value for name, value in document.items() if value is not None}
 
 
 def wanted(files: Sequence[RawFile], format_name: str | None) -> list[str]:
-    """Paths that files of one format name and that are not among them; they may lie outside the set (`..`)."""
+    """Return the paths that files of one format name and that are not among them.
+
+    They may lie outside the set (`..`).
+    """
     there = {file.path for file in files}
     chosen = FORMATS[format_name or recognise(files)]
     named = dict.fromkeys(posixpath.normpath(path) for path in chosen.references(files))

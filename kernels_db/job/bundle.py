@@ -1,12 +1,12 @@
-"""Bundles: judge jobs that travel to a host which the service cannot reach, and the verdicts that come back.
+"""Bundles: judge jobs for a host that the service cannot reach, and their verdicts.
 
     bundle.json      BundleHeader
     jobs.jsonl       one SignedJob a line, written by the service
     verdicts.jsonl   one SignedVerdict a line, written by the judge there
     unjudged.jsonl   one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
 
-A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the signature
-covers the job. Standard library only: the other host has no more.
+A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the
+signature covers the job. Standard library only: the other host has no more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_REASON = 4000
 
 
 class BundleHeader(TypedDict):
-    """What a bundle is. `created_at`: epoch seconds; `count`: its jobs."""
+    """A bundle's header. `created_at`: epoch seconds; `count`: its jobs."""
 
     format: Literal["warpsmith-bundle"]
     version: int
@@ -39,7 +39,10 @@ class BundleHeader(TypedDict):
 
 
 class Ticket(TypedDict):
-    """Which job it is. `nonce` is its own and its verdict's id; `job_digest` is that of `digest`."""
+    """The identity of a job in a bundle.
+
+    `nonce` is its own and its verdict's id; `job_digest` is that of `digest`.
+    """
 
     nonce: str
     bundle_id: str
@@ -49,15 +52,20 @@ class Ticket(TypedDict):
 
 
 class SignedJob(Ticket):
-    """One line of jobs.jsonl. `signature`: HMAC-SHA-256 of `signed_bytes` in hex, by a key that the service keeps."""
+    """One line of jobs.jsonl.
+
+    `signature`: HMAC-SHA-256 of `signed_bytes` in hex, by a key that the service keeps.
+    """
 
     signature: str
     job: Job
 
 
 class SignedVerdict(Ticket):
-    """One line of verdicts.jsonl: the ticket as it came, the digest of the job that was judged, and what its host says
-    of itself."""
+    """One line of verdicts.jsonl.
+
+    The ticket as it came, the digest of the job that was judged, and its host's description of itself.
+    """
 
     signature: str
     verdict: Verdict
@@ -65,15 +73,20 @@ class SignedVerdict(Ticket):
 
 
 class Unjudged(TypedDict):
-    """Why a job has no verdict: its judge could not read it (refused), had none in time (timeout), or fell (died)."""
+    """Why a job has no verdict.
+
+    Its judge could not read it (refused), had none in time (timeout), or fell (died).
+    """
 
     kind: Literal["refused", "timeout", "died"]
     reason: str
 
 
 class SignedUnjudged(Ticket):
-    """One line of unjudged.jsonl: the ticket as it came, why its job has no verdict, and what its host says of
-    itself."""
+    """One line of unjudged.jsonl.
+
+    The ticket as it came, why its job has no verdict, and its host's description of itself.
+    """
 
     signature: str
     unjudged: Unjudged
@@ -81,7 +94,10 @@ class SignedUnjudged(Ticket):
 
 
 def canonical(document: Any) -> bytes:
-    """The one spelling of a JSON document: sorted names, no spaces, ASCII. Raises ValueError for NaN and infinity."""
+    """Return the one spelling of a JSON document: sorted names, no spaces, ASCII.
+
+    Raises ValueError for NaN and infinity.
+    """
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
 
@@ -91,7 +107,7 @@ def digest(document: Any) -> str:
 
 
 def ticket_of(line: Mapping[str, Any]) -> Ticket:
-    """The ticket on a line of either file."""
+    """Return the ticket on a line of either file."""
     return {
         "nonce": line["nonce"],
         "bundle_id": line["bundle_id"],
@@ -102,5 +118,5 @@ def ticket_of(line: Mapping[str, Any]) -> Ticket:
 
 
 def signed_bytes(ticket: Ticket) -> bytes:
-    """What is signed of a ticket: it, under the format's name and version."""
+    """Return the bytes that are signed: the ticket, under the format's name and version."""
     return canonical({"format": FORMAT, "version": VERSION, **ticket})

@@ -1,7 +1,8 @@
-"""The resolved job and the verdict: the JSON documents that cross the judge's door. Standard library only.
+"""The resolved job and the verdict: the JSON documents into and out of the judge.
 
-A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the judge knows nothing of axes,
-YAML or tables. `kernels_db.spec.resolve` writes jobs; `workers.judge` reads them and writes verdicts.
+Standard library only. A job is *resolved*: concrete shapes, strides, dtypes, distributions and sources, so the
+judge knows nothing of axes, YAML or tables. `kernels_db.spec.resolve` writes jobs; `workers.judge` reads them
+and writes verdicts.
 """
 
 from __future__ import annotations
@@ -11,40 +12,57 @@ from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 Level = Literal["baseline", "screen", "verify", "profile"]
-"""baseline: no candidate; examine the op and measure the baselines. screen: the bench workloads, two seeds, a short
-timing. verify: every workload, more seeds, repeats, input families, full timing. profile: what a few calls run, without
-check or timing. docs/judge.md has the protocol."""
+"""How much of a job the judge does.
+
+baseline: no candidate; examine the op and measure the baselines. screen: the bench workloads, two seeds, a
+short timing. verify: every workload, more seeds, repeats, input families, full timing. profile: records a few
+calls, without check or timing. docs/judge.md has the protocol.
+"""
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
 Gate = Literal["gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics"]
-"""In the order in which they are shown. `reference`, `admission` and `memory` speak of the op: the user's reference is
-at fault, the spec cannot tell a wrong answer from a right one (at level baseline), or a workload does not fit.
-`sandbox`: this host cannot confine as the job demands. `physics`: a time that is too good to be true."""
+"""The gate at which a verdict was reached, in the order in which they are shown.
+
+`reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a
+wrong answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot
+confine as the job demands. `physics`: a time that is too good to be true.
+"""
 
 
 SandboxLevel = Literal["process", "filtered", "confined", "isolated"]
-"""How a runner is held, from the weakest; `warpsmith.workers.judge.sandbox.sandbox` says what each demands."""
+"""How a runner is confined, from the weakest.
+
+`warpsmith.workers.judge.sandbox.sandbox` has the demands of each.
+"""
 
 
 CandidateLanguage = Literal["cpp", "triton", "cuda", "python"]
-"""python: free Python. Its host code passes no allow-list, so it is run in nothing less than FREE_PYTHON_SANDBOX."""
+"""The language of a candidate; python is free Python.
+
+Its host code passes no allow-list, so it is run in nothing less than FREE_PYTHON_SANDBOX.
+"""
 
 Tier = Literal["gated", "sandbox"]
-"""What a verdict on a candidate rests on. gated: the allow-list read the file, and the sandbox held what it does not
-reach (native code). sandbox: nobody read it; the process boundary and the sandbox alone held it."""
+"""The trust behind a verdict on a candidate.
+
+gated: the allow-list read the file, and the sandbox held the part that it does not reach (native code).
+sandbox: nothing read it; the process boundary and the sandbox alone held it.
+"""
 
 FREE_PYTHON: CandidateLanguage = "python"
 FREE_PYTHON_SANDBOX: SandboxLevel = "isolated"
 
 
 def tier_of(language: str) -> Tier:
-    """The tier of candidates in a language."""
+    """Return the tier of candidates in a language."""
     return "sandbox" if language == FREE_PYTHON else "gated"
 
 
 class ResolvedInput(TypedDict):
-    """One input of `run`, in order. A scalar has `shape` None and carries `value`; an omitted optional input has both
-    None and is passed as None."""
+    """One input of `run`, in order.
+
+    A scalar has `shape` None and carries `value`; an omitted optional input has both None and is passed as None.
+    """
 
     name: str
     shape: list[int] | None
@@ -57,7 +75,10 @@ class ResolvedInput(TypedDict):
 
 
 class ResolvedOutput(TypedDict):
-    """One output buffer, passed to `run` after the inputs; for the reference, one returned tensor."""
+    """One output buffer, passed to `run` after the inputs.
+
+    For the reference, one returned tensor.
+    """
 
     name: str
     shape: list[int]
@@ -79,9 +100,12 @@ class ResolvedWorkload(TypedDict):
 
 
 class JobOp(TypedDict):
-    """The op's part of a job. `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one
-    tensor or a tuple), or None where every result is a mutated input. `baselines` are those of the objective: eager,
-    compile, max_autotune."""
+    """The op's part of a job.
+
+    `reference` is the source of a module with `run(*inputs)`; it returns the outputs (one tensor or a tuple), or
+    None where every result is a mutated input. `baselines` are those of the objective: eager, compile,
+    max_autotune.
+    """
 
     name: str
     digest: str
@@ -97,8 +121,11 @@ class JobCandidate(TypedDict):
 
 
 class JobLimits(TypedDict):
-    """compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all of
-    a job's buffers and processes (None: 80 % of what is available when the job starts)."""
+    """The limits of a job in seconds and bytes.
+
+    compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all
+    of a job's buffers and processes (None: 80 % of the available memory when the job starts).
+    """
 
     compile_s: float
     call_s: float
@@ -131,8 +158,10 @@ class WrongElement(TypedDict):
 
 
 class Failure(TypedDict):
-    """What went wrong, for machines. Wrong values: workload, tensor, index, expected, found, limit. Bad input: field,
-    expected, found."""
+    """The cause of a rejection, for machines.
+
+    Wrong values: workload, tensor, index, expected, found, limit. Bad input: field, expected, found.
+    """
 
     kind: str  # wrong_value, not_written, out_of_bounds, crash, timeout ...: docs/judge.md lists them
     message: str
@@ -155,9 +184,12 @@ class Failure(TypedDict):
 
 
 class WorkloadVerdict(TypedDict):
-    """`time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of
-    each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level there
-    is no candidate entry."""
+    """The results of one workload.
+
+    `time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval
+    of each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level
+    there is no candidate entry.
+    """
 
     id: str
     role: str
@@ -177,9 +209,12 @@ class WorkloadVerdict(TypedDict):
 
 
 class AdmissionCheck(TypedDict):
-    """What became of one deliberately wrong answer to the op. `caught`: some question told it from a right one; then
-    workload, family (None: the declared inputs), tensor, error and limit say which. `needed`: an op on which it is not
-    caught is not admitted. `field` and `remedy`: what in the spec would tell it."""
+    """The result of one deliberately wrong answer to the op.
+
+    `caught`: some question told it from a right one; then workload, family (None: the declared inputs), tensor,
+    error and limit say which. `needed`: an op on which it is not caught is not admitted. `field` and `remedy`: a
+    change of the spec that would tell it.
+    """
 
     answer: str
     caught: bool
@@ -194,9 +229,12 @@ class AdmissionCheck(TypedDict):
 
 
 class ProfileRow(TypedDict):
-    """What a profiled run did under one name. kind: kernel, copy (of the device, fills too), region (`run`, or
-    `kernels.NAME` for a C++ function), operator (of torch on the host), driver (a call of CUDA's). `launch`: of a
-    kernel's first launch, {"grid", "block", "registers", "shared_bytes", "occupancy" in percent}."""
+    """The activity of a profiled run under one name.
+
+    kind: kernel, copy (of the device, fills too), region (`run`, or `kernels.NAME` for a C++ function), operator
+    (of torch on the host), driver (a call of CUDA's). `launch`: of a kernel's first launch, {"grid", "block",
+    "registers", "shared_bytes", "occupancy" in percent}.
+    """
 
     name: str
     kind: str
@@ -207,8 +245,10 @@ class ProfileRow(TypedDict):
 
 
 class NsightKernel(TypedDict):
-    """Nsight Compute's metrics of one kernel by their own names, means over its launches: times in microseconds, sizes
-    in bytes, shares in percent."""
+    """Nsight Compute's metrics of one kernel by their own names, means over its launches.
+
+    Times in microseconds, sizes in bytes, shares in percent.
+    """
 
     name: str
     launches: int
@@ -216,8 +256,11 @@ class NsightKernel(TypedDict):
 
 
 class Nsight(TypedDict):
-    """What `ncu` measured, the kernel that took longest first. `reason`: why there is nothing. `sandbox`: what stood
-    around the process, {"level", "layers"}; absent where none was started."""
+    """The measurements of `ncu`, the kernel that took longest first.
+
+    `reason`: why there is nothing. `sandbox`: the confinement of the process, {"level", "layers"}; absent where
+    none was started.
+    """
 
     kernels: list[NsightKernel]
     reason: NotRequired[str]
@@ -225,8 +268,10 @@ class Nsight(TypedDict):
 
 
 class Profile(TypedDict):
-    """A profiled run of `calls` calls on one workload. All of it is the runner's word. `nsight`: on a GPU, where there
-    is `ncu`."""
+    """A profiled run of `calls` calls on one workload.
+
+    All of it comes from the runner and is unchecked. `nsight`: on a GPU, where there is `ncu`.
+    """
 
     workload: str
     calls: int
@@ -236,16 +281,20 @@ class Profile(TypedDict):
 
 
 class Generated(TypedDict):
-    """The code that torch.compile generated for the reference, as its runner told it: text for a reader, of bounded
-    size, which decides nothing."""
+    """The code that torch.compile generated for the reference, as its runner reported it.
+
+    It is text for a reader, of bounded size, which decides nothing.
+    """
 
     language: Literal["triton", "cpp"]
     source: str
 
 
 class Verdict(TypedDict):
-    """One line out of the judge. `score`: geometric mean over bench workloads of the speed-up over the
-    fastest baseline."""
+    """One line out of the judge.
+
+    `score`: geometric mean over bench workloads of the speed-up over the fastest baseline.
+    """
 
     id: str
     level: Level
@@ -276,19 +325,22 @@ class Verdict(TypedDict):
 
 
 def judged_elsewhere(verdict: Verdict) -> str | None:
-    """The device, `type:arch`, that a verdict is of where that is not its target's; None where it is. A judge without
-    the GPU of a job takes it as far as a CPU goes. What the verdict does not name counts as the target's."""
+    """Return a verdict's device, `type:arch`, where it is not its target's; otherwise None.
+
+    A judge without the GPU of a job takes it as far as a CPU goes. A part that the verdict does not name counts as
+    the target's.
+    """
     device, _, arch = verdict["target"].partition(":")
     found = f"{verdict['device'].get('type', device)}:{verdict['device'].get('arch', arch)}"
     return None if found == verdict["target"] else found
 
 
 def mean_ends(workloads: Sequence[WorkloadVerdict], baseline: str) -> tuple[float, float] | None:
-    """The geometric means, over the bench workloads, of the lower and of the upper ends of the 95 % intervals of the
-    speed-up over `baseline`; None where a bench workload has no interval for it.
+    """Return the mean lower and upper ends of the speed-ups' intervals over `baseline`.
 
-    They lie no nearer than the ends of the mean's own interval, so whoever calls something faster or slower by them
-    errs on the side of saying neither.
+    They are geometric means, over the bench workloads, of the ends of the 95 % intervals; None where a bench
+    workload has no interval for it. They lie no nearer than the ends of the mean's own interval, so a comparison
+    by them errs on the side of calling something neither faster nor slower.
     """
     intervals = [workload["ci95"].get(baseline) for workload in workloads if workload["role"] == "bench"]
     known = [interval for interval in intervals if interval is not None and min(interval) > 0]
@@ -299,7 +351,10 @@ def mean_ends(workloads: Sequence[WorkloadVerdict], baseline: str) -> tuple[floa
 
 
 def limit_fraction(workloads: Sequence[WorkloadVerdict]) -> float | None:
-    """The share of the physical limit: geometric mean over the bench workloads, None where one has no limit."""
+    """Return the share of the physical limit, the geometric mean over the bench workloads.
+
+    None where one has no limit.
+    """
     shares = [workload["limit_fraction"] for workload in workloads if workload["role"] == "bench"]
     known = [share for share in shares if share is not None and share > 0]
     if not shares or len(known) < len(shares):

@@ -11,10 +11,11 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 def build_envelope(
     op_digest: str, target: str, workloads: Sequence[ResolvedWorkload], versions: dict[str, str]
 ) -> dict[str, Any]:
-    """The envelope of a kernel that was verified on `workloads`.
+    """Return the envelope of a kernel that was verified on `workloads`.
 
-    `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds dtype,
-    rank and whether every verified call was contiguous (strided inputs are outside unless they were verified).
+    `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds
+    dtype, rank and whether every verified call was contiguous (strided inputs are outside unless they were
+    verified).
     """
     axes: dict[str, set[int]] = {}
     for workload in workloads:

@@ -1,7 +1,7 @@
-"""What can be known of a file only by running it, asked of somebody who may. Standard library only.
+"""Requests for facts about a file that only running it shows.
 
-The importers read files and run nothing; where shapes, dtypes or outputs depend on what a file does, they ask an
-`Analyse`. `warpsmith.workers.judge.analysis` answers it in a sandboxed process.
+Standard library only. The importers read files and run nothing; where shapes, dtypes or outputs depend on the
+file's code, they ask an `Analyse`. `warpsmith.workers.judge.analysis` answers it in a sandboxed process.
 """
 
 from __future__ import annotations
@@ -28,4 +28,7 @@ class AnalysisFailed(Exception):  # noqa: N818 - named for what happened
 
 
 Analyse = Callable[[dict[str, Any]], Analysis]
-"""Takes a request (`task`: module or task; the files' texts; the rest by task). Raises AnalysisFailed."""
+"""A function that answers a request about files. Raises AnalysisFailed.
+
+The request has `task` (module or task), the files' texts, and further fields by task.
+"""

@@ -1,4 +1,7 @@
-"""What a Python file imports as it is loaded, read from its syntax. Standard library only: the judge asks, too."""
+"""The imports that a Python file makes as it is loaded, read from its syntax.
+
+Standard library only: the judge asks, too.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 DECLARING = "_imports_of_the_files"
-"""A function of this name is never called. Its imports are those that a module makes as it is loaded, elsewhere and in
-an order of its own: that of files which it carries as text."""
+"""The name of a function that is never called and declares a module's imports.
+
+They are those that the module makes as it is loaded, elsewhere and in an order of its own: the imports of
+files which it carries as text.
+"""
 
 
 @dataclass(frozen=True)
 class Import:
-    """One module that is imported. `level` counts the dots of a relative import; `names` are what `from` takes."""
+    """One module that is imported.
+
+    `level` counts the dots of a relative import; `names` are those that `from` takes.
+    """
 
     line: int
     module: str
@@ -27,11 +36,11 @@ class Import:
 
 
 def loaded_imports(tree: ast.Module) -> Iterator[Import]:
-    """The imports that loading a module is sure to make, in order, and those in a function DECLARING, which says that
-    they are made.
+    """Yield the imports that loading a module certainly makes, in order.
 
-    Those in other functions are made later or never, those under `if`, `match` or a loop perhaps, and where a handler
-    or a `with` may see to it that one fails, nothing tells that: none of these is among them.
+    Those in a function DECLARING, which says that they are made, are among them. Those in other functions are made
+    later or never, those under `if`, `match` or a loop perhaps, and a handler or a `with` may hide that one fails:
+    none of these is among them.
     """
     left: list[ast.stmt] = list(reversed(tree.body))
     while left:

@@ -75,7 +75,10 @@ _SHOWN_KERNELS, _SHOWN_STALLS = 2, 3
 
 
 def lines(kernels: Sequence[NsightKernel]) -> list[str]:
-    """The table for a prompt, at most MOST_LINES lines, what explains most first. Names are as the runner told them."""
+    """Return the table for a prompt, at most MOST_LINES lines, the most telling first.
+
+    Names are as the runner reported them.
+    """
     told: list[str] = []
     for kernel in kernels[:_SHOWN_KERNELS]:
         launches = f", mean of {kernel['launches']} launches" if kernel["launches"] > 1 else ""
@@ -88,7 +91,7 @@ def lines(kernels: Sequence[NsightKernel]) -> list[str]:
 
 
 def _explained(found: dict[str, float]) -> list[str]:
-    """One kernel's metrics: what is busy, why warps wait, memory, residency."""
+    """Return one kernel's metrics: busy units, reasons why warps wait, memory, residency."""
     told = []
     if TIME in found:
         told.append(f"time {found[TIME]:.4g} us")
@@ -119,7 +122,7 @@ _COUNTS = (("bank conflicts of shared memory", _CONFLICTS), ("tensor core instru
 
 
 def _stalls(found: dict[str, float]) -> list[str]:
-    """The reasons for which most warps wait."""
+    """Return the reasons for which most warps wait."""
     stalls = [(found.get(f"{_STALL}{name}{_PER_ISSUE}", 0.0), name) for name in _STALLS]
     worst = [(warps, name) for warps, name in sorted(stalls, reverse=True)[:_SHOWN_STALLS] if warps >= 0.1]
     return [f"stalls: {warps:.3g} warps an issue {_STALLS[name]} ({name})" for warps, name in worst]

@@ -1,6 +1,8 @@
-"""The kernels that ship with Warpsmith: each a directory in the `library` export format, read and held to its digests.
+"""The kernels that ship with Warpsmith.
 
-`warpsmith.kernels_db.library.seed_library` puts them into a database; `python -m benchmarks.library` judges them again.
+Each is a directory in the `library` export format, read and checked against its digests.
+`warpsmith.kernels_db.library.seed_library` puts them into a database; `python -m benchmarks.library` judges
+them again.
 """
 
 from __future__ import annotations
@@ -28,12 +30,18 @@ FIELDS: dict[str, type] = {
 
 
 class BrokenEntry(ValueError):  # noqa: N818 - named for what is wrong
-    """An entry that is not as it was exported: the message names the file, what was found and what was expected."""
+    """An entry that is not as it was exported.
+
+    The message names the file, and what was found and expected.
+    """
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One kernel of a library. op: its spec; document: kernel.json; evidence: the verify verdict, whole."""
+    """One kernel of a library.
+
+    op: its spec; document: kernel.json; evidence: the verify verdict, whole.
+    """
 
     directory: Path
     op: Op
@@ -58,8 +66,10 @@ class Entry:
 
 
 def entries(library: Path = SHIPPED) -> Iterator[Entry]:
-    """The kernels of a library, by the name of their directories. A directory with none of an entry's files is none: an
-    update that takes one away may leave its directory, with what Python compiled. Raises BrokenEntry.
+    """Yield the kernels of a library, by the name of their directories.
+
+    A directory with none of an entry's files is none: an update that takes one away may leave its directory, with
+    the files that Python compiled. Raises BrokenEntry.
     """
     for directory in sorted(library.iterdir()):
         if directory.is_dir() and any((directory / name).exists() for name in FILES):
@@ -67,7 +77,10 @@ def entries(library: Path = SHIPPED) -> Iterator[Entry]:
 
 
 def read_entry(directory: Path) -> Entry:
-    """One kernel. Raises BrokenEntry where a file is missing or is not the one that was exported."""
+    """Read one kernel.
+
+    Raises BrokenEntry where a file is missing or is not the one that was exported.
+    """
     document = _kernel(directory / KERNEL)
     for name in (CANDIDATE, VERDICT):
         digest = hashlib.sha256(_text(directory / name).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Puts the kernels that ship with Warpsmith into a database, so that a fresh installation has them."""
+"""Puts the kernels that ship with Warpsmith into a database, for a fresh installation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from warpsmith.kernels_db.store.tables import KernelRow
 
 
 def stock(db: Database, shipped: Iterable[Entry] | None = None) -> int:
-    """Store what is not there yet; returns how many kernels were. Safe to repeat, and for several processes at once.
+    """Store the kernels that are not there yet and return how many they were.
 
-    A kernel that the database has from a search of its own, of the same op, target and code, stays as it is.
-    Raises BrokenEntry for a library that is not as it was shipped; nothing is stored then.
+    Safe to repeat, and for several processes at once. A kernel that the database has from a search of its own, of
+    the same op, target and code, stays as it is. Raises BrokenEntry for a library that is not as it was shipped;
+    nothing is stored then.
     """
     found = list(entries() if shipped is None else shipped)
     if not found:

@@ -1,4 +1,7 @@
-"""The small types that the op spec is made of: names, dimensions, expressions, numbers, Python sources, dtypes."""
+"""The small types of the op spec.
+
+Names, dimensions, expressions, numbers, Python sources, dtypes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from pydantic_core import PydanticCustomError
 from warpsmith.kernels_db.spec import expr
 
 MAX_ELEMENTS = 2**48
-"""Elements of the largest tensor that is still plausible: 256 Ti. What memory allows is the judge's to say."""
+"""Elements of the largest plausible tensor: 256 Ti.
+
+Whether memory is enough, the judge decides.
+"""
 
 MAX_RANK = 16
 MAX_SOURCE = 256 * 1024
@@ -51,7 +57,7 @@ INTEGER_RANGE: Mapping[str, tuple[int, int]] = {
 
 
 def is_float(dtype: str) -> bool:
-    """Whether `dtype` names a floating-point type."""
+    """Check whether `dtype` names a floating-point type."""
     return "float" in dtype
 
 
@@ -64,7 +70,7 @@ class Spec(BaseModel):
 
 
 def refuse(expected: str) -> PydanticCustomError:
-    """The error of a field validator; `expected` goes into the SpecError as it is."""
+    """Return the error of a field validator; `expected` goes into the SpecError as it is."""
     return PydanticCustomError("spec", "{expected}", {"expected": expected})
 
 

@@ -1,4 +1,7 @@
-"""Axes, shapes and distributions with their expressions worked out: from names to numbers, for one workload."""
+"""Binds axes, shapes and distributions: works out their names and expressions as numbers.
+
+It does so for one workload.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ Sizes = Mapping[str, int]
 
 
 def bind_axes(axes: Mapping[str, Axis], values: Sizes) -> dict[str, int]:
-    """Every axis with its size; `values` holds the var axes.
+    """Return every axis with its size; `values` holds the var axes.
 
-    Raises SpecError: a cycle or an unknown name among derived axes, a size below 1 or above 2**48, a var axis without
-    value.
+    Raises SpecError: a cycle or an unknown name among derived axes, a size below 1 or above 2**48, a var axis
+    without value.
     """
     bound: dict[str, int] = {}
     pending: dict[str, expr.Expression] = {}
@@ -45,7 +48,7 @@ def bind_axes(axes: Mapping[str, Axis], values: Sizes) -> dict[str, int]:
 
 
 def cyclic_axes(axes: Mapping[str, Axis]) -> list[str]:
-    """The derived axes that depend on themselves, by name."""
+    """Return the derived axes that depend on themselves, by name."""
     reads = {
         name: expr.parse(axis.expr, "integer").names & axes.keys()
         for name, axis in axes.items()
@@ -85,7 +88,7 @@ def _axis_size(name: str, expression: expr.Expression, bound: Sizes) -> int:
 
 
 def amount(field: str, value: int | str, bound: Sizes) -> int:
-    """The number that `value` (an integer or an expression) comes to; raises SpecError for `field`."""
+    """Return the value of `value`, an integer or an expression; raises SpecError for `field`."""
     if isinstance(value, int):
         return value
     try:
@@ -95,7 +98,10 @@ def amount(field: str, value: int | str, bound: Sizes) -> int:
 
 
 def bind_shape(field: str, shape: Sequence[int | str], bound: Sizes) -> list[int]:
-    """Sizes of a shape of axis names and integers; raises SpecError: an unknown axis, or more than 2**48 elements."""
+    """Return the sizes of a shape of axis names and integers.
+
+    Raises SpecError: an unknown axis, or more than 2**48 elements.
+    """
     sizes: list[int] = []
     for index, dimension in enumerate(shape):
         if isinstance(dimension, str) and dimension not in bound:
@@ -115,7 +121,10 @@ def extent(shape: Sequence[int], strides: Sequence[int] | None) -> int:
 
 
 def bind_strides(field: str, item: Input, shape: Sequence[int], bound: Sizes) -> list[int] | None:
-    """Strides in elements, None where contiguous; raises SpecError: negative, too far, or overlapping where written."""
+    """Return the strides in elements, None where contiguous.
+
+    Raises SpecError: negative, too far, or overlapping where written.
+    """
     if item.strides is None:
         return None
     if len(item.strides) != len(shape):
@@ -136,7 +145,10 @@ def bind_strides(field: str, item: Input, shape: Sequence[int], bound: Sizes) ->
 
 
 def bind_dist(field: str, dist: Dist | None, dtype: str, shape: Sequence[int], bound: Sizes) -> dict[str, Any]:
-    """The distribution in its resolved form; raises SpecError where it does not suit dtype or shape."""
+    """Return the distribution in its resolved form.
+
+    Raises SpecError where it does not suit dtype or shape.
+    """
     chosen = dist if dist is not None else default_dist(dtype)
     if chosen is None:
         raise SpecError(field, None, f"a distribution: inputs of dtype {dtype} have no default")
@@ -188,9 +200,10 @@ def bind_value(field: str, value: bool | int | float, dtype: str) -> bool | int 
 
 
 def bind_input(field: str, item: Input, override_field: str, override: InputOverride, bound: Sizes) -> ResolvedInput:
-    """One input of a workload; `field` and `override_field` are where the two stand in the document. Raises SpecError.
+    """Return one input of a workload. Raises SpecError.
 
-    An omitted input has shape and value None and an empty distribution.
+    `field` and `override_field` are the places of the two in the document. An omitted input has shape and value
+    None and an empty distribution.
     """
     resolved: ResolvedInput = {
         "name": item.name,

@@ -1,4 +1,7 @@
-"""What the parts of a spec must agree on. Works on those that are well-formed, so that all errors are told at once."""
+"""Checks that the parts of a spec agree.
+
+It works on those that are well-formed, so that all errors are reported at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NO_OVERRIDE = InputOverride()
 
 
 def check(parts: Parts) -> list[SpecError]:
-    """Every disagreement among `parts`, each field once, in the order of the checks."""
+    """Return every disagreement among `parts`, each field once, in the order of the checks."""
     errors: dict[str, SpecError] = {}
     for error in _disagreements(parts):
         errors.setdefault(error.field, error)
@@ -141,7 +144,7 @@ def _check_values(parts: Parts, field: str, workload: Workload) -> Iterator[Spec
 
 
 def _broken(constraint: str, bound: Mapping[str, int]) -> str | None:
-    """What is expected instead where `constraint` does not hold."""
+    """Return the expectation where `constraint` does not hold, otherwise None."""
     expression = expr.parse(constraint, "boolean")
     if not expression.names <= bound.keys():
         return None  # told as an unknown axis

@@ -1,7 +1,7 @@
-"""How the values of an input are drawn. The judge reads the resolved form: the same fields, expressions worked out.
+"""The distributions of input values; the judge reads them with expressions worked out.
 
-All draws are independent between tensors and between calls. Floating values are drawn in float32 (float64 for float64
-inputs) and rounded to the input's dtype.
+All draws are independent between tensors and between calls. Floating values are drawn in float32 (float64 for
+float64 inputs) and rounded to the input's dtype.
 """
 
 from __future__ import annotations
@@ -110,13 +110,16 @@ INTEGER_ONLY = ("randint", "permutation", "indptr")
 
 
 def default_dist(dtype: str) -> Dist | None:
-    """What an input without `dist` is drawn from: normal, a fair coin for bool; None: integers have no default."""
+    """Return the distribution of an input without `dist`.
+
+    It is normal, or a fair coin for bool; None: integers have no default.
+    """
     if "float" in dtype:
         return Normal(kind="normal")
     return Bernoulli(kind="bernoulli") if dtype == "bool" else None
 
 
 def amounts(dist: Dist) -> dict[str, Any]:
-    """The fields of `dist` that may be expressions over the axes."""
+    """Return the fields of `dist` that may be expressions over the axes."""
     names = {"randint": ("low", "high"), "indptr": ("total",)}.get(dist.kind, ())
     return {name: getattr(dist, name) for name in names}

@@ -127,7 +127,7 @@ the state after the inputs. Every parameter and buffer of the module must be lis
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     introduction = _INTRODUCTION.format(
         example=EXAMPLE.read_text(encoding="utf-8"),
         max_mib=MAX_BYTES // 2**20,
@@ -157,7 +157,7 @@ def _model(model: type[basic_types.Spec]) -> str:
 
 
 def type_text(annotation: Any) -> str:
-    """An annotation in words."""
+    """Return an annotation in words."""
     for known, words in _NAMED:
         if annotation == known:
             return words

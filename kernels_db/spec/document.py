@@ -1,4 +1,7 @@
-"""From text to a plain document: YAML or JSON, bounded, without aliases, duplicate keys or what JSON cannot hold."""
+"""Reads text as a plain document: YAML or JSON, with limits.
+
+It has no aliases, duplicate keys or values that JSON cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "str", "int
 
 
 def read_document(text: str | bytes) -> Any:
-    """The document in `text`: JSON where it starts with a brace, YAML otherwise. Raises SpecErrors with the place."""
+    """Return the document in `text`: JSON where it starts with a brace, YAML otherwise.
+
+    Raises SpecErrors with the place.
+    """
     if isinstance(text, str):
         text = text.encode("utf-8", "surrogatepass")
     if len(text) > MAX_BYTES:
@@ -36,7 +42,10 @@ def read_document(text: str | bytes) -> Any:
 
 
 def check_plain(document: Any) -> None:
-    """Raise SpecErrors where a document holds what JSON and both databases cannot keep, or nests deeper than 32."""
+    """Raise SpecErrors where a document cannot be stored.
+
+    It holds values that JSON and both databases cannot keep, or nests deeper than 32.
+    """
     errors = list(_unplain(document, "", 0))
     if errors:
         raise SpecErrors(errors)
@@ -63,7 +72,10 @@ def _unplain(value: Any, path: str, depth: int) -> Iterator[SpecError]:
 
 
 class _SpecLoader(yaml.SafeLoader):
-    """SafeLoader less what a spec has no use for: aliases (they can blow up), tags, dates, duplicate keys, nesting."""
+    """SafeLoader without the features that a spec does not need.
+
+    These are aliases (they can blow up), tags, dates, duplicate keys, nesting.
+    """
 
     depth = 0
 

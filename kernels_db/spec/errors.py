@@ -9,9 +9,10 @@ LONGEST_FOUND = 200
 
 
 class SpecError(ValueError):
-    """One bad field. `found` is a JSON scalar, shortened where it is long; containers are shown as shortened JSON text.
+    """One bad field.
 
-    `str()` reads "inputs[1].dtype: found 'float31', expected one of ...".
+    `found` is a JSON scalar, shortened where it is long; containers are shown as shortened JSON text. `str()`
+    reads "inputs[1].dtype: found 'float31', expected one of ...".
     """
 
     def __init__(self, field: str, found: object, expected: str) -> None:

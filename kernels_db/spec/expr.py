@@ -21,7 +21,10 @@ MAX_MAGNITUDE = 2**63 - 1
 Kind = Literal["integer", "boolean"]
 
 FUNCTIONS: Mapping[str, str] = {"min": "at least two", "max": "at least two", "ceil_div": "exactly two"}
-"""The functions an expression may call, and how many arguments each takes. ceil_div(a, b) is a / b rounded up."""
+"""The functions an expression may call, and how many arguments each takes.
+
+ceil_div(a, b) is a / b rounded up.
+"""
 
 _ALLOWED = "integers, names, + - * // % **, comparisons, and, or, not, min(), max(), ceil_div() and parentheses"
 _TOKEN = re.compile(
@@ -70,13 +73,16 @@ class Expression:
     _tree: ast.expr
 
     def integer(self, values: Mapping[str, int]) -> int:
-        """The value of an integer expression; raises ExprError (unknown name, division by zero, out of bounds)."""
+        """Return the value of an integer expression.
+
+        Raises ExprError (unknown name, division by zero, out of bounds).
+        """
         if self.kind != "integer":
             raise ExprError(self.text, 1, "a condition stands where a number is needed")
         return _integer(self.text, self._tree, values)
 
     def boolean(self, values: Mapping[str, int]) -> bool:
-        """The value of a condition; raises ExprError as `integer` does."""
+        """Return the value of a condition; raises ExprError as `integer` does."""
         if self.kind != "boolean":
             raise ExprError(self.text, 1, "a number stands where a condition is needed")
         return _boolean(self.text, self._tree, values)
@@ -113,7 +119,10 @@ def _fail(text: str, node: ast.expr, problem: str) -> NoReturn:
 
 
 def _check_text(text: str) -> None:
-    """Refuse by characters first: what is left cannot make Python's tokenizer warn, nor hide anything in strings."""
+    """Refuse bad characters first.
+
+    The rest cannot make Python's tokenizer warn, nor hide anything in strings.
+    """
     if not text.strip(" \t\n"):
         raise ExprError(text, 1, "the expression is empty")
     if len(text) > MAX_LENGTH:
@@ -129,7 +138,7 @@ def _check_text(text: str) -> None:
 
 
 def _check(text: str, node: ast.expr, names: set[str], depth: int) -> Kind:
-    """The kind of `node`, after checking all below it; collects the names it reads."""
+    """Return the kind of `node`, after checking all below it; collects the names it reads."""
     if depth > MAX_DEPTH:
         _fail(text, node, f"nested deeper than {MAX_DEPTH}")
     kind, parts, parts_kind = _taken_apart(text, node)
@@ -143,7 +152,10 @@ def _check(text: str, node: ast.expr, names: set[str], depth: int) -> Kind:
 
 
 def _taken_apart(text: str, node: ast.expr) -> tuple[Kind, Sequence[ast.expr], Kind]:
-    """The allow-list: what `node` yields, its operands, and what each of them must yield."""
+    """Return the kind that `node` yields, its operands, and the kind that each must yield.
+
+    This is the allow-list.
+    """
     kind: Kind = "integer"
     parts: Sequence[ast.expr] = ()
     parts_kind: Kind = "integer"

@@ -1,4 +1,7 @@
-"""Pydantic's errors in our words: the field as the document names it, what was found, what was expected."""
+"""Turns Pydantic's errors into SpecErrors.
+
+Each has the field as it is written in the document, and what was found and expected.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,14 @@ _EXPECTED = {
     "spec": "{expected}",
     "extra_forbidden": "no field of this name",
 }
-"""What each of Pydantic's errors expected; any other keeps Pydantic's own message."""
+"""The expectation of each of Pydantic's errors; the others keep Pydantic's own message."""
 
 
 class Place(NamedTuple):
-    """Where an error is: the field, the types that the field may have, and the types of what contains it."""
+    """The place of an error in a document.
+
+    The field, the types that the field may have, and the types of the object that contains it.
+    """
 
     field: str
     types: list[Any]
@@ -55,13 +61,16 @@ def expected_of(detail: Mapping[str, Any]) -> str:
 
 
 def converted(error: ValidationError, model: type[BaseModel], document: Mapping[str, Any]) -> list[SpecError]:
-    """Every error of validating `document` as `model`."""
+    """Return every error of validating `document` as `model`."""
     details = error.errors(include_url=False)
     return [_converted(detail, model, document) for detail in details if not _is_echo(detail)]
 
 
 def _is_echo(detail: ErrorDetails) -> bool:
-    """Whether a list counts as too short only because its members are malformed, which is told already."""
+    """Check whether a list counts as too short only because its members are malformed.
+
+    That is reported already.
+    """
     return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
@@ -83,7 +92,10 @@ def _converted(detail: ErrorDetails, model: type[BaseModel], document: Mapping[s
 
 
 def _locate(location: Sequence[int | str], model: type[BaseModel], document: Any) -> Place:
-    """Follow `location` down the document, leaving out the tags and markers that Pydantic puts into it."""
+    """Follow `location` down the document.
+
+    It leaves out the tags and markers that Pydantic puts into the location.
+    """
     place = Place("", [model], [])
     value = document
     for step in location:
@@ -103,12 +115,15 @@ def _locate(location: Sequence[int | str], model: type[BaseModel], document: Any
 
 
 def _is_tag(step: str, value: Any, candidates: Iterable[Any]) -> bool:
-    """Whether `step` is the tag by which Pydantic chose a member of a union, rather than a field of the document."""
+    """Check whether `step` is a tag of a union rather than a field of the document.
+
+    Pydantic chose the union's member by it.
+    """
     return isinstance(value, Mapping) and value.get("kind") == step and len(_tags(candidates)) > 1
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types that an annotation stands for, without Annotated, unions and None."""
+    """Return the types in an annotation, without Annotated, unions and None."""
     if get_origin(annotation) is Annotated:
         return _members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -117,7 +132,7 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _below(candidates: Iterable[Any], step: int | str) -> list[Any]:
-    """The types of what is reached from `candidates` by one step."""
+    """Return the types that one step reaches from `candidates`."""
     found: list[Any] = []
     for member in (member for candidate in candidates for member in _members(candidate)):
         if isinstance(member, type) and issubclass(member, BaseModel):
@@ -144,6 +159,6 @@ def _tags(candidates: Iterable[Any]) -> list[str]:
 
 
 def _tag(model: type[BaseModel]) -> str | None:
-    """The value of `kind` that chooses `model` in a union; None where it is in none."""
+    """Return the value of `kind` that chooses `model` in a union; None where it is in none."""
     field = model.model_fields.get("kind")
     return None if field is None else str(get_args(field.annotation)[0])

@@ -1,10 +1,11 @@
-"""Hold-out shapes that nobody has seen: derived from an op's own workloads, drawn anew for each job.
+"""Hold-out shapes, derived from an op's own workloads and drawn anew for each job.
 
-A kernel that is right at the declared shapes alone (a hard-coded size, a tail that is never there) is wrong at its
-neighbours. What is derived stays where an honest kernel must be right: every axis between the smallest and the largest
-size that the workloads give it; a multiple of what all of them are multiples of; no larger in bytes than the largest
-workload; equal, ordered and divisible where two axes are so in all workloads; within the op's constraints. An axis of
-one size keeps it, so an op whose workloads vary in nothing has no derived hold-outs.
+A kernel that is right at the declared shapes alone (a hard-coded size, a tail that is never there) is wrong at
+its neighbours. The derived shapes stay where an honest kernel must be right: every axis between the smallest
+and the largest size that the workloads give it; a multiple of the number that divides all of them; no larger
+in bytes than the largest workload; equal, ordered and divisible where two axes are so in all workloads; within
+the op's constraints. An axis of one size keeps it, so an op whose workloads vary in nothing has no derived
+hold-outs.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ Sizes = Mapping[str, int]
 def derived_holdouts(
     op: Op, workloads: Sequence[Workload], bind: Bind, bytes_of: Callable[[ResolvedWorkload], int], rng: random.Random
 ) -> list[Workload]:
-    """Up to DERIVED workloads of role `holdout` near `workloads`, fewer where no other shape fits.
+    """Return up to DERIVED workloads of role `holdout` near `workloads`.
 
-    `bind` resolves a workload and raises SpecErrors where it cannot be one; `bytes_of` is the size of its tensors.
+    There are fewer where no other shape fits. `bind` resolves a workload and raises SpecErrors where it cannot be
+    one; `bytes_of` is the size of its tensors.
     """
     axes = {
         name: sorted({item.axes[name] for item in workloads})
@@ -80,7 +82,7 @@ def _fits(
 
 
 def _near(size: int, declared: Sequence[int], rng: random.Random) -> int:
-    """A size near a declared one, or anywhere between the smallest and the largest."""
+    """Return a size near a declared one, or anywhere between the smallest and the largest."""
     low, high, step = declared[0], declared[-1], math.gcd(*declared)
     wanted = rng.choice(
         (
@@ -97,12 +99,12 @@ def _near(size: int, declared: Sequence[int], rng: random.Random) -> int:
 
 
 def _prime_below(size: int) -> int:
-    """The largest prime below `size`, or 2."""
+    """Return the largest prime below `size`, or 2."""
     return next((n for n in range(size - 1, 2, -1) if all(n % d for d in range(2, math.isqrt(n) + 1))), 2)
 
 
 def _relations(axes: dict[str, list[int]], workloads: Sequence[Workload]) -> Iterator[Callable[[Sizes], bool]]:
-    """What holds between two axes in every workload, and may be meant."""
+    """Yield the relations that hold between two axes in every workload, and may be meant."""
     for one, other in permutations(axes, 2):
         pairs = [(item.axes[one], item.axes[other]) for item in workloads]
         if all(left == right for left, right in pairs):

@@ -12,9 +12,10 @@ LONGEST = 128
 
 
 def identifier(text: str, default: str) -> str:
-    """`text` as a name of the spec: other characters become `_`, and `default` stands where nothing is left.
+    """Return `text` as a name of the spec, or `default` where no character is left.
 
-    "1_Square matrix.multiply" is "square_matrix_multiply" with a number in front left out.
+    Other characters become `_`. "1_Square matrix.multiply" is "square_matrix_multiply" with a number in front left
+    out.
     """
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text)
     name = re.sub(r"_+", "_", name).strip("_").lstrip("0123456789_")[:LONGEST]
@@ -31,7 +32,7 @@ class Names:
         self._numbers: dict[str, int] = {}  # by the name before it, the next number that may be free
 
     def new(self, name: str) -> str:
-        """The name, with a number where it is taken."""
+        """Return the name, with a number where it is taken."""
         chosen, base = name, name[: LONGEST - 5]
         while chosen in self._taken:
             number = self._numbers.get(base, 2)
@@ -42,6 +43,6 @@ class Names:
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """The names, each later one of a kind with a number: ["x", "x"] is ["x", "x_2"]."""
+    """Return the names, each later one of a kind with a number: ["x", "x"] is ["x", "x_2"]."""
     given = Names()
     return [given.new(name) for name in names]

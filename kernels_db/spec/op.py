@@ -1,6 +1,7 @@
-"""Load an op spec from YAML, JSON or a parsed document; a bad one is refused with every bad field at once.
+"""Loads an op spec from YAML, JSON or a parsed document.
 
-This is the door to the spec: other packages import its names from here.
+A bad one is refused with every bad field at once. This is the entry to the spec: other packages import its
+names from here.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def load_op(source: str | bytes | Path) -> Op:
 
 
 def parse_op(document: Mapping[str, Any]) -> Op:
-    """The same from a parsed document."""
+    """Load the same from a parsed document."""
     if not isinstance(document, dict):
         # A file that is something else altogether may hold what is to be shown to nobody.
         found = None if document is None else f"a {type(document).__name__}"

@@ -1,4 +1,7 @@
-"""The well-formed parts of a document that may be malformed elsewhere, each with the field where it stands."""
+"""The well-formed parts of a document, each with its field.
+
+The document may be malformed elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,10 @@ class WorkloadList(NamedTuple):
 
 @dataclass(frozen=True)
 class Parts:
-    """What of a document is well-formed. `axis_names` holds the malformed axes too: naming one is no second error.
+    """The well-formed parts of a document.
 
-    `input_count` and `output_count` count the malformed ones too; None where there is no list.
+    `axis_names` holds the malformed axes too: naming one is no second error. `input_count` and `output_count`
+    count the malformed ones too; None where there is no list.
     """
 
     reference: str | None
@@ -53,14 +57,14 @@ class Parts:
         return [*self.inputs, *((field, state.as_input()) for field, state in self.state)]
 
     def shapes(self) -> Iterator[tuple[str, Sequence[int | str]]]:
-        """Every shape."""
+        """Yield every shape."""
         for field, item in self.arguments():
             yield f"{field}.shape", item.shape or ()
         for field, output in self.outputs:
             yield f"{field}.shape", output.shape
 
     def dists(self) -> Iterator[tuple[str, Dist]]:
-        """Every distribution that is written out."""
+        """Yield every distribution that is written out."""
         for field, item in self.arguments():
             if item.dist is not None:
                 yield f"{field}.dist", item.dist
@@ -71,7 +75,7 @@ class Parts:
                         yield f"{field}.inputs.{name}.dist", override.dist
 
     def expressions(self) -> Iterator[tuple[str, expr.Expression]]:
-        """Every expression."""
+        """Yield every expression."""
         for name, axis in self.axes.items():
             if isinstance(axis, ExprAxis):
                 yield f"axes.{name}.expr", expr.parse(axis.expr, "integer")

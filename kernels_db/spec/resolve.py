@@ -46,7 +46,7 @@ _NO_OVERRIDE = InputOverride()
 
 
 def limits_with(sandbox: SandboxLevel | None) -> JobLimits:
-    """The default limits, under at least this much confinement; None demands none."""
+    """Return the default limits, under at least this much confinement; None demands none."""
     limits = DEFAULT_LIMITS.copy()
     if sandbox is not None:
         limits["sandbox"] = sandbox
@@ -54,7 +54,7 @@ def limits_with(sandbox: SandboxLevel | None) -> JobLimits:
 
 
 def arguments(op: Op) -> list[Input]:
-    """The arguments of `run` in order: the inputs, then the state as weights."""
+    """Return the arguments of `run` in order: the inputs, then the state as weights."""
     return [*op.inputs, *(state.as_input() for state in op.state)]
 
 
@@ -92,7 +92,10 @@ def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
 
 
 def traffic(inputs: Sequence[ResolvedInput], outputs: Sequence[ResolvedOutput]) -> int:
-    """Bytes that one call must move at least: each input read once, each output and mutated input written once."""
+    """Return the bytes that one call must move at least.
+
+    Each input is read once, each output and mutated input written once.
+    """
     total = sum(extent(item["shape"], None) * DTYPE_BYTES[item["dtype"]] for item in outputs)
     for item in inputs:
         if item["shape"] is None:
@@ -124,11 +127,11 @@ def build_job(
     limits: JobLimits | None = None,
     seed: int | None = None,
 ) -> Job:
-    """The job that puts `candidate` (None at level `baseline`) before the judge.
+    """Build the job that judges `candidate` (None at level `baseline`).
 
     `workloads` defaults to those of the target: the bench ones for `screen`; otherwise all of them and hold-outs
-    derived from them, drawn from the system's randomness unless `seed` is given. Raises SpecErrors where the op asks
-    for what the judge cannot do, ValueError where level and candidate do not belong together.
+    derived from them, drawn from the system's randomness unless `seed` is given. Raises SpecErrors where the op
+    asks for something that the judge cannot do, ValueError where level and candidate do not belong together.
     """
     if (candidate is None) != (level == "baseline"):
         raise ValueError(f"level {level!r} {'needs a' if candidate is None else 'takes no'} candidate")
@@ -163,7 +166,10 @@ def build_job(
 
 
 def reference_source(op: Op) -> str:
-    """A module with `run(*arguments)`. A `Model` is built once, without storage, and called with the state given."""
+    """Return a module with `run(*arguments)`.
+
+    A `Model` is built once, without storage, and called with the state given.
+    """
     if op.init is None and not op.state:
         return op.reference
     inputs = ", ".join(item.name for item in op.inputs)

@@ -166,7 +166,10 @@ class Op(Spec):
     """Raw files of an import."""
 
     def document(self) -> dict[str, Any]:
-        """The spec as a JSON document without what equals the defaults; `parse_op` reads it back to an equal Op."""
+        """Return the spec as a JSON document without the fields that equal the defaults.
+
+        `parse_op` reads it back to an equal Op.
+        """
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
@@ -176,21 +179,24 @@ class Op(Spec):
 
     @property
     def semantic_digest(self) -> str:
-        """SHA-256 (hex) of what is computed, however described and on whatever workloads: for pools and envelopes."""
+        """SHA-256 (hex) of the computation, whatever the description and the workloads.
+
+        Pools and envelopes use it.
+        """
         return _digest(self.semantic_document())
 
     def semantic_document(self) -> dict[str, Any]:
-        """Those fields of `document` that say what is computed, without descriptions."""
+        """Return those fields of `document` that define the computation, without descriptions."""
         fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math")
         document = self.document()
         return {field: _undescribed(document[field]) for field in fields if field in document}
 
     def workloads_for(self, target: Target) -> list[Workload]:
-        """The workloads of `target`'s device type."""
+        """Return the workloads of `target`'s device type."""
         return self.workloads_by_device()[target.device]
 
     def workloads_by_device(self) -> dict[str, list[Workload]]:
-        """The workloads of every device type, which are empty where the op is for another one."""
+        """Return the workloads of every device type; empty where the op is for another one."""
         sections = {"cpu": self.targets.cpu, "cuda": self.targets.cuda}
         return {
             device: list(self.workloads if section is None else section.workloads)
@@ -198,7 +204,7 @@ class Op(Spec):
         }
 
     def workload(self, target: Target, workload_id: str) -> Workload:
-        """The workload of that id; raises SpecErrors naming the ids there are."""
+        """Return the workload of that id; raises SpecErrors naming the ids there are."""
         workloads = self.workloads_for(target)
         for workload in workloads:
             if workload.id == workload_id:

@@ -1,4 +1,7 @@
-"""Checks of a spec's Python sources by their syntax alone: is the function there, and does it take what it gets."""
+"""Checks of a spec's Python sources by their syntax alone.
+
+They check whether the function is there, and whether it takes its arguments.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
 
 
 def check_sources(parts: Parts) -> Iterator[SpecError]:
-    """Reference, coded distributions and coded checks. Sources that do not parse are told by their own fields."""
+    """Check the reference, coded distributions and coded checks.
+
+    Sources that do not parse are reported by their own fields.
+    """
     if parts.reference is not None and parts.input_count is not None:
         yield from _check_reference(parts.reference, parts.input_count, parts.has_model)
     for field, dist in parts.dists():
@@ -72,6 +78,6 @@ def _body(source: str) -> list[ast.stmt] | None:
 
 
 def _last(body: Sequence[ast.stmt], name: str, kind: type[Definition]) -> Definition | None:
-    """The definition of `name` that stands last, as Python would use it."""
+    """Return the last definition of `name`, the one that Python would use."""
     found = [node for node in body if isinstance(node, kind) and node.name == name]
     return found[-1] if found else None

@@ -22,7 +22,10 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read `cpu` (this machine's architecture), `cpu:x86_64` or `cuda:sm_90`; raises SpecError for `target`."""
+        """Read `cpu` (this machine's architecture), `cpu:x86_64` or `cuda:sm_90`.
+
+        Raises SpecError for `target`.
+        """
         device, _, arch = text.partition(":")
         if device == "cpu":
             name = arch if ":" in text else platform.machine()

@@ -1,4 +1,4 @@
-"""The models of what an op computes on: axes, inputs, state, outputs and how an output is checked."""
+"""The models of axes, inputs, state, outputs and output checks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class State(Spec):
     """For people and models; no effect."""
 
     def as_input(self) -> Input:
-        """The argument of `run` that it becomes."""
+        """Return the argument of `run` that it becomes."""
         return Input(name=self.name, shape=self.shape, dtype=self.dtype, dist=self.dist, role="weight")
 
 

@@ -26,7 +26,10 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 BUSY_TIMEOUT_S = 15.0
-"""How long a SQLite connection waits for another writer. A writing transaction here takes milliseconds."""
+"""How long a SQLite connection waits for another writer.
+
+A writing transaction here takes milliseconds.
+"""
 
 _ADVISORY_LOCK = 0x7761727073  # "warps": one migration at a time on a PostgreSQL database
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
@@ -67,13 +70,16 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A read transaction: every query in it sees one state of the database. Rows stay readable after it ends."""
+        """Open a read transaction: every query in it sees one state of the database.
+
+        Rows stay readable after it ends.
+        """
         with Session(self._reader, expire_on_commit=False, autoflush=False) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """A write transaction: commits at the end, rolls back whole on any error.
+        """Open a write transaction: it commits at the end and rolls back whole on any error.
 
         Raises StorageFull where there is no room left.
         """
@@ -100,8 +106,11 @@ class Database:
 
     @contextmanager
     def _unreferenced(self) -> Iterator[Connection]:
-        """A connection for writing on which SQLite lets a table be dropped to which others refer: a migration may copy
-        one. No transaction can switch that, so it is switched around them."""
+        """Open a connection for writing on which SQLite does not enforce foreign keys.
+
+        There a table can be dropped to which others refer: a migration may copy one. No transaction can switch that,
+        so it is switched around them.
+        """
         with self._writer.connect() as connection:
             driver: Any = connection.connection.dbapi_connection
             if self.is_sqlite:
@@ -113,7 +122,10 @@ class Database:
                     driver.execute("PRAGMA foreign_keys = ON")
 
     def revision(self) -> tuple[str | None, str]:
-        """(found, expected) schema revisions; `found` is None on an empty database. They differ until `upgrade` ran."""
+        """Return the (found, expected) schema revisions; they differ until `upgrade` ran.
+
+        `found` is None on an empty database.
+        """
         if self._expected is None:
             head = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
             if head is None:
@@ -171,14 +183,20 @@ def _postgresql_engine(url: URL) -> Engine:
 
 @contextmanager
 def _file_lock(url: URL) -> Iterator[None]:
-    """An exclusive lock beside the database file; the kernel lets go of it when the process dies."""
+    """Hold an exclusive lock beside the database file.
+
+    The kernel releases it when the process dies.
+    """
     with Path(f"{url.database}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _is_full(error: BaseException | None) -> bool:
-    """Whether `error` or its cause says so: a full SQLite ends the transaction, and a savepoint fails in turn."""
+    """Check whether `error` or one of its causes says that the storage is full.
+
+    A full SQLite ends the transaction, and a savepoint fails in turn.
+    """
     while error is not None:
         full = getattr(error, "sqlite_errorcode", None) == _SQLITE_FULL
         if full or getattr(error, "sqlstate", None) == _POSTGRESQL_DISK_FULL:
@@ -188,7 +206,10 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 class _Ids:
-    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits, counting up when they must."""
+    """ULIDs (https://github.com/ulid/spec): 48 bits of milliseconds and 80 random bits.
+
+    They count up when they must.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -205,6 +226,9 @@ _ids = _Ids()
 
 
 def new_id(prefix: str) -> str:
-    """A new id, `prefix` and 26 characters: the ids of one process rise, those of several sort by the millisecond."""
+    """Return a new id, `prefix` and 26 characters.
+
+    The ids of one process rise, those of several sort by the millisecond.
+    """
     value = _ids.next()
     return f"{prefix}_" + "".join(_CROCKFORD[value >> shift & 31] for shift in range(125, -1, -5))

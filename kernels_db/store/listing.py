@@ -46,8 +46,10 @@ KERNEL_SORTS: dict[KernelSort, ColumnElement[Any]] = {
     "score": KernelRow.score.expression,
     "limit": KernelRow.limit_fraction.expression,
 }
-"""What lists can be sorted by besides their rows' age; no value is below 0. A search's score and limit are those of its
-best node."""
+"""The orders of lists besides their rows' age; no value is below 0.
+
+A search's score and limit are those of its best node.
+"""
 
 _ABOVE_ALL = 1e300
 
@@ -94,8 +96,11 @@ def list_searches(
     sort: SearchSort = "created",
     order: Order = "desc",
 ) -> Page[SearchRow]:
-    """Searches, newest first unless they are sorted otherwise; those without a value come last. `state`: any of these;
-    `op` is an op's name or id; `text` is part of the op's name, the id or the reason."""
+    """List searches, newest first unless they are sorted otherwise.
+
+    Those without a value come last. `state`: any of these; `op` is an op's name or id; `text` is part of the op's
+    name, the id or the reason.
+    """
     filters: list[ColumnElement[bool]] = []
     if state:
         filters.append(SearchRow.state.in_(state))
@@ -125,8 +130,11 @@ def list_kernels(
     sort: KernelSort = "created",
     order: Order = "desc",
 ) -> Page[KernelRow]:
-    """Kernels, newest first unless they are sorted otherwise; `op` is an op's name or id, `text` part of its name,
-    `standing` any of these, `due` the condition of `warpsmith.kernels_db.store.reverification_due`."""
+    """List kernels, newest first unless they are sorted otherwise.
+
+    `op` is an op's name or id, `text` part of its name, `standing` any of these, `due` the condition of
+    `warpsmith.kernels_db.store.reverification_due`.
+    """
     filters: list[ColumnElement[bool]] = [] if due is None else [due]
     if standing:
         filters.append(KernelRow.standing.in_(standing))
@@ -172,7 +180,7 @@ def list_pools(session: Session, *, limit: int, after: str | None = None, op: st
 def list_reverifications(
     session: Session, *, limit: int, after: str | None = None, kernel_id: str
 ) -> Page[ReverificationRow]:
-    """A kernel's re-verifications, newest first."""
+    """List a kernel's re-verifications, newest first."""
     return _page(session, ReverificationRow, [ReverificationRow.kernel_id == kernel_id], limit, after)
 
 
@@ -189,7 +197,7 @@ def list_asks(
 
 
 def op_ids(op: str) -> Select[tuple[str]]:
-    """The ids of the ops with this name or id."""
+    """Select the ids of the ops with this name or id."""
     return select(OpRow.id).where((OpRow.name == op) | (OpRow.id == op))
 
 
@@ -213,7 +221,10 @@ def _sorted_page(
     limit: int,
     after: str | None,
 ) -> Page[Listed]:
-    """A page of `query`, sorted by `by` (None: by age) and by id where that ties; a cursor names both."""
+    """Return a page of `query`, sorted by `by` (None: by age) and by id where that ties.
+
+    A cursor names both.
+    """
     key: Any = table.created_at
     if by is not None:  # a row without a value comes last, whichever the order
         key = func.coalesce(cast(by, Float(53)), literal(-1.0 if order == "desc" else _ABOVE_ALL))

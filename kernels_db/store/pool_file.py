@@ -25,7 +25,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class PoolError(ValueError):
-    """A pool that cannot be read: which line (from 1), which field, what was found and what was expected."""
+    """A pool that cannot be read.
+
+    It says which line (from 1), which field, what was found and what was expected.
+    """
 
     def __init__(self, line: int, field: str, found: object, expected: str) -> None:
         shown = repr(found)
@@ -38,7 +41,10 @@ class PoolError(ValueError):
 
 @dataclass(frozen=True)
 class PoolHeader:
-    """What a pool was recorded from. `op_digest` is the op's semantic digest; `recorded_at` is epoch seconds (UTC)."""
+    """The origin of a pool.
+
+    `op_digest` is the op's semantic digest; `recorded_at` is epoch seconds (UTC).
+    """
 
     op: str
     op_digest: str
@@ -51,16 +57,17 @@ class PoolHeader:
     budget: dict[str, Any]
 
     def document(self) -> dict[str, Any]:
-        """The header's line."""
+        """Return the header's line."""
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class PoolReply:
-    """One recorded reply. (`request`, `ordinal`) is its key: the request's identity and the number of the re-ask (0
-    for the first).
+    """One recorded reply.
 
-    `summary` is for people: what was asked. Tokens are None where nobody counted them; `latency_s` is in seconds.
+    (`request`, `ordinal`) is its key: the request's identity and the number of the re-ask (0 for the first).
+    `summary` is for people: the request in one line. Tokens are None where they were not counted; `latency_s` is
+    in seconds.
     """
 
     request: str
@@ -75,7 +82,7 @@ class PoolReply:
     latency_s: float | None
 
     def document(self) -> dict[str, Any]:
-        """The reply's line; also what `PoolReplyRow.reply` holds."""
+        """Return the reply's line, which `PoolReplyRow.reply` holds, too."""
         return asdict(self)
 
 
@@ -93,7 +100,7 @@ class Pool:
 
 
 def summary(kind: str, idea: Mapping[str, Any] | None, variant: int) -> str:
-    """What was asked, in one line for people."""
+    """Describe a request in one line for people."""
     if kind == "ideate":
         return "ideas on the reference" if idea is None else f"ideas on '{idea['title']}' ({idea['technique']})"
     if kind == "reflect":
@@ -104,7 +111,7 @@ def summary(kind: str, idea: Mapping[str, Any] | None, variant: int) -> str:
 
 
 def dump_pool(pool: Pool) -> str:
-    """The pool as JSON lines.
+    """Return the pool as JSON lines.
 
     Keys sorted, text as UTF-8, one newline after each line. Parsing it gives an equal pool.
     """

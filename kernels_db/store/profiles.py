@@ -1,8 +1,10 @@
-"""Profiles of nodes: asked for, taken by a worker, finished. Nothing here touches a search's state.
+"""Profiles of nodes: requested, taken by a worker, finished.
 
-A row's `document` tells how far it is: {"state": pending | running | done | failed, "sent_at", "until", "reason",
-"workload", "calls", "rows", "device", "nsight", "source_sha256"}. A profile is asked for and seen to again by whoever
-wants it, so a message or a worker that is lost costs asking once more.
+Nothing here touches a search's state.
+
+A row's `document` tells how far it is: {"state": pending | running | done | failed, "sent_at", "until",
+"reason", "workload", "calls", "rows", "device", "nsight", "source_sha256"}. Each request for a profile renews
+a lost one, so a message or a worker that is lost costs asking once more.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from warpsmith.kernels_db.store.db import new_id
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, ProfileRow, SearchRow
 
 SEND_AGAIN_S = 60.0
-"""A profile that nobody has taken for so long is announced again when it is asked for."""
+"""Age in seconds at which a profile that no worker took is announced again on request."""
 MOST_READ = 5
 """Latest profiles of a node that are searched for metrics."""
 
@@ -37,7 +39,7 @@ class ProfileWork:
 
 
 def latest_profile(session: Session, node_id: str) -> ProfileRow | None:
-    """The node's latest profile, finished or not."""
+    """Return the node's latest profile, finished or not."""
     query = select(ProfileRow).where(ProfileRow.node_id == node_id)
     return session.scalar(query.order_by(ProfileRow.created_at.desc(), ProfileRow.id.desc()).limit(1))
 
@@ -48,7 +50,10 @@ def source_sha256(source: str) -> str:
 
 
 def latest_metrics(session: Session, node: NodeRow) -> tuple[NsightKernel, ...]:
-    """Nsight Compute's metrics of the node's code, from the latest profile that has any; empty without one."""
+    """Return Nsight Compute's metrics of the node's code; empty without any.
+
+    They come from the latest profile that has some.
+    """
     if node.source is None:
         return ()
     query = select(ProfileRow.document).where(ProfileRow.node_id == node.id)
@@ -62,7 +67,7 @@ def latest_metrics(session: Session, node: NodeRow) -> tuple[NsightKernel, ...]:
 
 
 def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow, bool]:
-    """The profile that is under way, or a new one; and whether it has to be announced to the workers.
+    """Return the profile that is under way, or a new one, and whether to announce it to workers.
 
     Raises LookupError for an unknown node, ValueError for one without code.
     """

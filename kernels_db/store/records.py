@@ -1,4 +1,7 @@
-"""Records: each function takes a Session. What changes a search's state is in `warpsmith.workers.steps`."""
+"""Records: each function takes a Session.
+
+Changes of a search's state are in `warpsmith.workers.steps`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ MOST_OPS, MOST_KERNELS = 200, 200
 
 @dataclass(frozen=True)
 class Offer:
-    """A stored kernel that is worth trying for an op. `op` names its own; `similarity` says how alike the two are."""
+    """A stored kernel that is worth trying for an op.
+
+    `op` names its own; `similarity` says how alike the two are.
+    """
 
     kernel: KernelRow
     op: str
@@ -41,8 +47,10 @@ class Offer:
 
 
 def similar_kernels(session: Session, op: Op, target: Target, language: str, most: int) -> list[Offer]:
-    """Up to `most` kernels in `language` for the target's device type whose op is alike (`kernels_db.similarity`), and
-    whose `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
+    """Return up to `most` stored kernels that are worth trying for an op.
+
+    They are in `language` for the target's device type, their op is alike (`kernels_db.similarity`), and their
+    `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
     that a re-verification found wrong or did not compile.
     """
     of_device = (
@@ -77,7 +85,10 @@ def similar_kernels(session: Session, op: Op, target: Target, language: str, mos
 
 
 def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, bool]:
-    """The op's row, and whether it is new: the same spec is stored once. `now` is epoch seconds."""
+    """Return the op's row, and whether it is new: the same spec is stored once.
+
+    `now` is epoch seconds.
+    """
     known = select(OpRow).where(OpRow.digest == op.digest)
     found = session.scalar(known)
     if found is not None:
@@ -103,7 +114,10 @@ def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, b
 
 
 def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[PoolRow, bool]:
-    """The pool's row, and whether it is new: the same pool is stored once. `now` is epoch seconds."""
+    """Return the pool's row, and whether it is new: the same pool is stored once.
+
+    `now` is epoch seconds.
+    """
     digest = pool.digest
     known = select(PoolRow).where(PoolRow.digest == digest)
     found = session.scalar(known)
@@ -137,10 +151,10 @@ def inserted(session: Session, row: OpRow | PoolRow | KernelRow) -> bool:
 
 
 def export_pool(session: Session, search_id: str) -> Pool:
-    """All replies that the model gave to a search, unreadable ones included: what replays it.
+    """Return all replies that the model gave to a search, with which it can be replayed.
 
-    Where a request was answered twice under one ordinal (a search resumed after unreadable replies), the last counts.
-    Raises NoResultFound for an unknown search.
+    Unreadable ones are included. Where a request was answered twice under one ordinal (a search resumed after
+    unreadable replies), the last counts. Raises NoResultFound for an unknown search.
     """
     search = session.get_one(SearchRow, search_id)
     op = parse_op(session.get_one(OpRow, search.op_id).spec)
@@ -181,8 +195,10 @@ def export_pool(session: Session, search_id: str) -> Pool:
 
 
 def answered_calls(session: Session, node_ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The model's answered calls for these nodes, oldest first: kind, provider, model, and the prompt's identity by
-    which a pool replays it (SHA-256, hex)."""
+    """Return the model's answered calls for these nodes, oldest first.
+
+    Each has kind, provider, model, and the prompt's identity by which a pool replays it (SHA-256, hex).
+    """
     rows = session.execute(
         select(ModelCallRow.kind, ModelCallRow.provider, ModelCallRow.model, ModelCallRow.request)
         .where(ModelCallRow.node_id.in_(node_ids), ModelCallRow.reply.is_not(None), ModelCallRow.error.is_(None))

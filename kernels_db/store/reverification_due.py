@@ -1,8 +1,8 @@
-"""Which stored kernels are to be judged anew: those that nobody has judged under what their target has now, and those
-whose last word is old.
+"""Which stored kernels are due to be judged again.
 
-What a target has now is known by its newest verdict: the fingerprint of a verdict stands for device, versions of
-torch, Triton, CUDA, driver and compiler, and the judge's protocol. Nothing else in the house knows them.
+They are those not judged under their target's present versions, and those whose last result is old. A target's
+present versions are known by its newest verdict: the fingerprint of a verdict covers device, versions of
+torch, Triton, CUDA, driver and compiler, and the judge's protocol. Nothing else in Warpsmith knows them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ DRIFTED = ("wrong", "slower", "uncompilable")
 """Standings of a kernel that is no longer what its evidence says."""
 
 STANDINGS = ("verified", "holds", *DRIFTED)
-"""verified: kept, and no re-verification since has come to a result. The others are the latest one's result."""
+"""The standings of a kernel.
+
+verified: kept, and no re-verification since has come to a result. The others are the latest one's result.
+"""
 
 
 class Present(NamedTuple):
-    """What a target's newest verdict says it has: its fingerprint, and when that was. own: a judge of this service said
-    so; otherwise it came in a bundle, from a host that this service does not reach."""
+    """A target's present fingerprint by its newest verdict, and the time of that.
+
+    own: a judge of this service gave it; otherwise it came in a bundle, from a host that this service does not
+    reach.
+    """
 
     fingerprint: str
     at: float
@@ -34,8 +40,11 @@ class Present(NamedTuple):
 
 
 def present(session: Session, target: str) -> Present | None:
-    """What `target` has now, as far as that is known: of its own judges' verdicts the newest, without any the newest of
-    a bundle. A verdict of another device than the target's says nothing of it."""
+    """Return the present fingerprint of `target`, as far as it is known.
+
+    It comes from the newest verdict of its own judges, without any from the newest of a bundle. A verdict of
+    another device than the target's says nothing of it.
+    """
     again = session.execute(
         select(ReverificationRow.fingerprint, ReverificationRow.finished_at)
         .where(
@@ -56,8 +65,10 @@ def present(session: Session, target: str) -> Present | None:
 
 
 def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str, Present]:
-    """`present` of each of `targets`, None standing for all that have kernels; without those of which nothing is
-    known."""
+    """Return `present` of each of `targets`, without those of which nothing is known.
+
+    None means all targets that have kernels.
+    """
     if targets is None:
         targets = session.scalars(select(KernelRow.target).distinct()).all()
     found = {target: present(session, target) for target in targets}
@@ -80,7 +91,10 @@ def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[
 
 
 def _on(document: InstrumentedAttribute[Any], target: str) -> ColumnElement[bool]:
-    """The verdict in this column is of the target's device, as `job.documents.judged_elsewhere` tells it."""
+    """Select verdicts in this column that are of the target's device.
+
+    `job.documents.judged_elsewhere` decides it in the same way.
+    """
     device, _, arch = target.partition(":")
     pairs = (document[("device", name)].as_string() for name in ("type", "arch"))
     return and_(*(func.coalesce(found, wanted) == wanted for found, wanted in zip(pairs, (device, arch), strict=True)))
@@ -92,8 +106,11 @@ def last_judged() -> ColumnElement[float]:
 
 
 def due(known: Mapping[str, Present], now: float, period_s: float) -> ColumnElement[bool]:
-    """A condition on kernels: to be judged anew. `known`: what their targets have now (`presents`); `period_s`: age at
-    which a word is old; 0: never."""
+    """Select kernels that are to be judged again.
+
+    `known`: their targets' present fingerprints (`presents`); `period_s`: age in seconds at which a result is old;
+    0: never.
+    """
     conditions: list[ColumnElement[bool]] = [false()]
     if period_s > 0:
         conditions.append(last_judged() <= now - period_s)
@@ -104,8 +121,11 @@ def due(known: Mapping[str, Present], now: float, period_s: float) -> ColumnElem
 
 
 def _judged_under(fingerprint: str) -> ColumnElement[bool]:
-    """What the kernel stands at was found under this fingerprint; or it has not drifted, and was once found good under
-    it: when it was kept, or since. A kernel that drifted under an upgrade is judged anew once that is taken back."""
+    """Select kernels whose standing holds under this fingerprint.
+
+    It was found under it; or the kernel has not drifted, and was once found good under it: when it was kept, or
+    since. A kernel that drifted under an upgrade is judged anew once the upgrade is undone.
+    """
     kept: ColumnElement[Any] = KernelRow.evidence["fingerprint"].as_string()
     under = ReverificationRow.kernel_id == KernelRow.id, ReverificationRow.fingerprint == fingerprint
     latest = exists().where(*under, ReverificationRow.finished_at == KernelRow.reverified_at)

@@ -1,9 +1,9 @@
-"""Which ops are alike enough that a kernel of one is worth trying for the other. Pure functions of specs.
+"""Which ops are alike enough that a kernel of one is worth trying for the other.
 
-Two ops are alike where `run` takes the same: as many inputs and outputs, of the same dtypes and ranks, in the same
-order, with the same ones mutated; and where they compute alike: the same semantic digest, the same declared family, or
-references whose operations have a Jaccard similarity of at least LEAST. That a kernel then computes the right thing is
-for the judge to say.
+Pure functions of specs. Two ops are alike where `run` takes the same: as many inputs and outputs, of the same
+dtypes and ranks, in the same order, with the same ones mutated; and where they compute alike: the same
+semantic digest, the same declared family, or references whose operations have a Jaccard similarity of at least
+LEAST. Whether a kernel then computes the right result, the judge decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from warpsmith.kernels_db.spec.resolve import arguments
 from warpsmith.kernels_db.spec.schema import Op
 
 LEAST, MOST = 0.6, 0.99
-"""Share of the operations of either reference that both must have; and what an op can come to that is not the same."""
+"""The bounds of the similarity of ops that are not the same.
+
+LEAST: the share of the operations of either reference that both must have. MOST: the highest similarity of an
+op that is not the same.
+"""
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -39,8 +43,9 @@ def similarity(op: Op, other: Op) -> float:
 
 
 def operations(reference: str) -> frozenset[str]:
-    """The names of what a reference calls, and its operators: {"add", "relu"} of `torch.relu(x + y)`. A method in place
-    counts as the one that is not.
+    """Return the names of a reference's calls and operators.
+
+    {"add", "relu"} of `torch.relu(x + y)`. A method in place counts as the one that is not.
     """
     try:
         tree = ast.parse(reference)
@@ -58,12 +63,15 @@ def operations(reference: str) -> frozenset[str]:
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of all names that both have; 0 where there are none."""
+    """Return the share of all names that both have; 0 where there are none."""
     return len(one & other) / len(one | other) if one | other else 0.0
 
 
 def fits(source: str, op: Op) -> bool:
-    """Whether the candidate's `run` takes as many arguments as the op has inputs and outputs."""
+    """Check whether the candidate's `run` takes as many arguments as the op has.
+
+    The op's are its inputs and outputs.
+    """
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -77,6 +85,6 @@ def fits(source: str, op: Op) -> bool:
 
 
 def _signature(op: Op) -> list[tuple[object, ...]]:
-    """What `run` is given, without names and sizes."""
+    """Return the kinds of the arguments of `run`, without names and sizes."""
     inputs = [(item.dtype, None if item.shape is None else len(item.shape), item.mutated) for item in arguments(op)]
     return [*inputs, *((item.dtype, len(item.shape), "output") for item in op.outputs)]

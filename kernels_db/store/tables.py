@@ -1,8 +1,8 @@
-"""Every table of Warpsmith, in SQLAlchemy 2.0 style; SQLite and PostgreSQL share the one definition.
+"""Every table of Warpsmith, in SQLAlchemy 2.0 style.
 
-Rows are created and changed only through `kernels_db.store` (plain records), `workers.steps` (a search's state) and
-`warpsmith.workers.reverification` (whether a kernel still holds).
-Times are UTC epoch seconds as floats: they compare alike on both databases and survive JSON.
+SQLite and PostgreSQL share the one definition. Rows are created and changed only through `kernels_db.store`
+(plain records), `workers.steps` (a search's state) and `warpsmith.workers.reverification` (whether a kernel
+still holds). Times are UTC epoch seconds as floats: they compare alike on both databases and survive JSON.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class PoolReplyRow(Base):
 
 
 class SearchRow(Base):
-    """One run of the tree search. The counters change in the transaction that spends: a budget survives any restart."""
+    """One run of the tree search.
+
+    The counters change in the transaction that spends: a budget survives any restart.
+    """
 
     __tablename__ = "searches"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -107,11 +110,12 @@ class SearchRow(Base):
 
 
 class NodeRow(Base):
-    """One step of the tree. The root (`seq` 0) is the reference with its baselines; its verdict is the baselines'.
+    """One step of the tree.
 
-    What the policy reads stands in columns here, so that `advance` reads this table alone. The narrow columns stand
-    before the wide ones: SQLite keeps the head of a long row in place and the rest on overflow pages, which `advance`
-    then never touches.
+    The root (`seq` 0) is the reference with its baselines; its verdict is the baselines'. The values that the
+    policy reads are columns here, so that `advance` reads this table alone. The narrow columns come before the
+    wide ones: SQLite keeps the head of a long row in place and the rest on overflow pages, which `advance` then
+    never touches.
     """
 
     __tablename__ = "nodes"
@@ -149,7 +153,10 @@ class NodeRow(Base):
 
 
 class AttemptRow(Base):
-    """One execution of one step for a node, under a lease. (`node_id`, `kind`, `ordinal`) makes creation idempotent."""
+    """One execution of one step for a node, under a lease.
+
+    (`node_id`, `kind`, `ordinal`) makes creation idempotent.
+    """
 
     __tablename__ = "attempts"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -201,7 +208,7 @@ class ModelCallRow(Base):
 
 
 class AskRow(Base):
-    """A model request of agent mode that waits for somebody's answer; the attempt waits with it."""
+    """A model request of agent mode that waits for an answer; the attempt waits with it."""
 
     __tablename__ = "asks"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -239,7 +246,10 @@ class VerdictRow(Base):
 
 
 class ProfileRow(Base):
-    """One profiled run of a node's candidate, made on request: a table of its kernels and a Chrome trace."""
+    """One profiled run of a node's candidate, made on request.
+
+    It is a table of its kernels and a Chrome trace.
+    """
 
     __tablename__ = "profiles"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -251,7 +261,7 @@ class ProfileRow(Base):
 
 
 class BundleJobRow(Base):
-    """A judge job that left the house in a bundle; `id` is its nonce, and its verdict is taken once."""
+    """A judge job exported in a bundle; `id` is its nonce, and its verdict is taken once."""
 
     __tablename__ = "bundle_jobs"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -299,9 +309,10 @@ class KernelRow(Base):
 
 
 class ReverificationRow(Base):
-    """One judging anew of a stored kernel, under a lease while it runs; kept for ever.
+    """One judging anew of a stored kernel, under a lease while it runs; kept permanently.
 
-    (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave none.
+    (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave
+    none.
     """
 
     __tablename__ = "reverifications"
@@ -361,7 +372,10 @@ class WorkerRow(Base):
 
 
 class IdempotencyRow(Base):
-    """A POST answered under an Idempotency-Key: the same body gets the same answer, another body is refused."""
+    """A POST answered under an Idempotency-Key.
+
+    The same body gets the same answer, another body is refused.
+    """
 
     __tablename__ = "idempotency_keys"
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
@@ -374,7 +388,10 @@ class IdempotencyRow(Base):
 
 
 class ApiKeyRow(Base):
-    """An API key: `prefix` finds the row, `digest` is the SHA-256 of the secret, compared in constant time."""
+    """An API key: `prefix` finds the row, `digest` is the SHA-256 of the secret.
+
+    The digest is compared in constant time.
+    """
 
     __tablename__ = "api_keys"
     prefix: Mapped[str] = mapped_column(String(16), primary_key=True)

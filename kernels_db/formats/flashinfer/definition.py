@@ -8,7 +8,7 @@
     input scalar                                    the workload's value
     input safetensors                               the values themselves, where the file is at hand and small
 
-Whatever else stands in the files stays in `origin`. Nothing is run: the format declares every shape.
+Everything else in the files stays in `origin`. Nothing is run: the format declares every shape.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RANDOM = {
 
 
 def claim(file: RawFile) -> str | None:
-    """What of a file says that it belongs to this format, in words; None where nothing does."""
+    """Say in words why a file belongs to this format; None where nothing shows it."""
     try:
         found = list(objects(file))
     except SpecErrors:
@@ -51,7 +51,7 @@ def claim(file: RawFile) -> str | None:
 
 
 def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
-    """The spec of a Definition with its workloads; nothing is run. Raises SpecErrors."""
+    """Read the spec of a Definition with its workloads; nothing is run. Raises SpecErrors."""
     found = [item for file in files for item in objects(file)]
     definitions = [item for item in found if item.kind == "Definition"]
     if len(definitions) != 1:
@@ -98,7 +98,7 @@ def _axis(definition: Found, name: str, item: Mapping[str, Any]) -> dict[str, An
 
 
 def _constraints(definition: Found) -> tuple[list[str], list[str]]:
-    """The constraints that the spec can say, and the others."""
+    """Return the constraints that the spec can say, and the others."""
     texts = definition.content.get("constraints") or []
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise refused(f"{definition.field}: constraints", texts, "a list of texts")

@@ -1,4 +1,7 @@
-"""The objects in FlashInfer-Bench's files: Definitions, Workloads, Traces and Solutions, told apart by their fields."""
+"""The objects in FlashInfer-Bench's files, told apart by their fields.
+
+They are Definitions, Workloads, Traces and Solutions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Found:
     content: dict[str, Any]
 
     def text(self, key: str) -> str:
-        """A field that must be a text. Raises SpecErrors."""
+        """Return a field that must be a text. Raises SpecErrors."""
         value = self.content.get(key)
         if not isinstance(value, str) or not value.strip():
             expected = "the source of a Python module with run(...)" if key == "reference" else "a text"
@@ -32,7 +35,7 @@ class Found:
         return value
 
     def members(self, key: str) -> dict[str, dict[str, Any]]:
-        """A field that must be an object of objects. Raises SpecErrors."""
+        """Return a field that must be an object of objects. Raises SpecErrors."""
         value = self.content.get(key)
         if not isinstance(value, dict):
             raise refused(f"{self.field}: {key}", value, "an object")
@@ -43,7 +46,10 @@ class Found:
 
 
 def kind_of(content: Any) -> str | None:
-    """Definition, Solution, Trace or Workload, by the fields that no other has; None for anything else."""
+    """Return Definition, Solution, Trace or Workload, or None for anything else.
+
+    Each has fields that no other has.
+    """
     if not isinstance(content, dict):
         return None
     if content.keys() >= _DEFINITION:
@@ -56,8 +62,10 @@ def kind_of(content: Any) -> str | None:
 
 
 def references(files: Sequence[RawFile]) -> list[str]:
-    """Paths of further files, as a set of definitions, workloads and blobs lays them out: where they are there, they
-    belong to the import."""
+    """Return the paths of further files that belong to the import where they are there.
+
+    A set lays out definitions, workloads and blobs so.
+    """
     paths = []
     for file in files:
         for found in objects(file):
@@ -76,7 +84,10 @@ def _workload_files(path: str, definition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _root(path: str) -> str:
-    """A path beside which the set's directories lie: that of `definitions` or `workloads`, or the file's own."""
+    """Return the path beside which the set's directories lie.
+
+    It is that of `definitions` or `workloads`, or the file's own.
+    """
     parts = path.split("/")
     for name in ("definitions", "workloads", "solutions", "traces"):
         if name in parts[:-1]:
@@ -93,8 +104,10 @@ def _stored(found: Found) -> Iterator[tuple[str, str]]:
 
 
 def objects(file: RawFile) -> Iterator[Found]:
-    """The objects of a JSON file, or of one with JSON lines. Raises SpecErrors where it is no JSON; a file of another
-    ending has none."""
+    """Yield the objects of a JSON file, or of one with JSON lines.
+
+    Raises SpecErrors where it is no JSON; a file of another ending has none.
+    """
     if file.path.endswith(".json"):
         content = _json(file.data, file.path)
         if (kind := kind_of(content)) is not None:

@@ -1,7 +1,8 @@
-"""A Definition's reference as a spec's: `run` takes its inputs by position and returns a tensor or a tuple.
+"""Turns a Definition's reference into a spec's.
 
-The format lets `run` name its parameters in another order than the inputs stand, and return a dict by output. Where a
-reference does so, a `run` that says it in the spec's way is added below it; otherwise it stays as it is.
+`run` then takes its inputs by position and returns a tensor or a tuple. The format lets `run` name its
+parameters in another order than that of the inputs, and return a dict by output. Where a reference does so, a
+`run` that says it in the spec's way is added below it; otherwise it stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FROM_DICT = "return tuple(found[name] for name in {outputs}) if isinstance(foun
 
 
 def reference(source: str, field: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-    """The spec's reference. Raises SpecErrors naming `field`."""
+    """Return the spec's reference. Raises SpecErrors naming `field`."""
     functions = python_source.top_level(python_source.parse(RawFile(field, source.encode("utf-8"))), ast.FunctionDef)
     run = functions.get("run")
     if run is None:

@@ -52,7 +52,7 @@ class StoredTensor:
     data: bytes
 
     def source(self, path: str, key: str) -> str:
-        """The source of a distribution that always has these values."""
+        """Return the source of a distribution that always has these values."""
         values = base64.b64encode(self.data).decode("ascii")
         named = {"path": json.dumps(path), "key": json.dumps(key)}
         named = {name: text.replace("\\", "/").replace('"""', "") for name, text in named.items()}
@@ -60,7 +60,10 @@ class StoredTensor:
 
 
 def read(file: RawFile, key: str, field: str) -> StoredTensor:
-    """The tensor `key` of a file. Raises SpecErrors naming `field`: no such tensor, not safetensors, too large."""
+    """Read the tensor `key` of a file.
+
+    Raises SpecErrors naming `field`: no such tensor, not safetensors, too large.
+    """
     header, start = _header(file, field)
     entry = header.get(key)
     if not isinstance(entry, dict):
@@ -84,7 +87,7 @@ def read(file: RawFile, key: str, field: str) -> StoredTensor:
 
 
 def _sizes(value: Any) -> list[int] | None:
-    """The value where it is a list of plausible sizes."""
+    """Return the value where it is a list of plausible sizes."""
     fits = isinstance(value, list) and all(type(number) is int and 0 <= number <= MAX_ELEMENTS for number in value)
     return value if fits else None
 

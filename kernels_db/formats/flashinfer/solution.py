@@ -35,7 +35,7 @@ _BY_NAME = "**dict(zip({names}, {values}))"
 
 
 def claim(file: RawFile) -> bool:
-    """Whether a file is such a candidate."""
+    """Check whether a file is such a candidate."""
     try:
         return [found.kind for found in objects(file)] == ["Solution"]
     except SpecErrors:
@@ -43,7 +43,7 @@ def claim(file: RawFile) -> bool:
 
 
 def adapt(file: RawFile, op: Op) -> Adapted:
-    """The candidate. Raises SpecErrors naming the field."""
+    """Return the candidate. Raises SpecErrors naming the field."""
     found = [item for item in objects(file) if item.kind == "Solution"]
     if len(found) != 1:
         raise refused(file.path, f"{len(found)} Solutions", f"one: {EXPECTED}")
@@ -103,7 +103,7 @@ def _passing(solution: Found) -> bool:
 
 
 def _sources(solution: Found) -> dict[str, str]:
-    """The sources by path."""
+    """Return the sources by path."""
     listed = solution.content["sources"]
     field = f"{solution.field}: sources"
     if not isinstance(listed, list) or not listed:
@@ -139,7 +139,10 @@ def _entry_point(solution: Found, files: dict[str, str]) -> tuple[str, str]:
 
 
 def _by_name(source: str, function: str, given: Sequence[str], field: str) -> bool:
-    """Whether values are passed by name. Raises SpecErrors where the function cannot take so many."""
+    """Check whether values are passed by name.
+
+    Raises SpecErrors where the function cannot take so many.
+    """
     found = python_source.top_level(ast.parse(source), ast.FunctionDef).get(function)
     if found is None or found.decorator_list:
         return False  # what it takes, only running it tells

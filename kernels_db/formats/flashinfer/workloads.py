@@ -16,7 +16,10 @@ from warpsmith.kernels_db.spec.names import unique
 
 
 def workloads(definition: Found, found: Sequence[Found], files: Sequence[RawFile]) -> list[dict[str, Any]]:
-    """The spec's workloads. Raises SpecErrors: another Definition's, none where some are needed, or a bad input."""
+    """Return the spec's workloads.
+
+    Raises SpecErrors: another Definition's, none where some are needed, or a bad input.
+    """
     by_content: dict[str, Found] = {}
     for item in (_workload_of(definition, each) for each in found):
         if item is not None:  # a Trace repeats its Workload
@@ -41,7 +44,10 @@ def workloads(definition: Found, found: Sequence[Found], files: Sequence[RawFile
 
 
 def _workload_of(definition: Found, item: Found) -> Found | None:
-    """The Workload that an object is or has. Raises SpecErrors where it is another Definition's."""
+    """Return the Workload that an object is or has.
+
+    Raises SpecErrors where it is another Definition's.
+    """
     if item.kind == "Trace":
         named, workload = item.content["definition"], item.content["workload"]
         if named != definition.content["name"]:
@@ -58,7 +64,7 @@ def _label(text: Any, number: int) -> str:
 
 
 def _values(definition: Found, workload: Found, files: Sequence[RawFile], room: SourceRoom) -> dict[str, Any]:
-    """What a workload says of each input, where it is more than that it is random."""
+    """Return a workload's details of each input that is more than random."""
     field, given = workload.field, workload.content["inputs"]
     if not isinstance(given, dict):
         raise refused(f"{field}: inputs", given, "an object")
@@ -87,7 +93,7 @@ def _stored_values(
     sizes: Any,
     files: Sequence[RawFile],
 ) -> str:
-    """The source of a distribution with the values of a safetensors file. Raises SpecErrors."""
+    """Return source of a distribution with a safetensors file's values. Raises SpecErrors."""
     path, key = item.get("path"), item.get("tensor_key")
     if not isinstance(path, str) or not isinstance(key, str):
         raise refused(where, json.dumps(item), "a path and a tensor_key")

@@ -1,4 +1,7 @@
-"""Axes inferred from the sizes that a task's tensors have in all of its workloads. Pure functions of numbers."""
+"""Axes inferred from the sizes that a task's tensors have in all of its workloads.
+
+Pure functions of numbers.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Axes:
         """Names by their texts."""
 
     def shape(self, what: str, shapes: Sequence[Sequence[int]], *, derived: bool = False) -> list[int | str]:
-        """The shape of one tensor, given its sizes in each workload.
+        """Return the shape of one tensor, given its sizes in each workload.
 
         Raises SpecErrors where a dimension of a `derived` tensor, an output, follows from no axis.
         """
@@ -75,13 +78,13 @@ class Axes:
         return self._expressions[text]
 
     def declared(self) -> dict[str, dict[str, str]]:
-        """The `axes` of the spec."""
+        """Return the `axes` of the spec."""
         return {name: {"kind": "var"} for name in self._axes} | {
             name: {"kind": "expr", "expr": text} for text, name in self._expressions.items()
         }
 
     def sizes(self, workload: int) -> dict[str, int]:
-        """The sizes of one workload."""
+        """Return the sizes of one workload."""
         return {name: sizes[workload] for name, sizes in self._axes.items()}
 
 

@@ -1,5 +1,7 @@
-"""The data of a task as inputs of a spec: their names, how their values are made, and `run`, which puts them together
-again for `ref_kernel`."""
+"""The data of a task as inputs of a spec.
+
+These are their names, how their values are made, and `run`, which puts them together again for `ref_kernel`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous, 
 from warpsmith.kernels_db.spec.names import identifier, unique
 
 MODULE = "task_reference"
-"""The name of reference.py in a spec. A spec's own source is a module `reference` in the judge."""
+"""The name of reference.py in a spec.
+
+A spec's own source is a module `reference` in the judge.
+"""
 
 _RUN = """
 
@@ -45,7 +50,7 @@ def make(shape, dtype, generator):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The spec's inputs, what each workload changes of them, and the kinds of distribution among them."""
+    """The spec's inputs, the changes of each workload, and the inputs' kinds of distribution."""
 
     declared: list[dict[str, Any]]
     overrides: list[dict[str, Any]]
@@ -54,13 +59,13 @@ class Inputs:
 
 @dataclass(frozen=True)
 class _Made:
-    """A distribution by code, before the text of the files stands in front of its function."""
+    """A distribution by code: its function, without the text of the files before it."""
 
     make: str
 
 
 def names(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> list[str]:
-    """A name for each leaf of the data: as `ref_kernel` unpacks it, or x, x_2 ..."""
+    """Return a name for each leaf of the data: as `ref_kernel` unpacks it, or x, x_2 ..."""
     unpacked = _unpacked(ref_kernel)
     found: list[str] = []
     for path in _paths(facts.structure):
@@ -70,7 +75,7 @@ def names(facts: TaskFacts, ref_kernel: ast.FunctionDef) -> list[str]:
 
 
 def _unpacked(ref_kernel: ast.FunctionDef) -> list[str]:
-    """The names in `a, b = data`, where `data` is the parameter."""
+    """Return the names in `a, b = data`, where `data` is the parameter."""
     parameter = python_source.parameters(ref_kernel)[:1]
     for node in ast.walk(ref_kernel):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and [node.value.id] == parameter:
@@ -81,7 +86,7 @@ def _unpacked(ref_kernel: ast.FunctionDef) -> list[str]:
 
 
 def _paths(structure: Mapping[str, Any]) -> Iterator[tuple[int | str, ...]]:
-    """Where each leaf stands, in order."""
+    """Yield the path of each leaf, in order."""
     kind, content = next(iter(structure.items()))
     if kind == "leaf":
         yield ()
@@ -101,14 +106,17 @@ def inputs(
     generate_input: ast.FunctionDef,
     calls: Sequence[Mapping[str, Any]],
 ) -> Inputs:
-    """The inputs of a task. `text` embeds its files; `calls` are the arguments of each workload. Raises SpecErrors."""
+    """Return the inputs of a task. Raises SpecErrors.
+
+    `text` embeds its files; `calls` are the arguments of each workload.
+    """
     declared: list[dict[str, Any]] = []
     overrides: list[dict[str, Any]] = [{} for _ in calls]
     kinds: set[str] = set()
     room = SourceRoom()
 
     def stated(value: Any) -> Any:
-        """A value of the spec; of a distribution by code there is only its own function yet."""
+        """Return a value as the spec has it: a distribution by code gets the text of the files."""
         return room.code(text, value.make) if isinstance(value, _Made) else value
 
     written = facts.workloads[0].written
@@ -147,7 +155,7 @@ def _make(generate_input: ast.FunctionDef, call: Mapping[str, Any], path: Sequen
 
 
 def _strides(name: str, leaves: Sequence[Leaf], shape: Sequence[int | str]) -> dict[str, Any]:
-    """The `strides` of an input that is not laid out in order, as products of its axes."""
+    """Return the `strides` of an input that is not laid out in order, as products of its axes."""
     if all(is_contiguous(leaf.shape or [], leaf.strides) for leaf in leaves):
         return {}
     orders = [permutation_of(leaf.shape or [], leaf.strides or []) for leaf in leaves]
@@ -164,7 +172,10 @@ def _strides(name: str, leaves: Sequence[Leaf], shape: Sequence[int | str]) -> d
 
 
 def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
-    """Python source of `run`, after an embedding of the files; `taken` are the outputs that are no written input."""
+    """Return Python source of `run`, to follow an embedding of the files.
+
+    `taken` are the outputs that are no written input.
+    """
     paths = list(_paths(facts.result))
     found = [f"found{''.join(f'[{step!r}]' for step in paths[number])}" for number in taken]
     outputs = "None" if not found else found[0] if len(found) == 1 else f"({', '.join(found)})"

@@ -68,7 +68,7 @@ def _call(data, outputs, written):
 
 
 def claim(file: RawFile) -> bool:
-    """Whether a file is such a candidate."""
+    """Check whether a file is such a candidate."""
     if not file.path.endswith(".py"):
         return False
     try:
@@ -78,7 +78,7 @@ def claim(file: RawFile) -> bool:
 
 
 def adapt(file: RawFile, op: Op) -> Adapted:
-    """The candidate. Raises SpecErrors: no `custom_kernel`, or an op of another format."""
+    """Return the candidate. Raises SpecErrors: no `custom_kernel`, or an op of another format."""
     tree = python_source.parse(file)
     if task.CANDIDATE not in python_source.defined(tree):
         raise refused(file.path, f"no function {task.CANDIDATE}", EXPECTED)
@@ -94,7 +94,7 @@ def adapt(file: RawFile, op: Op) -> Adapted:
 
 
 def _modules(op: Op) -> dict[str, str]:
-    """The task's Python files by the names under which they are imported."""
+    """Return the task's Python files by the names under which they are imported."""
     assert op.origin is not None
     files = raw_files(op.origin)
     tasks = [file for file in files if file.path.endswith((".yml", ".yaml"))]
@@ -110,12 +110,15 @@ def _modules(op: Op) -> dict[str, str]:
 
 
 Place = tuple[int | str, ...]
-"""Where in a result something stands: indices and keys, none for the result itself."""
+"""A path in a result: indices and keys, empty for the result itself."""
 
 
 def _exchange(op: Op) -> tuple[str, list[Place]]:
-    """Python source of the data of a call, in names of the op's inputs, and the outputs' places in what is returned: as
-    the importer wrote them into `run` of the reference. Raises SpecErrors where a reference has no such `run`."""
+    """Return source of a call's data, and the outputs' places in its result.
+
+    The source is in names of the op's inputs. Both are as the importer wrote them into `run` of the reference.
+    Raises SpecErrors where a reference has no such `run`.
+    """
     expected = "the reference as `warpsmith import` wrote it: a task's data stand in its `run`"
     try:
         run = python_source.top_level(ast.parse(op.reference), ast.FunctionDef)["run"]
@@ -135,7 +138,10 @@ def _exchange(op: Op) -> tuple[str, list[Place]]:
 
 
 def _places(returned: ast.stmt) -> list[Place]:
-    """The places that a statement takes from `found`. Raises ValueError where it is another statement."""
+    """Return the places that a statement takes from `found`.
+
+    Raises ValueError where it is another statement.
+    """
     if not isinstance(returned, ast.Return) or returned.value is None:
         raise ValueError("no return of a value")
     value = returned.value

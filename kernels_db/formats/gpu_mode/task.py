@@ -7,7 +7,7 @@
     data that ref_kernel writes   mutated inputs
     rtol, atol of the checker     tolerance of every output
 
-Whatever else stands in the files stays in `origin`.
+Everything else in the files stays in `origin`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOT_NEEDED = ("eval.py", "submission.py", "template.py")
 
 
 def claim(file: RawFile) -> str | None:
-    """What of a file says that it belongs to a task, in words; None where nothing does."""
+    """Say in words why a file belongs to a task; None where nothing shows it."""
     if file.path.endswith((".yml", ".yaml")):
         task = _task_or_none(file)
         return None if task is None else "a task with files"
@@ -58,7 +58,7 @@ def claim(file: RawFile) -> str | None:
 
 
 def read_task(file: RawFile) -> dict[str, Any]:
-    """The mapping in a task's file. Raises SpecErrors."""
+    """Return the mapping in a task's file. Raises SpecErrors."""
     try:
         task = read_document(file.data)
     except SpecErrors as error:
@@ -90,7 +90,7 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 
 def sources(task: Mapping[str, Any], path: str) -> dict[str, str]:
-    """The files of a task by the name under which they are imported. Raises SpecErrors."""
+    """Return the files of a task by the name under which they are imported. Raises SpecErrors."""
     listed = task.get("files")
     if not isinstance(listed, list):
         raise refused(f"{path}: files", listed, "a list of {name, source}")
@@ -105,7 +105,7 @@ def sources(task: Mapping[str, Any], path: str) -> dict[str, str]:
 
 
 def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
-    """The spec of a task. Raises SpecErrors."""
+    """Read the spec of a task. Raises SpecErrors."""
     tasks = [file for file in files if file.path.endswith((".yml", ".yaml"))]
     if len(tasks) != 1:
         raise refused("files", f"{len(tasks)} YAML files", f"one: {EXPECTED}")
@@ -168,7 +168,10 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
 
 
 def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> dict[str, str]:
-    """The task's Python modules by name, as far as reference and inputs can need them. Raises SpecErrors."""
+    """Return the task's Python modules by name, as far as reference and inputs can need them.
+
+    Raises SpecErrors.
+    """
     at_hand = {item.path: item for item in files}
     texts = {}
     for name, source in sources(task, file.path).items():
@@ -232,8 +235,11 @@ def _output_names(names: Sequence[str], count: int) -> list[str]:
 
 
 def _tolerance(tree: ast.Module, where: str) -> tuple[dict[str, float] | None, list[str]]:
-    """rtol and atol where `check_implementation`, or what it names in the file, gives a call both as numbers, and
-    notes. Two different pairs are no tolerance. Raises SpecErrors where a number is none."""
+    """Return rtol and atol of `check_implementation`, or None, and notes.
+
+    They are taken where it, or a function that it names in the file, gives a call both as numbers. Two different
+    pairs are no tolerance. Raises SpecErrors where a number is none.
+    """
     pairs = {
         (_finite(rtol, f"{where}: rtol"), _finite(atol, f"{where}: atol"))
         for call in _calls_under(tree, CHECKER)
@@ -246,7 +252,7 @@ def _tolerance(tree: ast.Module, where: str) -> tuple[dict[str, float] | None, l
 
 
 def _calls_under(tree: ast.Module, name: str) -> Iterator[ast.Call]:
-    """The calls in the top-level definitions of a name, and in those of the names in these."""
+    """Yield the calls in a name's top-level definitions, and in those of the names in these."""
     definitions: dict[str, list[ast.stmt]] = {}
     for statement in tree.body:
         for defined in python_source.bound(statement):
@@ -263,7 +269,7 @@ def _calls_under(tree: ast.Module, name: str) -> Iterator[ast.Call]:
 
 
 def _number(call: ast.Call, name: str) -> int | float | None:
-    """A keyword argument where it is written as a number."""
+    """Return a keyword argument where it is written as a number."""
     for item in call.keywords:
         if item.arg == name and isinstance(item.value, ast.Constant):
             value = item.value.value

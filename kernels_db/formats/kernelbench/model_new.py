@@ -69,12 +69,12 @@ def _call(inputs, state, outputs):
 
 
 def claim(file: RawFile) -> bool:
-    """Whether a file is such a candidate."""
+    """Check whether a file is such a candidate."""
     return problem.CANDIDATE in problem.defined(file)
 
 
 def adapt(file: RawFile, op: Op) -> Adapted:
-    """The candidate. Raises SpecErrors: no `ModelNew`, or an op of another format."""
+    """Return the candidate. Raises SpecErrors: no `ModelNew`, or an op of another format."""
     if problem.CANDIDATE not in python_source.defined(python_source.parse(file)):
         raise refused(file.path, f"no class {problem.CANDIDATE}", EXPECTED)
     require_origin(op, FORMAT, f"a {problem.CANDIDATE}")

@@ -81,7 +81,7 @@ def make(shape, dtype, generator):
 
 
 def claim(file: RawFile) -> str | None:
-    """What of a file says that it is such a problem, in words; None where nothing does."""
+    """Say in words why a file is such a problem; None where nothing shows it."""
     names = defined(file)
     found = [name for name in ("Model", "get_inputs", "get_init_inputs", CANDIDATE) if name in names]
     return " and ".join(found) if set(found) - {"Model"} else None
@@ -98,7 +98,10 @@ def defined(file: RawFile) -> set[str]:
 
 
 def is_constructed(reference: str) -> bool:
-    """Whether a spec's reference calls `get_init_inputs` itself, because JSON cannot carry what it returns."""
+    """Check whether a spec's reference calls `get_init_inputs` itself.
+
+    It does so because JSON cannot carry the result.
+    """
     return _CONSTRUCTED.partition("class")[0] in reference
 
 
@@ -108,7 +111,7 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 
 def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
-    """The spec of a problem. Raises SpecErrors."""
+    """Read the spec of a problem. Raises SpecErrors."""
     problems = [file for file in files if "get_inputs" in defined(file)]
     candidates = [file.path for file in files if file not in problems and CANDIDATE in defined(file)]
     if len(problems) != 1 or len(files) != 1 + len(candidates):
@@ -146,7 +149,7 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
 
 
 def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
-    """The file, and below it what the spec's way to call a module asks for."""
+    """Return the file, followed by the code that the spec's way to call a module needs."""
     parameters, added = ", ".join(names), ""
     if facts.init is None:
         added += _CONSTRUCTED.format(parameters=parameters)

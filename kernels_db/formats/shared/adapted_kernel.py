@@ -1,8 +1,8 @@
-"""What an adapter makes of a file: one candidate for the judge. And the part of it that all candidates share.
+"""An adapter's result, one candidate for the judge, and the code that all candidates share.
 
-Free Python, as a kernel's own project wrote it, takes and returns what its format says; a candidate is given inputs and
-outputs. What is returned is copied into the outputs within the call, so that a result that is computed late is
-computed there.
+Free Python, as a kernel's own project wrote it, takes and returns its format's values; a candidate is given
+inputs and outputs. The returned values are copied into the outputs within the call, so that a result that is
+computed late is computed there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class Adapted:
 
 
 def require_origin(op: Op, format_name: str, what: str) -> None:
-    """Raise SpecErrors where the op did not come from this format: then nothing says what the file is given."""
+    """Raise SpecErrors where the op did not come from this format.
+
+    Then nothing says which arguments the file takes.
+    """
     origin = None if op.origin is None else op.origin.format
     if origin != format_name:
         found = f"{op.name}, imported from {origin}" if origin else f"{op.name}, which was not imported"
@@ -55,8 +58,9 @@ def require_origin(op: Op, format_name: str, what: str) -> None:
 
 
 def assembled(head: str, body: str, op: Op, call: str) -> str:
-    """The candidate: packed files, the adapter's own functions, and `run`, whose parameters are the op's and whose body
-    is `call`.
+    """Return the candidate: packed files, the adapter's own functions, and `run`.
+
+    The parameters of `run` are the op's; its body is `call`.
     """
     parameters = ", ".join([*(item.name for item in arguments(op)), *(item.name for item in op.outputs)])
     return f"{head}\nimport torch\n\n{body.strip()}\n{_DELIVERED}\n\ndef run({parameters}):\n    {call}\n"

@@ -1,9 +1,9 @@
-"""Several Python files as one: a module text that carries the others and lets them import each other by name.
+"""Several Python files as one module, which lets them import each other by name.
 
 Only they see each other so: the process that runs them keeps its own modules `utils` and `reference`.
 
-A spec's sources are single modules, and an imported task has several files. What is written here stands in the spec and
-needs nothing of Warpsmith.
+A spec's sources are single modules, and an imported task has several files. The text written here is part of
+the spec and needs nothing of Warpsmith.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def embedding(files: Mapping[str, str]) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as Python source that keeps its lines readable."""
+    """Return a text as Python source that keeps its lines readable."""
     if "'''" in text or text.endswith("'") or not text.isascii() or any(special in text for special in "\\\0\r\f"):
         return repr(text)
     return f"'''{text}'''"

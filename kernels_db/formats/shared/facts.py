@@ -1,5 +1,7 @@
-"""What an analysis found, checked. The file shares the process that answers, so an answer is the file's own word of
-itself, and is read as strictly as the file.
+"""The checked results of an analysis.
+
+The file shares the process that answers, so an answer is the file's own statement about itself, and is read as
+strictly as the file.
 """
 
 from __future__ import annotations
@@ -52,8 +54,11 @@ Drawn = Annotated[dict[str, Any], AfterValidator(_flat)]
 
 
 class Leaf(Facts):
-    """A tensor, or a number, whose `shape` is None. `dist`: what it was seen to be drawn from, {"kind": "empty"} for
-    memory that was not written; None where that is not known."""
+    """A tensor, or a number, whose `shape` is None.
+
+    `dist`: the distribution that it was seen to be drawn from, {"kind": "empty"} for memory that was not written;
+    None where that is not known.
+    """
 
     shape: list[Size] | None = Field(max_length=MAX_RANK)
     dtype: Dtype
@@ -89,7 +94,7 @@ class Written(Facts):
 
 
 class ModuleFacts(Facts):
-    """What a module with its inputs computes on; `init` is None where JSON cannot carry the arguments."""
+    """The inputs and outputs of a module; `init` is None where JSON cannot carry the arguments."""
 
     init: list[bool | int | float | str | None] | None = Field(max_length=MAX_ITEMS)
     inputs: Leaves
@@ -99,8 +104,11 @@ class ModuleFacts(Facts):
 
 
 class TaskWorkload(Facts):
-    """One call of a task: leaves of its data and of its result, which of the data were written, and for each output
-    which of the data it is, if any."""
+    """One call of a task.
+
+    Leaves of its data and of its result, which of the data were written, and for each output which of the data it
+    is, if any.
+    """
 
     inputs: Leaves
     outputs: Leaves
@@ -109,8 +117,10 @@ class TaskWorkload(Facts):
 
 
 class TaskFacts(Facts):
-    """What a task computes on. A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or
-    {"constant": text or None}."""
+    """The data and calls of a task.
+
+    A structure is {"leaf": n}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": text or None}.
+    """
 
     structure: dict[str, Any]
     result: dict[str, Any]
@@ -118,7 +128,7 @@ class TaskFacts(Facts):
 
     @model_validator(mode="after")
     def _whole(self) -> TaskFacts:
-        """Every leaf of the structures is there, once and in order, and no other."""
+        """Check that the structures hold every leaf once and in order, and no other."""
         counts = [len(list(_leaves(structure, 0))) for structure in (self.structure, self.result)]
         for workload in self.workloads:
             if [len(workload.inputs), len(workload.outputs)] != counts:
@@ -155,7 +165,10 @@ _EXPECTED = "a file that runs in the sandbox, under its limits, with torch and w
 
 
 def asked(analyse: Analyse | None, request: dict[str, Any], kind: type[Kind], field: str) -> tuple[Kind, str]:
-    """The answer to a request about the file `field`, and the sandbox's level. Raises SpecErrors without one."""
+    """Return the answer to a request about the file `field`, and the sandbox's level.
+
+    Raises SpecErrors without one.
+    """
     if analyse is None:
         raise refused(field, "a file that must be run to be understood", "a machine with torch, where it can be run")
     try:

@@ -1,6 +1,6 @@
-"""The files of an import: what may come in, how a spec's `origin` keeps them, and how they go out again.
+"""The files of an import: checks, and a spec's `origin` that keeps and returns them.
 
-Nothing here runs what stands in a file.
+Nothing here runs a file's code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from warpsmith.kernels_db.spec.schema import Origin
 
 MOST_FILES = 64
 MOST_BYTES = 512 * 1024
-"""Of all files of one import: the spec that keeps them may have 1 MiB, and says much of it twice."""
+"""Bytes of all files of one import.
+
+The spec that keeps them may have 1 MiB, and says much of it twice.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class RawFile:
     data: bytes
 
     def text(self) -> str:
-        """The content as UTF-8 text, a leading byte order mark included; raises SpecErrors."""
+        """Return the content as UTF-8 text, with a leading byte order mark; raises SpecErrors."""
         try:
             return self.data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -38,12 +41,15 @@ class RawFile:
 
 
 def refused(field: str, found: object, expected: str) -> SpecErrors:
-    """The error of one field of an import."""
+    """Return the error of one field of an import."""
     return SpecErrors([SpecError(field, found, expected)])
 
 
 def check_files(files: Sequence[RawFile]) -> None:
-    """Raise SpecErrors where a set is empty, too large, names a path twice or a path outside itself."""
+    """Raise SpecErrors where a set of files is not acceptable.
+
+    It is empty, too large, names a path twice or a path outside itself.
+    """
     if not 1 <= len(files) <= MOST_FILES:
         raise refused("files", f"{len(files)} files", f"1 to {MOST_FILES} files")
     total = sum(len(file.data) for file in files)
@@ -60,7 +66,7 @@ def check_files(files: Sequence[RawFile]) -> None:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path stays below the directory that it is relative to, on every system."""
+    """Check whether a path stays below its base directory, on every system."""
     parts = path.split("/")
     return (
         0 < len(path) <= 1024
@@ -72,17 +78,20 @@ def is_inside(path: str) -> bool:
 
 
 def beside(path: str, reference: str) -> str:
-    """Where `reference`, relative to the file at `path`, lies in the set; it may begin with .. and so lie outside."""
+    """Return the place in the set of `reference`, relative to the file at `path`.
+
+    It may begin with .. and so lie outside.
+    """
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), reference))
 
 
 def stem(path: str) -> str:
-    """A file's name without directories and its last ending."""
+    """Return a file's name without directories and its last ending."""
     return posixpath.splitext(posixpath.basename(path))[0]
 
 
 def origin_of(format_name: str, files: Iterable[RawFile]) -> dict[str, Any]:
-    """The `origin` of a spec: the files as they came."""
+    """Return the `origin` of a spec: the files as they came."""
     return {"format": format_name, "files": [_kept(file) for file in files]}
 
 
@@ -97,7 +106,10 @@ def _kept(file: RawFile) -> dict[str, str]:
 
 
 def raw_files(origin: Origin) -> list[RawFile]:
-    """The files of an import, byte for byte. Raises SpecErrors where a spec's origin holds what is no file."""
+    """Return the files of an import, byte for byte.
+
+    Raises SpecErrors where a spec's origin holds something that is no file.
+    """
     files = []
     for position, kept in enumerate(origin.files):
         if kept.text is not None:

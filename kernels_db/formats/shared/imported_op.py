@@ -9,8 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Imported:
-    """A spec's document, not yet checked; what a reader should know of it; the sandbox in which it was analysed, None
-    where nothing was run."""
+    """A spec's document, not yet checked, with notes and sandbox.
+
+    The notes are for the reader; the sandbox is the one in which it was analysed, None where nothing was run.
+    """
 
     document: dict[str, Any]
     notes: list[str] = field(default_factory=list)
@@ -18,7 +20,7 @@ class Imported:
 
 
 def drawn_apart(names: Sequence[str], function: str) -> list[str]:
-    """The note on inputs that one function of the file makes, and the spec each by a call of its own."""
+    """Return the note on inputs that the file draws in one call, and the spec each in its own."""
     if len(names) < 2:
         return []
     return [

@@ -1,9 +1,10 @@
-"""Several source files as one candidate: a Python file that carries them, writes them beside itself as it is loaded,
-and imports them from there, so that they find each other and Triton finds their source.
+"""Several source files as one candidate: a Python file that carries them.
 
-The candidate is free Python. Nothing of it runs before a runner loads it. What the files import as they are loaded
-stands at its top in a function that is never called: the judge reads it without running anything, and the files' own
-statements keep their order, as where one sets an environment variable before it imports.
+It writes them beside itself as it is loaded, and imports them from there, so that they find each other and
+Triton finds their source. The candidate is free Python. Nothing of it runs before a runner loads it. The
+modules that the files import as they are loaded are listed at its top in a function that is never called: the
+judge reads it without running anything, and the files' own statements keep their order, as where one sets an
+environment variable before it imports.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from warpsmith.kernels_db.formats.shared.files import RawFile
 from warpsmith.kernels_db.job.module_imports import DECLARING, Import, loaded_imports
 
 _PACKAGE = "_imported_files"
-"""The directory beside the candidate; a module among the files is imported from this package, relative imports from
-its neighbours, absolute ones from the directory."""
+"""The directory beside the candidate.
+
+A module among the files is imported from this package, relative imports from its neighbours, absolute ones
+from the directory.
+"""
 
 # The title is on the third line: on the first two, "encoding: e4m3" would say how the file is encoded.
 _HEAD = """# Written by `warpsmith import`: free Python, which the judge runs in the sandbox tier alone.
@@ -59,8 +63,10 @@ _unpack()
 
 
 def packed(title: str, files: Mapping[str, str], entry: str) -> str:
-    """Source of a module with `_module(name)`, under a comment that says `title`. `entry`: the path of the file with
-    which everything begins. Raises SpecErrors where a Python file does not parse.
+    """Return source of a module with `_module(name)`, under a comment that says `title`.
+
+    `entry`: the path of the file with which everything begins. Raises SpecErrors where a Python file does not
+    parse.
     """
     imports = "".join(f"    import {name}  # as {where} does\n" for name, where in _outside(files, entry).items())
     lines = "".join(f"    {path!r}: {literal(text)},\n" for path, text in sorted(files.items()))
@@ -70,8 +76,9 @@ def packed(title: str, files: Mapping[str, str], entry: str) -> str:
 
 
 def _outside(files: Mapping[str, str], entry: str) -> dict[str, str]:
-    """Modules that are imported whenever the entry is loaded and that are none of the files, each with where that
-    stands.
+    """Return the modules outside the files that loading the entry always imports, with places.
+
+    A place is the file and line of the import.
     """
     found: dict[str, str] = {}
     left, seen = [entry], {entry}
@@ -88,7 +95,7 @@ def _outside(files: Mapping[str, str], entry: str) -> dict[str, str]:
 
 
 def _places(item: Import, importer: str) -> Iterator[str]:
-    """Where among the files the modules of an import would lie."""
+    """Yield the paths where the modules of an import would lie among the files."""
     directory = posixpath.dirname(importer)
     for _ in range(item.level - 1):
         directory = posixpath.dirname(directory)
@@ -103,7 +110,10 @@ def _places(item: Import, importer: str) -> Iterator[str]:
 
 
 def _may_be_inside(name: str, files: Mapping[str, str]) -> bool:
-    """Whether a file or a directory is called so, anywhere: a file may add to `sys.path` before it imports."""
+    """Check whether a file or a directory has this name, anywhere.
+
+    A file may add to `sys.path` before it imports.
+    """
     return any(name in path.removesuffix(".py").split("/") for path in files)
 
 

@@ -13,7 +13,10 @@ Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
 
 
 def parse(file: RawFile) -> ast.Module:
-    """The file's syntax tree. Raises SpecErrors: no UTF-8, too long, or no Python that parses."""
+    """Return the file's syntax tree.
+
+    Raises SpecErrors: no UTF-8, too long, or no Python that parses.
+    """
     text = file.text()
     if len(text) > MAX_SOURCE:
         raise refused(file.path, f"{len(text)} characters", f"at most {MAX_SOURCE} characters of Python")
@@ -26,7 +29,7 @@ def parse(file: RawFile) -> ast.Module:
 
 
 def top_level(tree: ast.Module, kind: type[Definition]) -> dict[str, Definition]:
-    """Functions or classes that a module defines, by name; the last of a name stands."""
+    """Return the functions or classes that a module defines, by name; the last of a name counts."""
     return {node.name: node for node in tree.body if isinstance(node, kind)}
 
 
@@ -53,7 +56,7 @@ def parameters(function: ast.FunctionDef) -> list[str]:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """The first part of the name of every module that is imported, anywhere in the file."""
+    """Yield the first part of the name of every module imported anywhere in the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

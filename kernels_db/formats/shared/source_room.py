@@ -19,8 +19,10 @@ class SourceRoom:
         self._left = MAX_BYTES
 
     def code(self, *parts: str) -> dict[str, Any]:
-        """A distribution of kind `code` whose source is the parts in a row. Raises SpecErrors where there is no room:
-        a character takes at least one byte of the spec."""
+        """Return a distribution of kind `code` whose source is the parts in a row.
+
+        Raises SpecErrors where there is no room: a character takes at least one byte of the spec.
+        """
         self._left -= sum(map(len, parts))
         if self._left < 0:
             found = f"files whose spec has more than {MAX_BYTES} bytes: its sources repeat them for each tensor"

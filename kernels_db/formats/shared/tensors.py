@@ -11,7 +11,10 @@ from warpsmith.kernels_db.spec.dist import FLOAT_ONLY, INTEGER_ONLY
 
 
 def dist_of(found: Mapping[str, Any] | None, dtype: str) -> dict[str, Any] | None:
-    """A recorded distribution as the spec's, for a tensor of `dtype`; None where the spec has none that says it."""
+    """Return a recorded distribution as the spec's, for a tensor of `dtype`.
+
+    None where the spec has none that says it.
+    """
     if found is None:
         return None
     kind = found.get("kind")
@@ -31,7 +34,7 @@ def dist_of(found: Mapping[str, Any] | None, dtype: str) -> dict[str, Any] | Non
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
-    """Whether strides are those of a tensor laid out in order, as far as they matter."""
+    """Check whether the strides that matter are those of a tensor laid out in order."""
     if strides is None:
         return True
     expected = 1
@@ -43,7 +46,10 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
 
 
 def permutation_of(shape: Sequence[int], strides: Sequence[int]) -> list[int] | None:
-    """The axes from the outermost in memory to the innermost where a tensor is dense; None where it is not."""
+    """Return the axes of a dense tensor from the outermost in memory to the innermost.
+
+    None where it is not dense.
+    """
     order = sorted(range(len(shape)), key=lambda axis: (-strides[axis], -shape[axis], axis))
     expected = 1
     for axis in reversed(order):
