@@ -8,8 +8,8 @@ Every candidate is printed as it ends, and a table at the end has one row for ea
 does not have ends its branch; with `--go-on` it is asked for instead (agent mode), so that the same home can
 be answered and continued later: a search that the home holds already is resumed, not submitted again.
 
-The run ends when no search has anything to do but wait for answers, or after `--seconds`; `--save` writes a
-copy of the database every 20 seconds and at the end, whole at any moment. Exits with 1 where a search failed.
+The run ends when no search has anything to do but wait for answers, or after `--seconds`; `--save` writes a copy of the
+database every 20 seconds and at the end, whole at any moment. Exits with 1 where a search failed.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def main() -> int:
         home = (arguments.home or Path(scratch)).resolve()
         database = home / "warpsmith.db"
         os.environ |= {"WARPSMITH_HOME": str(home), "WARPSMITH_DATABASE_URL": f"sqlite:///{database}"}
-        os.environ.setdefault("WARPSMITH_ASK_EXPIRES_S", "0")  # whoever answers may come another day
+        os.environ.setdefault("WARPSMITH_ASK_EXPIRES_S", "0")  # the answer may come another day
         try:
             with embedded_service() as url, Client(url) as client:
                 ids = begin(client, found, go_on=arguments.go_on)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.dispatch [PROJECT ...] [--json]
 
-Each project is a package as `warpsmith export` writes it; without any, packages of this benchmark's own op are
-made in every language that runs here. Microseconds of the host for one call at the smallest verified shape (a
-package's `overhead.py` says how they are measured):
+Each project is a package as `warpsmith export` writes it; without any, packages of this benchmark's own op are made in
+every language that runs here. Microseconds of the host for one call at the smallest verified shape (a package's
+`overhead.py` says how they are measured):
 
 raw        the kernel's own `run`, into outputs that are there
 op         the op without gradients: guard, allocation of outputs, launch

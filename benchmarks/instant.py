@@ -23,7 +23,7 @@ app.conf.include = []
 
 
 def answer(here: WorkerProcess, work: Work, owner: str) -> bool:
-    """Ideas, or code that differs from node to node, without a model."""
+    """Complete a step with ideas, or code that differs from node to node, without a model."""
     now = time.time()
     if work.kind == "ideate":
         ideas = [

@@ -153,7 +153,7 @@ def _peer(candidate: Candidate) -> dict[str, Any]:
         (Path(place) / "request.json").write_text(json.dumps(request))
         peer = Path(__file__).with_name("peer.py").resolve()
         command = [sys.executable, "-P", str(peer), "request.json", "answer.json"]
-        # ninja stands beside the interpreter; every process compiles for itself.
+        # ninja is beside the interpreter; every process compiles for itself.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         environment = {**os.environ, "PATH": path, "TRITON_CACHE_DIR": str(Path(place) / "triton")}
         try:

@@ -2,11 +2,11 @@
 
     python -m benchmarks.library [--only OP] [--stored] [--baselines eager,compile,max_autotune] [--json FILE]
 
-On a machine with the GPU of their target each is judged in full (level verify), together with the baselines,
-in one run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share
-of the physical limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked
-under Triton's interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and
-prints the same table from the verdicts that ship, with the device and the versions that they were measured on.
+On a machine with the GPU of their target each is judged in full (level verify), together with the baselines, in one
+run: times in microseconds, the speed-up over the fastest baseline with its 95 % interval, and the share of the physical
+limit. Without that GPU each is compiled for its architecture, and the Triton ones are checked under Triton's
+interpreter on the smallest workloads; nothing is timed then. `--stored` judges nothing and prints the same table from
+the verdicts that ship, with the device and the versions that they were measured on.
 
 Exits with 1 where a kernel is rejected, or got no verdict.
 """
@@ -59,7 +59,7 @@ def stored(entry: Entry) -> Shown:
 
 
 def is_good(one: Shown) -> bool:
-    """Accepted; or where its device is not there neither wrong nor refused."""
+    """Check whether a kernel is accepted, or its device is missing and nothing else is wrong."""
     if one.verdict is None or one.verdict["verdict"] == "accepted":
         return one.verdict is not None
     return one.verdict["verdict"] == "ambiguous" and judged_elsewhere(one.verdict) is not None
@@ -101,7 +101,7 @@ def main() -> int:
 
 
 def told(shown: Sequence[Shown]) -> str:
-    """Devices and versions of the verdicts, each once."""
+    """Return devices and versions of the verdicts, each once."""
     of = {
         f"{one.verdict['device'].get('name', 'no device')}; "
         + ", ".join(f"{name} {version}" for name, version in sorted(one.verdict["versions"].items()))

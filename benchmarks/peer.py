@@ -2,11 +2,10 @@
 
     python peer.py REQUEST ANSWER
 
-Written as the field does it (KernelBench's eval and its like): CUDA through
-`torch.utils.cpp_extension.load_inline`, Triton by importing the file; five trials of
-`torch.allclose(atol=1e-2, rtol=1e-2)` at one shape, with seeds that are known; three warm-up calls and a
-hundred calls on the same arguments, each between two CUDA events. The candidate runs in the process that
-checks and times it. Nothing of Warpsmith is used here.
+Written as the field does it (KernelBench's eval and its like): CUDA through `torch.utils.cpp_extension.load_inline`,
+Triton by importing the file; five trials of `torch.allclose(atol=1e-2, rtol=1e-2)` at one shape, with seeds that are
+known; three warm-up calls and a hundred calls on the same arguments, each between two CUDA events. The candidate runs
+in the process that checks and times it. Nothing of Warpsmith is used here.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def correct(request: dict[str, Any], reference: Run, forward: Run) -> bool:
 
 
 def median_us(request: dict[str, Any], forward: Run) -> float:
-    """Median of the timed calls, microseconds."""
+    """Return the median of the timed calls, microseconds."""
     inputs = draw(request, 42)
     for _ in range(WARM_UP):
         forward(*inputs)
@@ -102,7 +101,7 @@ def median_us(request: dict[str, Any], forward: Run) -> float:
 
 
 def main() -> None:
-    """Answer {"accepted", "reason", "time_us", "build_s"}."""
+    """Write the answer: {"accepted", "reason", "time_us", "build_s"}."""
     request = json.loads(Path(sys.argv[1]).read_text())
     answer: dict[str, Any] = {"accepted": False, "reason": "", "time_us": None, "build_s": None}
     begun = time.perf_counter()

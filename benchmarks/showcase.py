@@ -184,7 +184,7 @@ def table(shown: Sequence[Shown]) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text with their cells below each other."""
+    """Align the cells of the rows below each other."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -192,7 +192,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _times(item: WorkloadVerdict) -> list[str]:
-    """Workload, times, speed-up and share of the limit."""
+    """Return workload, times, speed-up and share of the limit."""
     fastest = min(item["speedup"], key=lambda name: item["speedup"][name], default=None)
     gain = "-"
     if fastest is not None:
@@ -204,7 +204,7 @@ def _times(item: WorkloadVerdict) -> list[str]:
 
 
 def _spent(verdict: Verdict) -> float:
-    """Seconds in all gates; the lease's are among them."""
+    """Return the seconds in all gates; the lease's are among them."""
     return sum(value for name, value in verdict["seconds"].items() if name != "exclusive")
 
 

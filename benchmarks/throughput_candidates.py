@@ -43,7 +43,7 @@ class SmallOp:
     odd: tuple[int, int]
 
     def shape(self, name: str, rows: int, columns: int) -> tuple[int, ...]:
-        """Weights and biases have one row."""
+        """Return the shape of a tensor; weights and biases have one row."""
         return (columns,) if name in {"weight", "bias"} else (rows, columns)
 
     def workload(self, role: Literal["bench", "holdout"], rows: int, columns: int) -> ResolvedWorkload:
@@ -178,7 +178,10 @@ _SKIPS = """
 
 
 def _cuda(op: SmallOp, block: int, variant: int, broken: str | None = None) -> Candidate:
-    """`variant`: the vector width of a flat kernel, the unrolling of a row's loops."""
+    """Return a CUDA candidate.
+
+    `variant`: the vector width of a flat kernel, the unrolling of a row's loops.
+    """
     scalar = _SCALARS[op.dtype]
     body = _CUDA_BODIES[op.name] if op.rowwise else _FLAT_BROKEN.get(broken or "", _FLAT_BODIES[variant])
     exact = "expf(in[i] - top) / total"
@@ -283,7 +286,10 @@ _CACHED = """    place = (x.data_ptr(), out.data_ptr())
 
 
 def _triton(op: SmallOp, block: int, warps: int, broken: str | None = None) -> Candidate:
-    """`block`: the tile of a flat kernel; a row's is the row."""
+    """Return a Triton candidate.
+
+    `block`: the tile of a flat kernel; a row's is the row.
+    """
     kernel = _TRITON_ROWS[op.name] if op.rowwise else _TRITON_FLAT
     kernel = kernel.replace("SHIFT", "tl.where(tile == 7, BLOCK, 0)" if broken == "wrong by a tile" else "0")
     kernel = kernel.replace("STORED", "0" if broken == "writes nothing" else "n")

@@ -162,7 +162,7 @@ def trial(
 
 
 def trials(judge: Judge, count: int, planted: bool) -> list[dict[str, Any]]:
-    """`count` trials, over the kernels in turn, with new runners every TRIALS_PER_RUNNER."""
+    """Run `count` trials, over the kernels in turn, with new runners every TRIALS_PER_RUNNER."""
     rng = random.Random(secrets.randbits(64))  # noqa: S311 - order and offsets, no secret
     done: list[dict[str, Any]] = []
     while len(done) < count:

@@ -3,9 +3,9 @@
 Templates (`*.md.j2`), facts about each language (`languages/`), the playbook of techniques, a page for each
 family of architectures, and one minimal kernel per language (`examples/`).
 
-Templates are plain text: nothing is escaped. Text that others wrote (a reference, a reply, a log) goes through
-the filters `fenced` or `quoted`, so that it cannot end its own block and read as part of the request. A name
-that the caller did not give is an error.
+Templates are plain text: nothing is escaped. Text that others wrote (a reference, a reply, a log) goes through the
+filters `fenced` or `quoted`, so that it cannot end its own block and read as part of the request. A name that the
+caller did not give is an error.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def architecture(device: str, arch: str) -> Page | None:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """`text` as a code block whose fence is longer than any run of backticks in it."""
+    """Return `text` as a code block whose fence is longer than any run of backticks in it."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.strip(chr(10))}\n{fence}"
 
 
 def quoted(text: str) -> str:
-    """`text` as a block quote."""
+    """Return `text` as a block quote."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
@@ -119,7 +119,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 - what is rendered is a prompt, not a page
+        autoescape=False,  # noqa: S701 - a prompt is rendered, not a page
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

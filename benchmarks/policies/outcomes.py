@@ -1,7 +1,7 @@
 """Outcomes of a pool's candidates: measured once, on one quiet machine, kept beside it.
 
-Policies are compared on these figures rather than on the verdicts of the recording: the recording's were taken
-at different times, while others used the machine. Replies are never touched.
+Policies are compared on these figures rather than on the verdicts of the recording: the recording's were taken at
+different times, while others used the machine. Replies are never touched.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ tried are closed, a source that was seen closes its node, a rejected candidate m
 one at a time in the order in which they were opened, and the policy is asked after each, as a single worker
 would. The play ends at its model cost to the call, so that two policies are compared for the same money.
 
-A candidate on which the world has nothing recorded is no contender in the policy's eyes: every choice that the
-policy has is one that can be answered. It counts as found all the same.
+A candidate on which the world has nothing recorded is no contender in the policy's eyes: every choice that the policy
+has is one that can be answered. It counts as found all the same.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Play:
             self._plan(node, step.ordinal, None)
 
     def _pay(self, step: Step, answer: Answer[Any] | None) -> None:
-        """Count the request, once however often it is made, and what its answer cost."""
+        """Count the request, once however often it is made, and its answer's cost."""
         request = (step.kind, str(step.node_id), 0 if step.kind == "ideate" else step.ordinal)
         if request not in self._requests:
             self._requests.add(request)

@@ -1,7 +1,7 @@
 """A pool as a tree of candidates, the ideas proposed on them, and the code for each idea.
 
-The pool holds replies by the identity of their requests. Walking it from the reference asks for every request
-that a search could make, so the tree holds exactly what a replay could be answered.
+The pool holds replies by the identity of their requests. Walking it from the reference asks for every request that a
+search could make, so the tree holds exactly what a replay could be answered.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def cost_usd(recording: Recording) -> float:
 
 
 def price(prompt_tokens: int, reply_tokens: int) -> float:
-    """US dollars for one call at the prices of `PRICED_AS`."""
+    """Return the US dollars for one call at the prices of `PRICED_AS`."""
     cost = _PRICES.cost(PRICED_AS, prompt_tokens, reply_tokens)
     assert cost is not None, f"prices.toml has no {PRICED_AS}"
     return cost

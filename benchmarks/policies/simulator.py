@@ -149,7 +149,7 @@ class Simulator:
         return Answer(*self.fit.coding, self._candidate(candidate.score, self.fit.repaired))
 
     def kept(self, candidate: Simulated) -> bool:
-        """There is no end to ideas."""
+        """Return True: there is no end to ideas."""
         return True
 
     def digest(self, candidate: Simulated) -> str:

@@ -14,12 +14,15 @@ RESAMPLES = 10_000
 
 
 def log_best(bests: Mapping[str, Sequence[float]]) -> dict[str, NDArray[np.float64]]:
-    """By op, the logarithm of the best speed-up of each seed."""
+    """Return, by op, the logarithm of the best speed-up of each seed."""
     return {op: np.log(np.asarray(values, dtype=np.float64)) for op, values in bests.items()}
 
 
 def geomean(bests: Mapping[str, Sequence[float]]) -> float:
-    """Geometric mean of the best speed-ups: over the seeds of an op, then over the ops."""
+    """Return the geometric mean of the best speed-ups.
+
+    It is over the seeds of an op, then over the ops.
+    """
     return float(np.exp(np.mean([values.mean() for values in log_best(bests).values()])))
 
 

@@ -16,9 +16,8 @@ UNDRAWN = ("code",)
 def draw_source(dist: Dist, sizes: Sequence[str], dtype: str, *, generator: str = "", device: str = "") -> str:
     """Return an expression over `torch` for a contiguous tensor drawn from `dist`.
 
-    `dist` is a distribution's document, its amounts Python source or numbers; `sizes` holds the source of each
-    size; `generator` and `device` are sources too, empty for torch's default. Raises KeyError for a kind in
-    `UNDRAWN`.
+    `dist` is a distribution's document, its amounts Python source or numbers; `sizes` holds the source of each size;
+    `generator` and `device` are sources too, empty for torch's default. Raises KeyError for a kind in `UNDRAWN`.
     """
     place = f", device={device}" if device else ""
     random = place + (f", generator={generator}" if generator else "")
@@ -40,7 +39,7 @@ def _wide(dtype: str) -> str:
 
 
 def _affine(drawn: str, scale: float, shift: float, dtype: str) -> str:
-    """`drawn * scale + shift`, rounded to `dtype`."""
+    """Return source of `drawn * scale + shift`, rounded to `dtype`."""
     source = drawn if scale == 1.0 else f"{drawn} * {scale!r}"
     source = source if shift == 0.0 else f"{source} + {shift!r}"
     if _wide(dtype) == dtype:

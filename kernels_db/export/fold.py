@@ -91,7 +91,7 @@ def reachable(files: Mapping[str, str], start: str) -> set[str]:
 
 
 def public_names(init: str) -> list[str]:
-    """`__all__` of a package's `__init__.py`."""
+    """Read `__all__` of a package's `__init__.py`."""
     for node in ast.parse(init).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(node.value)
@@ -100,7 +100,7 @@ def public_names(init: str) -> list[str]:
 
 
 def literal(text: str) -> str:
-    """`text` as a string literal over several lines that reads as the text does."""
+    """Return `text` as a string literal over several lines that reads as the text does."""
     if "'''" not in text and "\r" not in text and not text.endswith(("\\", "'")):
         return f"r'''{text}'''"
     # Quotes at the end would run into the literal's own.

@@ -247,7 +247,10 @@ def _reference(op: Op, target: Target) -> str:
 
 
 def _bound(op: Op) -> list[str]:
-    """Statements that give every axis its value; the local of an axis bears its name and a `_`."""
+    """Return statements that give every axis its value.
+
+    The local of an axis has its name and a `_`.
+    """
     lines = [f"    {axis}_ = {word}" for axis, word in _keywords(op).items()]
     lines += [f"    {name}_ = {axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
     return lines + [f"    {name}_ = {as_python(text)}" for name, text in derived_axes(op)]

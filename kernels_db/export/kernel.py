@@ -40,10 +40,10 @@ class ExportedKernel:
 
 
 def module_name(*kernels: ExportedKernel) -> str:
-    """Name of the package, its op namespace and its directory.
+    """Return the name of the package, its op namespace and its directory.
 
-    It holds a hash of what decides how the op behaves: reference, source and envelope of each kernel, in whatever order
-    they are given. Two exports of one op that differ in any of them can be loaded side by side.
+    It holds a hash of all that decides the op's behaviour: reference, source and envelope of each kernel, in
+    whatever order they are given. Two exports of one op that differ in any of them can be loaded side by side.
     """
     digests = sorted(_digest(kernel) for kernel in kernels)
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -89,8 +89,8 @@ def attribute_source(attribute: str) -> str:
 def write_project(directory: Path, name: str, files: Mapping[str, str]) -> Path:
     """Write `files`, text by path, into the new directory `name` below `directory`; return it.
 
-    Raises FileExistsError where it exists: an export never overwrites what may have been changed. Raises
-    ValueError, before anything is written, for a path that leads out of the project.
+    Raises FileExistsError where it exists: an export never overwrites what may have been changed. Raises ValueError,
+    before anything is written, for a path that leads out of the project.
     """
     project = directory / name
     for path in files:

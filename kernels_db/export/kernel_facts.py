@@ -82,8 +82,8 @@ def verified_numbers(kernel: ExportedKernel) -> list[tuple[Any, ...]]:
 def timed(kernel: ExportedKernel, by_limit: bool) -> list[Timed]:
     """Return the verified shapes at which the kernel was timed.
 
-    The figure is how many times the physical limit a call took, or, not `by_limit`, picoseconds for each byte that
-    it has to move at least.
+    The figure is how many times the physical limit a call took, or, not `by_limit`, picoseconds for each byte that it
+    has to move at least.
     """
     op, rows = parse_op(kernel.spec), _timed_rows(kernel)
     shapes: dict[tuple[tuple[str, int], ...], list[tuple[float, float]]] = {}

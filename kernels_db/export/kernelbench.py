@@ -5,8 +5,8 @@ The inputs are `get_inputs` and `get_init_inputs`. KernelBench
 constructor so that both have the same weights, and compares the results of their `forward`. This file serves
 as both. `ModelNew` derives from `Model`, so it draws the same weights.
 
-Its harness casts every input and weight to one precision, float32 unless told otherwise. A call whose dtypes
-were not verified goes to PyTorch, as in every export.
+Its harness casts every input and weight to one precision, float32 unless told otherwise. A call whose dtypes were not
+verified goes to PyTorch, as in every export.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ A candidate was verified with it where its spec does not promise less. No instru
 
 
 def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
-    """Python source of `_spec.py`; the kernels are of one op."""
+    """Return the Python source of `_spec.py`; the kernels are of one op."""
     op = parse_op(kernels[0].spec)
     parameters = arguments(op)
     mutated = [i for i, parameter in enumerate(parameters) if parameter.mutated]
@@ -106,7 +106,7 @@ def _parameter(parameter: Input) -> str:
 
 
 def _tolerances(op: Op, mutated: int) -> list[tuple[float, float] | None]:
-    """(rtol, atol) of each output and each mutated input where the op sets its own, else None."""
+    """Return (rtol, atol) of each output and each mutated input; None where the op sets none."""
     own: list[tuple[float, float] | None] = []
     for output in op.outputs:
         if isinstance(output.check, ExactCheck):
@@ -124,7 +124,7 @@ def _strides(parameter: Input) -> str:
 
 
 def _bind_axes(op: Op) -> list[str]:
-    """Statements that bind each axis at its first appearance and compare it at every other."""
+    """Return statements that bind each axis where it first appears and compare it elsewhere."""
     lines: list[str] = []
     checks: list[str] = []
     bound: set[str] = set()

@@ -32,7 +32,7 @@ def input_sources(op: Op, imported: bool) -> list[str]:
 
 
 def result_sources(op: Op, imported: bool) -> list[str]:
-    """Python source of each part of the result, over the tuples `outputs` and `arguments`.
+    """Return the source of each part of the result, over the tuples `outputs` and `arguments`.
 
     A task that we write returns the outputs, then the inputs that it writes. An imported one returns its outputs where
     `run` finds them; a place that it does not look at is that of an input which the task writes.

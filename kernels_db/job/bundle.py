@@ -5,8 +5,8 @@
     verdicts.jsonl   one SignedVerdict a line, written by the judge there
     unjudged.jsonl   one SignedUnjudged a line: the jobs on which its last run has no verdict, and why
 
-A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the
-signature covers the job. Standard library only: the other host has no more.
+A ticket says which job it is; the service signs the ticket, and the ticket holds the job's digest, so the signature
+covers the job. Standard library only: the other host has no more.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def canonical(document: Any) -> bytes:
 
 
 def digest(document: Any) -> str:
-    """SHA-256 of the canonical spelling, hex."""
+    """Return the SHA-256 of the canonical spelling, hex."""
     return hashlib.sha256(canonical(document)).hexdigest()
 
 

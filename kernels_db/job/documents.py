@@ -23,9 +23,9 @@ VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
 Gate = Literal["gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics"]
 """The gate at which a verdict was reached, in the order in which they are shown.
 
-`reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a
-wrong answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot
-confine as the job demands. `physics`: a time that is too good to be true.
+`reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a wrong
+answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot confine as the job
+demands. `physics`: a time that is too good to be true.
 """
 
 
@@ -178,7 +178,7 @@ class Failure(TypedDict):
     samples: NotRequired[list[WrongElement]]  # the worst of the wrong elements that were looked at
     pattern: NotRequired[str]  # what they have in common: places along axes, values
     log: NotRequired[str]
-    # Of a rejection that the host or somebody on it may have brought about: a compiler's limit of time or memory, a
+    # Of a rejection that the host or another user of it may have caused: a compiler's limit of time or memory, a
     # process that was killed or could not begin, a device that fell over
     cause: NotRequired[Literal["timeout", "memory", "died", "device"]]
 
@@ -186,9 +186,9 @@ class Failure(TypedDict):
 class WorkloadVerdict(TypedDict):
     """The results of one workload.
 
-    `time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval
-    of each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level
-    there is no candidate entry.
+    `time_us` and `speedup` are keyed by baseline (`time_us` also by "candidate"); `ci95` holds the 95 % interval of
+    each speed-up ratio. `error` values are relative L2 errors against the float64 reference. At baseline level there
+    is no candidate entry.
     """
 
     id: str

@@ -13,9 +13,8 @@ def build_envelope(
 ) -> dict[str, Any]:
     """Return the envelope of a kernel that was verified on `workloads`.
 
-    `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds
-    dtype, rank and whether every verified call was contiguous (strided inputs are outside unless they were
-    verified).
+    `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds dtype,
+    rank and whether every verified call was contiguous (strided inputs are outside unless they were verified).
     """
     axes: dict[str, set[int]] = {}
     for workload in workloads:

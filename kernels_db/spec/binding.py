@@ -23,8 +23,8 @@ Sizes = Mapping[str, int]
 def bind_axes(axes: Mapping[str, Axis], values: Sizes) -> dict[str, int]:
     """Return every axis with its size; `values` holds the var axes.
 
-    Raises SpecError: a cycle or an unknown name among derived axes, a size below 1 or above 2**48, a var axis
-    without value.
+    Raises SpecError: a cycle or an unknown name among derived axes, a size below 1 or above 2**48, a var axis without
+    value.
     """
     bound: dict[str, int] = {}
     pending: dict[str, expr.Expression] = {}
@@ -58,7 +58,7 @@ def cyclic_axes(axes: Mapping[str, Axis]) -> list[str]:
     while True:
         ready = {name for name, names in reads.items() if name not in settled and names <= settled}
         if not ready:
-            # What is left reads a cycle; only what can reach itself is part of one.
+            # The rest reads a cycle; only an axis that can reach itself is part of one.
             return [name for name in reads if name not in settled and _reaches(name, name, reads)]
         settled |= ready
 
@@ -114,7 +114,10 @@ def bind_shape(field: str, shape: Sequence[int | str], bound: Sizes) -> list[int
 
 
 def extent(shape: Sequence[int], strides: Sequence[int] | None) -> int:
-    """Elements from the first to the last one addressed, both included: what a buffer must hold."""
+    """Return the number of elements from the first to the last one addressed, both included.
+
+    A buffer must hold so many.
+    """
     if strides is None:
         return math.prod(shape)
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
@@ -184,7 +187,7 @@ def _check_dist(field: str, dist: Mapping[str, Any], dtype: str, shape: Sequence
 
 
 def bind_value(field: str, value: bool | int | float, dtype: str) -> bool | int | float:
-    """`value` as a Python number of `dtype`; raises SpecError where it is none."""
+    """Return `value` as a Python number of `dtype`; raises SpecError where it is none."""
     if dtype == "bool":
         if isinstance(value, bool):
             return value

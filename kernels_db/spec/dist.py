@@ -1,7 +1,7 @@
 """The distributions of input values; the judge reads them with expressions worked out.
 
-All draws are independent between tensors and between calls. Floating values are drawn in float32 (float64 for
-float64 inputs) and rounded to the input's dtype.
+All draws are independent between tensors and between calls. Floating values are drawn in float32 (float64 for float64
+inputs) and rounded to the input's dtype.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def load_op(source: str | bytes | Path) -> Op:
 def parse_op(document: Mapping[str, Any]) -> Op:
     """Load the same from a parsed document."""
     if not isinstance(document, dict):
-        # A file that is something else altogether may hold what is to be shown to nobody.
+        # A file of another kind may hold secrets, so its content is not shown.
         found = None if document is None else f"a {type(document).__name__}"
         raise SpecErrors([SpecError("document", found, "a mapping with the fields of an op spec")])
     check_plain(document)

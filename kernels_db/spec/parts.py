@@ -53,7 +53,7 @@ class Parts:
     limits: Limits
 
     def arguments(self) -> Placed[Input]:
-        """Inputs, then state as inputs."""
+        """Return the inputs, then the state as inputs."""
         return [*self.inputs, *((field, state.as_input()) for field, state in self.state)]
 
     def shapes(self) -> Iterator[tuple[str, Sequence[int | str]]]:

@@ -59,7 +59,7 @@ def arguments(op: Op) -> list[Input]:
 
 
 def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
-    """`workload` of `op` with every axis bound.
+    """Return `workload` of `op` with every axis bound.
 
     Raises SpecErrors; for an op and a workload that `load_op` returned this does not happen.
     """
@@ -108,7 +108,7 @@ def traffic(inputs: Sequence[ResolvedInput], outputs: Sequence[ResolvedOutput]) 
 
 
 def workload_bytes(resolved: ResolvedWorkload) -> int:
-    """Bytes of all input and output buffers of one workload, one set of them."""
+    """Return the bytes of all input and output buffers of one workload, one set of them."""
     inputs = sum(
         extent(item["shape"], item["strides"]) * DTYPE_BYTES[item["dtype"]]
         for item in resolved["inputs"]

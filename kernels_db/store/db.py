@@ -92,7 +92,10 @@ class Database:
             raise
 
     def upgrade(self, revision: str = "head") -> None:
-        """Bring the schema to `revision` (alembic upgrade). Many processes may call it at once."""
+        """Bring the schema to `revision` (alembic upgrade).
+
+        Many processes may call it at once.
+        """
         config = Config()
         config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         # One migrates, the others wait for it and find nothing to do: BEGIN IMMEDIATE is that lock on SQLite.

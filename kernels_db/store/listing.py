@@ -80,7 +80,7 @@ class Bundle:
 
 
 def list_ops(session: Session, *, limit: int, after: str | None = None, name: str | None = None) -> Page[OpRow]:
-    """Ops, newest first."""
+    """List ops, newest first."""
     return _page(session, OpRow, [] if name is None else [OpRow.name == name], limit, after)
 
 
@@ -153,7 +153,7 @@ def list_kernels(
 def list_bundles(
     session: Session, *, limit: int, after: str | None = None, search_id: str | None = None
 ) -> Page[Bundle]:
-    """Bundles, newest first."""
+    """List bundles, newest first."""
     created_at, bundle_id = func.min(BundleJobRow.created_at), BundleJobRow.bundle_id
     merged = func.count(BundleJobRow.merged_at)
     query = (
@@ -173,7 +173,7 @@ def list_bundles(
 
 
 def list_pools(session: Session, *, limit: int, after: str | None = None, op: str | None = None) -> Page[PoolRow]:
-    """Pools, newest first; `op` is the op's name in the header."""
+    """List pools, newest first; `op` is the op's name in the header."""
     return _page(session, PoolRow, [] if op is None else [PoolRow.header["op"].as_string() == op], limit, after)
 
 
@@ -187,7 +187,7 @@ def list_reverifications(
 def list_asks(
     session: Session, *, limit: int, after: str | None = None, state: str | None = None, search_id: str | None = None
 ) -> Page[AskRow]:
-    """Asks, newest first."""
+    """List asks, newest first."""
     filters: list[ColumnElement[bool]] = []
     if state is not None:
         filters.append(AskRow.state == state)

@@ -45,7 +45,10 @@ def latest_profile(session: Session, node_id: str) -> ProfileRow | None:
 
 
 def source_sha256(source: str) -> str:
-    """Names the code that metrics were measured of: a node's may change by a repair."""
+    """Return the digest of the code that metrics were measured on.
+
+    A node's code may change by a repair.
+    """
     return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -101,7 +104,7 @@ def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow,
 
 
 def take_profile(session: Session, profile_id: str, until: float) -> ProfileWork | None:
-    """Take a pending profile until `until`, epoch seconds; None where it is not to be had."""
+    """Take a pending profile until `until`, epoch seconds; None where it is not available."""
     row = session.get(ProfileRow, profile_id, with_for_update=True, populate_existing=True)
     if row is None or row.document["state"] != "pending":
         return None

@@ -76,7 +76,7 @@ def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str
 
 
 def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[str, float] | None:
-    """Fingerprint and time of the newest of these verdicts of searches for the target."""
+    """Return fingerprint and time of the newest of these verdicts of searches for the target."""
     fingerprint = VerdictRow.document["fingerprint"].as_string()
     row = session.execute(
         select(fingerprint, VerdictRow.created_at)
@@ -101,7 +101,7 @@ def _on(document: InstrumentedAttribute[Any], target: str) -> ColumnElement[bool
 
 
 def last_judged() -> ColumnElement[float]:
-    """When a kernel's standing was found, epoch seconds."""
+    """Return the time when a kernel's standing was found, epoch seconds."""
     return func.coalesce(KernelRow.reverified_at, KernelRow.verified_at)
 
 

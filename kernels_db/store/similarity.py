@@ -31,7 +31,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
 
 
 def similarity(op: Op, other: Op) -> float:
-    """1 for the same op, from LEAST to MOST for one alike, 0 for any other."""
+    """Return 1 for the same op, from LEAST to MOST for one alike, 0 for any other."""
     if op.semantic_digest == other.semantic_digest:
         return 1.0
     if _signature(op) != _signature(other):

@@ -300,7 +300,7 @@ class KernelRow(Base):
     created_at: Mapped[float]
     verified_at: Mapped[float] = mapped_column(default=_created_at, server_default="0")  # when the evidence was made
     standing: Mapped[str] = mapped_column(String(16), default="verified", server_default="verified")
-    # verified (since then nobody has looked again) holds wrong slower uncompilable: the latest re-verification's word
+    # verified (not judged again since then) holds wrong slower uncompilable: the latest re-verification's result
     reverified_at: Mapped[float | None]  # of that; None where there is none since `verified_at`
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest"),
@@ -311,8 +311,7 @@ class KernelRow(Base):
 class ReverificationRow(Base):
     """One judging anew of a stored kernel, under a lease while it runs; kept permanently.
 
-    (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave
-    none.
+    (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave none.
     """
 
     __tablename__ = "reverifications"

@@ -133,7 +133,7 @@ def _json(data: bytes, field: str) -> Any:
 
 
 def tensor(definition: Found, kind: str, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    """Name, shape, dtype and description of an input or output. Raises SpecErrors."""
+    """Return name, shape, dtype and description of an input or output. Raises SpecErrors."""
     where, dtype = f"{definition.field}: {kind}.{name}", item.get("dtype")
     described = {"description": str(item["description"])[:4000]} if item.get("description") else {}
     shape = item.get("shape", False)

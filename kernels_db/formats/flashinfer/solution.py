@@ -124,7 +124,7 @@ def _sources(solution: Found) -> dict[str, str]:
 
 
 def _entry_point(solution: Found, files: dict[str, str]) -> tuple[str, str]:
-    """Path and name of the function that is called."""
+    """Return path and name of the function that is called."""
     field, named = f"{solution.field}: spec.entry_point", _spec(solution).get("entry_point")
     path, _, function = named.partition("::") if isinstance(named, str) else ("", "", "")
     pythons = [place for place in files if place.endswith(".py")]

@@ -89,7 +89,7 @@ class Axes:
 
 
 def _expressions(axes: Mapping[str, tuple[int, ...]], sizes: tuple[int, ...]) -> Iterator[str]:
-    """Expressions over the axes that come to `sizes` in every workload, the plainest first."""
+    """Yield expressions over the axes equal to `sizes` in every workload, the plainest first."""
     for name, known in axes.items():
         if sizes[0] % known[0] == 0 and sizes == tuple(size * (sizes[0] // known[0]) for size in known):
             yield f"{name} * {sizes[0] // known[0]}"
@@ -111,7 +111,7 @@ def _expressions(axes: Mapping[str, tuple[int, ...]], sizes: tuple[int, ...]) ->
 
 
 def _differences(axes: Mapping[str, tuple[int, ...]], sizes: tuple[int, ...]) -> Iterator[str]:
-    """Expressions `one - other + step`, the smallest step of each `one`."""
+    """Yield expressions `one - other + step`, the smallest step of each `one`."""
     # What has to be taken from `one` differs from `other` by the same step in every workload.
     alike: defaultdict[tuple[int, ...], list[tuple[int, str]]] = defaultdict(list)
     for name, known in axes.items():

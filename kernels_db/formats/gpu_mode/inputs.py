@@ -183,7 +183,7 @@ def run(facts: TaskFacts, wanted: Sequence[str], taken: Sequence[int]) -> str:
 
 
 def _expression(structure: Mapping[str, Any], wanted: Sequence[str]) -> str:
-    """Python source of the data, of names."""
+    """Return Python source of the data, made of names."""
     kind, content = next(iter(structure.items()))
     if kind == "leaf":
         return str(wanted[content])

@@ -79,7 +79,7 @@ def _task_or_none(file: RawFile) -> dict[str, Any] | None:
 
 
 def references(files: Sequence[RawFile]) -> list[str]:
-    """Paths of the Python files that a task names: it needs no others."""
+    """Return the paths of the Python files that a task names: it needs no others."""
     return [
         beside(file.path, source)
         for file in files
@@ -194,7 +194,10 @@ def _texts(task: Mapping[str, Any], file: RawFile, files: Sequence[RawFile]) -> 
 
 
 def _calls(task: Mapping[str, Any], path: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Id, role and arguments of each workload. A task without benchmarks is timed on its tests."""
+    """Return id, role and arguments of each workload.
+
+    A task without benchmarks is timed on its tests.
+    """
     listed = {key: task.get(key) or [] for key in ("tests", "benchmarks")}
     for key, items in listed.items():
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):

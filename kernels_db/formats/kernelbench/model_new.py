@@ -101,7 +101,7 @@ def _problem(op: Op) -> str:
 
 
 def _state(op: Op) -> str:
-    """Attribute, shape and dtype of each tensor of the state, as Python source."""
+    """Return attribute, shape and dtype of each tensor of the state, as Python source."""
     bound: dict[str, Any] = {item["name"]: item for item in resolve_workload(op, op.workloads[0])["inputs"]}
     rows = [(item.attribute, tuple(bound[item.name]["shape"]), item.dtype) for item in op.state]
     return "[\n" + "".join(f"    {row!r},\n" for row in rows) + "]" if rows else "[]"

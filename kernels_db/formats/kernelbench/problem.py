@@ -88,7 +88,10 @@ def claim(file: RawFile) -> str | None:
 
 
 def defined(file: RawFile) -> set[str]:
-    """Names that a Python file binds; none of any other file, or of one that does not parse."""
+    """Return the names that a Python file binds.
+
+    There are none of any other file, or of one that does not parse.
+    """
     if not file.path.endswith(".py"):
         return set()
     try:
@@ -106,7 +109,7 @@ def is_constructed(reference: str) -> bool:
 
 
 def references(files: Sequence[RawFile]) -> list[str]:
-    """Paths of further files that the set names: none, a problem is one file."""
+    """Return the paths of further files that the set names: none, a problem is one file."""
     return []
 
 
@@ -154,7 +157,7 @@ def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
     if facts.init is None:
         added += _CONSTRUCTED.format(parameters=parameters)
     if facts.written.state:
-        # Without values not every write is seen: one buffer of a module stands for all of it.
+        # Without values not every write is seen: one buffer of a module represents all of it.
         owners = tuple(dict.fromkeys(name.rpartition(".")[0] for name in facts.written.state))
         added += _KEEPING.format(parameters=parameters, owners=owners)
     return text.rstrip("\n") + "\n" + added if added else text
@@ -223,7 +226,7 @@ class _Code:
         self._room = SourceRoom()
 
     def made_by(self, make: str) -> dict[str, Any]:
-        """By this function, after the file's text."""
+        """Return a distribution by this function, after the file's text."""
         return self._room.code(self._text, make)
 
 

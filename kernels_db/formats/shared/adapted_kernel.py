@@ -67,5 +67,5 @@ def assembled(head: str, body: str, op: Op, call: str) -> str:
 
 
 def tuple_of(names: Sequence[str]) -> str:
-    """Python source of a tuple of names."""
+    """Return Python source of a tuple of names."""
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"

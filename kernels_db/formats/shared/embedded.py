@@ -41,7 +41,7 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):
 
 
 def embedding(files: Mapping[str, str]) -> str:
-    """Python source that defines `_embedded(name)`, the modules in `files` (name to text)."""
+    """Return source that defines `_embedded(name)`, the modules in `files` (name to text)."""
     lines = "".join(f"    {name!r}: {literal(text)},\n" for name, text in sorted(files.items()))
     return _LOADER.replace("{files}", "{\n" + lines + "}")
 

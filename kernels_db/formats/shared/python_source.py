@@ -34,12 +34,12 @@ def top_level(tree: ast.Module, kind: type[Definition]) -> dict[str, Definition]
 
 
 def defined(tree: ast.Module) -> set[str]:
-    """Names that a module's top level binds."""
+    """Return the names that a module's top level binds."""
     return {name for node in tree.body for name in bound(node)}
 
 
 def bound(node: ast.stmt) -> Iterator[str]:
-    """Names that one statement binds."""
+    """Yield the names that one statement binds."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         yield node.name
     elif isinstance(node, ast.Assign):
@@ -51,7 +51,7 @@ def bound(node: ast.stmt) -> Iterator[str]:
 
 
 def parameters(function: ast.FunctionDef) -> list[str]:
-    """Names of a function's positional parameters, in order."""
+    """Return the names of a function's positional parameters, in order."""
     return [item.arg for item in [*function.args.posonlyargs, *function.args.args]]
 
 
