@@ -130,7 +130,7 @@ def is_idle(search: SearchDocument) -> bool:
 
 
 class Watcher:
-    """Tells of every candidate once more whenever something became of it."""
+    """Reports every candidate again whenever its state has changed."""
 
     def __init__(self, client: Client, ids: Sequence[str]) -> None:
         self._client = client

@@ -1,13 +1,13 @@
-"""How many candidates a minute the judge screens, beside the usual harness, on one GPU.
+"""Measures the candidates per minute that the judge screens, beside the usual harness.
 
     python -m benchmarks.judge_throughput [--peer N] [--peer-triton N] [--no-verify] [--json FILE]
     python -m benchmarks.judge_throughput --check         no GPU needed: gate and compiler on all forty
 
-The same forty candidates (`benchmarks.throughput_candidates`; ten are broken) go (a) through one judge process at
-screening level, all in flight at once, after a baseline job for each of the four ops, as in a search; and (b) through
-`benchmarks/peer.py`, a fresh process for each, one at a time. What screening accepted of the broken ones then goes
-through verification, as a search's finalists do. `--peer N` limits the CUDA candidates of (b), whose builds take most
-of its time; the others are extrapolated, and the report says so.
+On one GPU, the same forty candidates (`benchmarks.throughput_candidates`; ten are broken) go (a) through one
+judge process at screening level, all in flight at once, after a baseline job for each of the four ops, as in a
+search; and (b) through `benchmarks/peer.py`, a fresh process for each, one at a time. The broken ones that
+screening accepted then go through verification, as a search's finalists do. `--peer N` limits the CUDA
+candidates of (b), whose builds take most of its time; the others are extrapolated, and the report says so.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def gpu_target() -> str | None:
 
 
 def main() -> int:
-    """Run what was asked for; returns the exit status."""
+    """Run the requested measurements; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.judge_throughput", description=__doc__.splitlines()[0])
     parser.add_argument("--peer", type=int, default=20, metavar="N", help="CUDA candidates of the usual harness")
     parser.add_argument("--peer-triton", type=int, default=20, metavar="N", help="its Triton candidates")

@@ -1,4 +1,4 @@
-"""What Warpsmith itself costs: `python -m benchmarks.overhead [--json]`.
+"""The cost of Warpsmith itself: `python -m benchmarks.overhead [--json]`.
 
 Everything is measured on this machine, on SQLite and a private Redis.
 

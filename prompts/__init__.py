@@ -25,7 +25,7 @@ _HERE = Path(__file__).parent
 class Play:
     """One technique of the playbook, its `summary` in one line.
 
-    By device type: `signs`, what tells in one line that it is worth trying, and `advice`, a list in Markdown.
+    By device type: `signs`, the signs in one line that it is worth trying, and `advice`, a list in Markdown.
     """
 
     technique: str

@@ -105,7 +105,7 @@ class Played:
 
 @dataclass
 class Play:
-    """See the module. `most_usd`: what the model may cost."""
+    """One play, as the module says. `most_usd`: the model's largest cost."""
 
     policy: Policy
     world: World

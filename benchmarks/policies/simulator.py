@@ -30,7 +30,7 @@ Larger budgets may find more, but not without end.
 
 @dataclass(frozen=True)
 class Fit:
-    """What a recording taught; logarithms are natural, of scores.
+    """The parameters fitted to a recording; logarithms are natural, of scores.
 
     first: of ideas on the reference. slope, offset: of the change against the room left below `ceiling`. ideas, codes:
     residuals of ideas and of codes within one. right, repaired: shares that are accepted. width: of an interval, as the

@@ -14,12 +14,12 @@ from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 RUNTIME_DEPENDENCIES = {"cpp": [], "triton": ["triton"], "cuda": ["cuda-core", "nvidia-cuda-nvrtc"]}
-"""What a candidate's language needs beside torch."""
+"""The requirements of a candidate's language beside torch."""
 
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """What an exporter needs of a stored kernel; plain values, so that exporters know no tables."""
+    """A stored kernel as exporters need it; plain values, so that exporters know no tables."""
 
     id: str
     spec: dict[str, Any]

@@ -55,7 +55,7 @@ _TEMPLATES = Environment(
     autoescape=False,  # noqa: S701 - the results are Python, TOML and Markdown, not markup
 )
 PROVENANCE = "provenance.json"
-"""What the kernel comes from, and a SHA-256 of every other file of the package."""
+"""The file with the kernel's origin, and a SHA-256 of every other file of the package."""
 _TEMPLATES.filters["in_docstring"] = in_docstring
 REFERENCE_HEADER = '"""The PyTorch reference: the fallback, and what the kernel was checked against."""\n\n'
 

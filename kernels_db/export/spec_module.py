@@ -190,7 +190,7 @@ def _output_shapes(op: Op) -> list[str]:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Axis names become what `pattern` makes of them; `ceil_div` becomes plain arithmetic."""
+    """Writes axis names by `pattern` and `ceil_div` as plain arithmetic."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern

@@ -19,7 +19,7 @@ __all__ = ["FORMATS", "LANGUAGE", "Adapted", "adapt", "recognise"]
 
 
 class Format(NamedTuple):
-    """One format: what it expects, and its functions, as its module says them."""
+    """One format: its expectation of a file, and its functions, as its module says them."""
 
     expected: str
     claim: Callable[[RawFile], bool]

@@ -1,6 +1,6 @@
-"""Files of another format as an op: which format it is, and the spec that they say.
+"""Imports files of another format as an op: recognises the format and reads the spec.
 
-A file of no known format, or of two, is refused with what was found in it and what is expected.
+A file of no known format, or of two, is refused; the error says what was found in it and what is expected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from warpsmith.kernels_db.spec.op import Op, parse_op
 
 
 class Format(NamedTuple):
-    """One format: what it expects, and its functions, as its module says them."""
+    """One format: its expectation of files, and its functions, as its module says them."""
 
     expected: str
     claim: Callable[[RawFile], str | None]

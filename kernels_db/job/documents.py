@@ -21,7 +21,7 @@ calls, without check or timing. docs/judge.md has the protocol.
 
 VerdictWord = Literal["accepted", "rejected", "quarantined", "ambiguous"]
 Gate = Literal["gate", "compile", "sandbox", "memory", "reference", "admission", "screen", "verify", "time", "physics"]
-"""The gate at which a verdict was reached, in the order in which they are shown.
+"""The gates at which a verdict can be reached, in the order in which they are shown.
 
 `reference`, `admission` and `memory` speak of the op: the user's reference is at fault, the spec cannot tell a wrong
 answer from a right one (at level baseline), or a workload does not fit. `sandbox`: this host cannot confine as the job

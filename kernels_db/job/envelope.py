@@ -1,4 +1,4 @@
-"""The envelope: on what a kernel was verified, and so on what an export may use it."""
+"""The envelope: the inputs on which a kernel was verified, and so an export may use it."""
 
 from __future__ import annotations
 

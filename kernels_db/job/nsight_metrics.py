@@ -12,7 +12,7 @@ from warpsmith.kernels_db.job.documents import NsightKernel
 
 
 class Metric(NamedTuple):
-    """A metric by the name that Nsight Compute documents, and what it tells."""
+    """A metric by the name that Nsight Compute documents, and its meaning."""
 
     name: str
     tells: str

@@ -24,10 +24,11 @@ class NotJson(ValueError):  # noqa: N818 - named for what was found
 
 
 def read_strictly(text: str, levels: int = 64) -> Any:
-    """The document in `text`. Raises NotJson, for NaN, infinities and a name given twice as well.
+    """Read the document in `text`.
 
-    Numbers too large for a float become infinite, and only nesting that cannot be read is refused, for which the error
-    expects at most `levels`: `walk` checks both.
+    Raises NotJson, for NaN, infinities and a name given twice as well. Numbers too large for a float become
+    infinite, and only nesting that cannot be read is refused, for which the error expects at most `levels`: `walk`
+    checks both.
     """
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
@@ -55,7 +56,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def walk(document: Any) -> Iterator[tuple[Location, int, Any]]:
-    """Every value with its location and level, without recursion; a key is a value of its own, called "(name)"."""
+    """Yield every value with its location and level, without recursion.
+
+    A key is a value of its own, called "(name)".
+    """
     pending: list[tuple[Location, int, Any]] = [((), 0, document)]
     while pending:
         location, level, value = pending.pop()
@@ -68,7 +72,10 @@ def walk(document: Any) -> Iterator[tuple[Location, int, Any]]:
 
 
 def expected_scalar(value: Any) -> str | None:
-    """What was expected in place of a value that holds no others; None where JSON and both databases can keep it."""
+    """Return the expectation in place of a value that holds no others.
+
+    None where JSON and both databases can keep it.
+    """
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):

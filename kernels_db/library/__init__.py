@@ -26,7 +26,7 @@ FIELDS: dict[str, type] = {
     "lineage": list,
     "prompts": list,
 }
-"""What kernel.json has to hold."""
+"""The fields that kernel.json must have."""
 
 
 class BrokenEntry(ValueError):  # noqa: N818 - named for what is wrong
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def target(self) -> str:
-        """What it was verified for, such as cuda:sm_90."""
+        """The target that it was verified for, such as cuda:sm_90."""
         return str(self.document["target"])
 
     @property

@@ -1,4 +1,4 @@
-"""What a bad document raises: the field, what was found and what was expected."""
+"""The errors of a bad document: the field, what was found and what was expected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SpecErrors(ValueError):  # noqa: N818  several of SpecError
 
 
 def shown(value: object) -> Any:
-    """`value` as a JSON scalar that may be told: containers as JSON text, long text shortened."""
+    """Return `value` as a JSON scalar for errors: containers as JSON text, long text shortened."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):

@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 def expected_of(detail: Mapping[str, Any]) -> str:
-    """What one of Pydantic's errors expected, as the end of "found X, expected Y"."""
+    """Return the expectation of one of Pydantic's errors, as the end of "found X, expected Y"."""
     if detail["type"] in _EXPECTED:
         return _EXPECTED[detail["type"]].format(**detail.get("ctx", {}))
     return str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")

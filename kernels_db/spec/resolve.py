@@ -38,7 +38,7 @@ LIBRARY_CALLS = (
     "torch.nn.functional.conv3d",
     "torch.nn.functional.scaled_dot_product_attention",
 )
-"""What candidates of an op with `library_calls: true` may call besides their own kernels."""
+"""The calls allowed to candidates of an op with `library_calls: true`, besides own kernels."""
 
 DEFAULT_LIMITS: JobLimits = {"compile_s": 60.0, "call_s": 10.0, "time_s": 3.0, "memory_bytes": None}
 

@@ -1,10 +1,9 @@
 """Profiles of nodes: requested, taken by a worker, finished.
 
-Nothing here touches a search's state.
-
-A row's `document` tells how far it is: {"state": pending | running | done | failed, "sent_at", "until",
-"reason", "workload", "calls", "rows", "device", "nsight", "source_sha256"}. Each request for a profile renews
-a lost one, so a message or a worker that is lost costs asking once more.
+Nothing here touches a search's state. A row's `document` tells how far it is: {"state": pending | running |
+done | failed, "sent_at", "until", "reason", "workload", "calls", "rows", "device", "nsight", "source_sha256"}.
+A request for a profile also sends a lost one again, so a message or a worker that is lost costs asking once
+more.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, Reverific
 DAY_S = 86400.0
 
 DRIFTED = ("wrong", "slower", "uncompilable")
-"""Standings of a kernel that is no longer what its evidence says."""
+"""Standings of a kernel that no longer agrees with its evidence."""
 
 STANDINGS = ("verified", "holds", *DRIFTED)
 """The standings of a kernel.

@@ -230,7 +230,7 @@ class AskRow(Base):
 
 
 class VerdictRow(Base):
-    """What the judge said, whole; append-only."""
+    """One whole verdict of the judge; append-only."""
 
     __tablename__ = "verdicts"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)

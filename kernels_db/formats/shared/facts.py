@@ -87,7 +87,7 @@ class StateLeaf(Facts):
 
 
 class Written(Facts):
-    """What a call of a module writes to: inputs by position, state by attribute."""
+    """The values that a call of a module writes to: inputs by position, state by attribute."""
 
     inputs: list[int] = Field(max_length=MAX_TENSORS)
     state: list[str] = Field(max_length=MAX_ITEMS)

@@ -1,4 +1,4 @@
-"""What an importer makes of a set of files."""
+"""An importer's result from a set of files."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from warpsmith.kernels_db.spec.document import MAX_BYTES
 
 
 class SourceRoom:
-    """What is left for sources in one spec."""
+    """The room left for sources in one spec."""
 
     def __init__(self) -> None:
         self._left = MAX_BYTES
