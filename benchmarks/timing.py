@@ -25,13 +25,13 @@ import torch
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock
-from warpsmith.workers.judge.gates.runner_factory import Starter
+from warpsmith.workers.judge.gates.runner_factory import RunnerFactory
 from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
 from warpsmith.workers.judge.machine.device import Gpu, open_gpu
 from warpsmith.workers.judge.machine.host import cores_available
-from warpsmith.workers.judge.reference.baselines import GPU_SLOTS_BYTES, MOST_SLOTS
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
+from warpsmith.workers.judge.values.workload_specs import GPU_SLOTS_BYTES, MOST_SLOTS
 
 SOURCE = '''
 from kernels_db.runtime import cuda
@@ -112,15 +112,15 @@ class Judge:
         (place / "runners").mkdir()
         self.server = ForkServer(cores_available(), place / "runners")
         self.server.preload(("cuda.core",), (place / "triton", gpu.capability))
-        self.starter = Starter(self.server, place / "runners", place / "cache", cores_available(), gpu)
+        self.factory = RunnerFactory(self.server, place / "runners", place / "cache", cores_available(), gpu)
         op = {"math": "ieee", "library_calls": []}
         self.job = cast(
             "Job", {"op": op, "target": f"cuda:{gpu.arch}", "limits": {"compile_s": 120.0}, "candidate": None}
         )
 
-    def pair(self) -> tuple[Contender, Contender]:
+    def pair(self) -> tuple[RunnerHandle, RunnerHandle]:
         """Return two runners of SOURCE."""
-        one, other = (self.starter.probe(SOURCE, "cuda", self.job) for _ in range(2))
+        one, other = (self.factory.probe(SOURCE, "cuda", self.job) for _ in range(2))
         return one, other
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Judge:
 
 
 def trial(
-    kernel: Kernel, pair: tuple[Contender, Contender], works: tuple[int, int], rng: random.Random
+    kernel: Kernel, pair: tuple[RunnerHandle, RunnerHandle], works: tuple[int, int], rng: random.Random
 ) -> dict[str, Any]:
     """Compare two kernels as a verification does, with fresh buffers and values for every call."""
     contenders = dict(zip(("baseline", "candidate"), pair, strict=True))

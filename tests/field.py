@@ -14,7 +14,8 @@ from tests import escapes, judging
 from warpsmith.kernels_db.runtime import cpp
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
-from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 REFUSALS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EXDEV}
 """EXDEV: Landlock's answer where a link would give more rights."""
@@ -72,10 +73,10 @@ class Field:
 
     def runner(
         self, source: str, mode: Mode = "candidate", language: str | None = "cpp", memory_bytes: int = 1 << 30
-    ) -> Contender:
+    ) -> RunnerHandle:
         """A runner with `source` loaded, which may use `memory_bytes` besides its buffers."""
         self.number += 1
-        return Contender(
+        return RunnerHandle(
             self.server,
             name=mode,
             mode=mode,

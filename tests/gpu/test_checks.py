@@ -20,8 +20,8 @@ from warpsmith.workers.judge.values.compare import (
     compare_floats,
     first_difference,
 )
-from warpsmith.workers.judge.values.families import Family, families
-from warpsmith.workers.judge.values.inputs import InputSource
+from warpsmith.workers.judge.values.families import families
+from warpsmith.workers.judge.values.inputs import InputSource, InputSources
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
@@ -138,16 +138,13 @@ def test_families_change_values_on_the_gpu(dtype: str) -> None:
 def test_questions_and_admission_work_on_the_gpu() -> None:
     place = layer_norm_workload("bench", "bench", 200, 1023)
     runners, rng = InProcess(LAYER_NORM), random.Random(2)
-
-    def source(_: object, family: Family | None = None) -> InputSource:
-        return InputSource(place["inputs"], rng.getrandbits(62), no_code, GPU, family)
-
-    runners.learn(place, lambda: source(place))
-    assert declared(runners, place, source(place)).limits == runners.limits(place)
+    sources = InputSources(rng, no_code, GPU)
+    runners.learn(place, sources)
+    assert declared(runners, place, sources.of(place["inputs"])).limits == runners.limits(place)
     asked = 0
     for family in families(place, rng):
         try:
-            question = ask(runners, place, family, source(place, family), "ieee", rng)
+            question = ask(runners, place, family, sources.of(place["inputs"], family), "ieee", rng)
         except Unsuited:
             continue
         (found,) = runners.run("eager", place, question.values)
@@ -155,6 +152,6 @@ def test_questions_and_admission_work_on_the_gpu() -> None:
         asked += 1
     assert asked > 10
     op = {"name": "norm", "digest": "", "reference": LAYER_NORM, "math": "ieee", "library_calls": [], "baselines": []}
-    checks = examine(op, [place], runners, source, rng)  # type: ignore[arg-type]
+    checks = examine(op, [place], runners, sources, rng)  # type: ignore[arg-type]
     assert checks
     assert all(check["caught"] for check in checks), [check for check in checks if not check["caught"]]

@@ -23,7 +23,7 @@ from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.machine import gpu
 from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.protocol.client import judge_environment
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.sandbox import sandbox
 
 TIMEOUT_S = 300.0
@@ -91,7 +91,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
 
 
 @pytest.fixture(scope="module")
-def prisoner(field: Field) -> Iterator[Contender]:
+def prisoner(field: Field) -> Iterator[RunnerHandle]:
     """A runner with a CUDA context and native code, such as no candidate of a GPU language has."""
     source = f"""
 import ctypes
@@ -119,7 +119,7 @@ OPEN = {
 """What CUDA or Triton need, or may need, on a GPU."""
 
 
-def _probe(contender: Contender, name: str) -> int:
+def _probe(contender: RunnerHandle, name: str) -> int:
     contender.fill(0, [torch.tensor([escapes.NUMBER[name]], device="cuda")])
     contender.call(0, 30.0)
     return int(contender.slots[0].tensor(1).item())
@@ -127,16 +127,16 @@ def _probe(contender: Contender, name: str) -> int:
 
 @whole
 @pytest.mark.parametrize("name", [name for name in escapes.TRIES | escapes.UNSURE if name not in OPEN])
-def test_an_escape_of_native_code_fails_beside_cuda(prisoner: Contender, name: str) -> None:
+def test_an_escape_of_native_code_fails_beside_cuda(prisoner: RunnerHandle, name: str) -> None:
     assert _probe(prisoner, name) in REFUSALS
 
 
 @pytest.mark.parametrize("name", escapes.HONEST)
-def test_what_honest_code_does_works_beside_cuda(prisoner: Contender, name: str) -> None:
+def test_what_honest_code_does_works_beside_cuda(prisoner: RunnerHandle, name: str) -> None:
     assert _probe(prisoner, name) == 0
 
 
-def test_threads_of_the_driver_are_filtered_too(prisoner: Contender) -> None:
+def test_threads_of_the_driver_are_filtered_too(prisoner: RunnerHandle) -> None:
     """They were there before the filter."""
     if not ABILITY.seccomp:
         pytest.skip("no seccomp")

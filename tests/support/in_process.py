@@ -10,13 +10,13 @@ import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.float64 import in_float64
-from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions
+from warpsmith.workers.judge.reference.baselines import OpRunners, WorkloadFacts
 from warpsmith.workers.judge.reference.input_checks import Question, ask
-from warpsmith.workers.judge.runner.faults import ContenderFault
-from warpsmith.workers.judge.runner.runner_handle import Mode
-from warpsmith.workers.judge.values.compare import Tolerance
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.values.families import Family
-from warpsmith.workers.judge.values.inputs import CPU, InputSource
+from warpsmith.workers.judge.values.inputs import CPU, InputSource, InputSources
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 
 def no_code(*_: object) -> torch.Tensor:
@@ -29,9 +29,7 @@ class InProcess(OpRunners):
     def __init__(self, reference: str) -> None:
         """What OpRunners has for starting processes and timing them is left out: nothing here does either."""
         self.device = CPU
-        self.tolerances: dict[str, list[Tolerance | None]] = {}
-        self.finite: dict[str, bool] = {}
-        self.unsuited: dict[tuple[str, str], str] = {}
+        self.known: dict[str, WorkloadFacts] = {}
         self.namespace: dict[str, Any] = {}
         exec(reference, self.namespace)
 
@@ -43,7 +41,7 @@ class InProcess(OpRunners):
             try:
                 returned = (in_float64(run) if wide else run)(*arguments)
             except Exception as error:
-                raise ContenderFault(mode, "raises", str(error)) from error
+                raise RunnerFault(mode, "raises", str(error)) from error
         outputs = [] if returned is None else list(returned) if isinstance(returned, tuple) else [returned]
         produced = outputs + [arguments[at] for at, item in enumerate(workload["inputs"]) if item["mutated"]]
         assert len(produced) == len(result_positions(workload))
@@ -66,8 +64,7 @@ def call_arguments(workload: ResolvedWorkload, values: Values, *, wide: bool = F
 def learnt(reference: str, workload: ResolvedWorkload, seed: int = 1) -> InProcess:
     """Runners that have learnt a workload."""
     runners = InProcess(reference)
-    rng = random.Random(seed)
-    runners.learn(workload, lambda: InputSource(workload["inputs"], rng.getrandbits(62), no_code))
+    runners.learn(workload, InputSources(random.Random(seed), no_code))
     return runners
 
 

@@ -30,8 +30,9 @@ from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.protocol.client import JudgeClient, judge_environment
-from warpsmith.workers.judge.runner.faults import ContenderFault
-from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.sandbox import sandbox
 
 TIMEOUT_S = 120.0
@@ -52,14 +53,14 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
     made.close()
 
 
-def _probe(contender: Contender, name: str) -> int:
+def _probe(contender: RunnerHandle, name: str) -> int:
     contender.fill(0, [torch.tensor([escapes.NUMBER[name]])])
     contender.call(0, 20.0)
     return int(contender.slots[0].tensor(1).item())
 
 
 @pytest.fixture(scope="module")
-def prisoner(field: Field) -> Iterator[Contender]:
+def prisoner(field: Field) -> Iterator[RunnerHandle]:
     contender = field.runner(field.source)
     contender.bind([TensorSpec("which", (1,), (1,), torch.int64)], [TensorSpec("out", (1,), (1,), torch.int64)], 1)
     yield contender
@@ -68,12 +69,12 @@ def prisoner(field: Field) -> Iterator[Contender]:
 
 @whole
 @pytest.mark.parametrize("name", escapes.TRIES | escapes.UNSURE)
-def test_an_escape_of_native_code_fails(prisoner: Contender, name: str) -> None:
+def test_an_escape_of_native_code_fails(prisoner: RunnerHandle, name: str) -> None:
     assert _probe(prisoner, name) in REFUSALS
 
 
 @pytest.mark.parametrize("name", escapes.HONEST)
-def test_what_honest_code_does_works(prisoner: Contender, name: str) -> None:
+def test_what_honest_code_does_works(prisoner: RunnerHandle, name: str) -> None:
     assert _probe(prisoner, name) == 0
 
 
@@ -191,7 +192,7 @@ for _ in range(1500):
         time.sleep(600)
 time.sleep(600)
 """
-    with pytest.raises(ContenderFault, match="too many processes") as raised:
+    with pytest.raises(RunnerFault, match="too many processes") as raised:
         field.runner(source, "compile", memory_bytes=8 << 30)  # their memory is not what is to end them
     assert raised.value.kind == "processes"
     wait_until(lambda: not judging.named(name), 5.0)

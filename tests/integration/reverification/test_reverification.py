@@ -35,7 +35,7 @@ from warpsmith.workers.judge.gates import candidates, referee
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import CompileLimits, child, compile_service, cuda_child
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied
-from warpsmith.workers.judge.runner.faults import ContenderFault, ended
+from warpsmith.workers.judge.runner.faults import RunnerFault, ended
 from warpsmith.workers.queue.reverification_task import perform_reverification
 from warpsmith.workers.reverification import Finding, ask, claim, finding, finish, reconcile, renew, sweep
 from warpsmith.workers.settings import Settings
@@ -558,7 +558,7 @@ def test_how_a_compiling_process_ended_stands_on_its_error(
 
 def test_a_runner_that_was_killed_from_outside_is_told_from_one_that_crashed() -> None:
     killed, crashed = (ended("candidate", -number, "") for number in (signal.SIGKILL, signal.SIGSEGV))
-    for fault, cause in ((killed, "died"), (crashed, None), (ContenderFault("candidate", "raises", "said"), None)):
+    for fault, cause in ((killed, "died"), (crashed, None), (RunnerFault("candidate", "raises", "said"), None)):
         word, gate, _, failure = referee._ended(fault)
         assert failure is not None
         assert (word, gate, failure.get("cause")) == ("rejected", "screen", cause)

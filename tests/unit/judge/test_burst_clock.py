@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import FEWEST_CALLS, MOST_CALLS, BurstClock
 from warpsmith.workers.judge.runner.burst import EMPTY
-from warpsmith.workers.judge.runner.runner_handle import Burst, Contender
+from warpsmith.workers.judge.runner.runner_handle import Burst, RunnerHandle
 
 FLUSH_US, START_US = 110.0, 60.0
 
@@ -49,7 +49,7 @@ class Simulated:
 def clock(*, draw: Any = None, **contenders: Simulated) -> BurstClock:
     """A calibrated clock over simulated contenders, the first of which sets the length of blocks."""
     made = BurstClock(
-        cast("dict[str, Contender]", contenders), 1.0, draw or (lambda: [torch.zeros(1)]), random.Random(3)
+        cast("dict[str, RunnerHandle]", contenders), 1.0, draw or (lambda: [torch.zeros(1)]), random.Random(3)
     )
     made.calibrate(next(iter(contenders)))
     return made

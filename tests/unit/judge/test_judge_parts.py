@@ -17,13 +17,14 @@ from tests import judging
 from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.candidates import Prepared
-from warpsmith.workers.judge.gates.job_run import Case
+from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Report, Stopped, json_safe
 from warpsmith.workers.judge.machine import buffers, cache_pruning, host
 from warpsmith.workers.judge.machine.buffers import TensorSpec, contiguous_strides
 from warpsmith.workers.judge.machine.device import Cpu
-from warpsmith.workers.judge.reference.baselines import OpRunners, WarmOps
-from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.reference.baselines import OpRunners
+from warpsmith.workers.judge.reference.warm_ops import WarmOps
+from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.values.inputs import BadDistribution, InputSource
 
 CPU = torch.device("cpu")
@@ -177,10 +178,13 @@ def test_where_memory_is_short_the_runners_of_other_ops_end() -> None:
         return cast("OpRunners", stub)
 
     for number, job in enumerate(jobs):
-        warm.of(job["op"], lambda number=number: runners(number))  # type: ignore[misc]
+        warm.keep(job["op"], runners(number))
     warm.end_others(jobs[1]["op"])
     assert ended == [0]
-    assert warm.of(jobs[1]["op"], lambda: runners(2)).used_at > 0.0
+    assert warm.find(jobs[0]["op"]) is None
+    kept = warm.find(jobs[1]["op"])
+    assert kept is not None
+    assert kept.used_at > 0.0
     warm.close()
     assert ended == [0, 1], "the op's own were kept"
 
@@ -219,11 +223,11 @@ def test_an_interpreter_gets_the_smallest_workloads_whatever_their_role(level: L
     assert (stopped.value.verdict, stopped.value.gate) == ("ambiguous", "screen")
 
 
-def interpreted_case(interpreted: bool) -> Case:
+def job_run_of(interpreted: bool) -> JobRun:
     workloads = [sized("least", "test", 2)]
     job = judging.job(judging.LAYER_NORM, workloads, "", language="triton", target="cuda:sm_90")
-    unused: Any = None
-    return Case(job, Report(job), Prepared(interpreted=interpreted), workloads, unused, unused, unused, unused, unused)
+    bench: Any = SimpleNamespace(device=Cpu(2), factory=SimpleNamespace(probe=lambda: None))
+    return JobRun(job, Report(job), Prepared(interpreted=interpreted), bench)
 
 
 @pytest.mark.parametrize(
@@ -240,13 +244,13 @@ def interpreted_case(interpreted: bool) -> Case:
 def test_what_an_interpreter_cannot_do_proves_nothing(kind: str, said: str, interpreted: bool, verdict: str) -> None:
     class Failing:
         def bind(self, *_: object) -> None:
-            raise ContenderFault("candidate", kind, said)
+            raise RunnerFault("candidate", kind, said)
 
-    case = interpreted_case(interpreted)
+    job_run = job_run_of(interpreted)
     failing: Any = Failing()
     with (
         pytest.raises(Stopped, match=f"workload least: .*{said}") as stopped,
-        case.bound(failing, case.workloads[0], "screen"),
+        job_run.bound(failing, job_run.workloads[0], "screen"),
     ):
         pass
     assert stopped.value.verdict == verdict

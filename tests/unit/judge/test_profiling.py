@@ -12,6 +12,7 @@ import torch
 
 from tests import judging
 from warpsmith.kernels_db.job.documents import Nsight, ResolvedWorkload
+from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.profiling import profile
 
 PLACE = judging.layer_norm_workload("bench", "bench", 8, 128)
@@ -52,19 +53,28 @@ def test_metrics_are_measured_on_the_device_after_the_runner_has_ended(has_ncu: 
         assert (workload["id"], candidate.closed, held[0]) == ("bench", True, True)
         return {"kernels": [], "reason": "told"}
 
-    case: Any = SimpleNamespace(
+    @contextmanager
+    def started() -> Iterator[Candidate]:
+        yield candidate
+        candidate.close()
+
+    nsight = SimpleNamespace(measure_of=lambda *_: measure)
+    job_run: Any = SimpleNamespace(
         interpreted=False,
-        job={"target": "cuda:sm_90", "limits": {"call_s": 1.0}},
+        job={"target": "cuda:sm_90", "limits": {"call_s": 1.0}, "candidate": {"language": "triton"}},
+        prepared=Prepared(),
+        on_gpu=True,
+        bench=SimpleNamespace(profiler=lambda: nsight if has_ncu else None),
+        candidate=started,
         device=torch.device("cuda"),
         report=report,
         workloads=[PLACE],
-        bench=lambda: [PLACE],
+        timed_workloads=lambda: [PLACE],
         on_device=on_device,
         bound=lambda *_: nullcontext(),
         source=lambda _: SimpleNamespace(draw=list),
     )
-    start: Any = lambda: candidate  # noqa: E731 - typed as any
-    assert profile(case, start, measure if has_ncu else None)[0] == "ambiguous"
+    assert profile(job_run)[0] == "ambiguous"
     found: Any = report.profile
     assert found["rows"][0]["name"] == "run"
     assert found.get("nsight") == ({"kernels": [], "reason": "told"} if has_ncu else None)

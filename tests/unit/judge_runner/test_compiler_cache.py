@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from warpsmith.workers.judge.runner import compiler_cache
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 REFERENCE = "def run(x):\n    return x.exp()\n"
 
@@ -35,10 +35,10 @@ class _Starts:
     def __init__(self) -> None:
         self.made = 0
 
-    def __call__(self, source: str, variables: dict[str, str]) -> Contender:
+    def __call__(self, source: str, variables: dict[str, str]) -> RunnerHandle:
         assert source == compiler_cache.SEED_REFERENCE
         self.made += 1
-        return cast("Contender", _Runner(variables["TORCHINDUCTOR_CACHE_DIR"]))
+        return cast("RunnerHandle", _Runner(variables["TORCHINDUCTOR_CACHE_DIR"]))
 
 
 def test_every_reference_has_its_own_copy_of_one_seed(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from warpsmith.workers.judge.gates.verdict import json_safe
 from warpsmith.workers.judge.machine.channel import MAX_MESSAGE
-from warpsmith.workers.judge.runner.faults import ContenderFault, ended, reported
-from warpsmith.workers.judge.runner.runner_process import LONGEST_TEXT
+from warpsmith.workers.judge.runner.commands import LONGEST_TEXT
+from warpsmith.workers.judge.runner.faults import RunnerFault, ended, reported
 
 FIELDS = ("type", "kind", "message", "trace", "found", "expected")
 
 
-def carried(error: object) -> ContenderFault:
+def carried(error: object) -> RunnerFault:
     """The fault of an error that came as a message, after the way that its words go: into a verdict and out as JSON."""
     fault = reported("candidate", json.loads(json.dumps(error)))
     document = json_safe({"kind": fault.kind, "message": str(fault), **fault.details})

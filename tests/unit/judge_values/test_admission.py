@@ -18,8 +18,7 @@ from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.mutants import rounded
 from warpsmith.workers.judge.reference.refusals import refusal
 from warpsmith.workers.judge.values import compare
-from warpsmith.workers.judge.values.families import Family
-from warpsmith.workers.judge.values.inputs import CPU, InputSource
+from warpsmith.workers.judge.values.inputs import InputSources
 
 SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
 
@@ -40,12 +39,9 @@ def examined_by(
     runners: InProcess, *workloads: ResolvedWorkload, math: Any = "ieee", seed: int = 1
 ) -> list[AdmissionCheck]:
     rng = random.Random(seed)
-
-    def source(place: ResolvedWorkload, family: Family | None = None) -> InputSource:
-        return InputSource(place["inputs"], rng.getrandbits(62), no_code, CPU, family)
-
+    sources = InputSources(rng, no_code)
     for place in workloads:
-        runners.learn(place, lambda place=place: source(place))  # type: ignore[misc]
+        runners.learn(place, sources)
     op: JobOp = {
         "name": "op",
         "digest": "",
@@ -54,7 +50,7 @@ def examined_by(
         "library_calls": [],
         "baselines": ["eager"],
     }
-    return examine(op, workloads, runners, source, rng)
+    return examine(op, workloads, runners, sources, rng)
 
 
 def missed(checks: list[AdmissionCheck]) -> dict[str, bool]:

@@ -305,7 +305,7 @@ def test_a_family_beyond_the_ops_domain_does_not_suit_it() -> None:
     raising = learnt("def run(x, y):\n    assert bool((y.abs() < 50).all())\n    return x + y\n", place)
     with pytest.raises(Unsuited, match="the reference fails on it"):
         question_on(raising, place, Family("large"), 1)
-    assert len(raising.unsuited) == 1
+    assert len(raising.facts(place).unsuited) == 1
 
 
 def test_an_exact_op_stays_exact_on_families() -> None:

@@ -79,8 +79,8 @@ def test_every_kind_of_failure_is_explained() -> None:
         source = file.read_text(encoding="utf-8")
         found |= set(re.findall(r'"kind": "(\w+)"', source))
         for call in ast.walk(ast.parse(source)):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("ContenderFault", "ReferenceFault"):
-                place = 1 if getattr(call.func, "id", "") == "ContenderFault" else 0
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("RunnerFault", "ReferenceFault"):
+                place = 1 if getattr(call.func, "id", "") == "RunnerFault" else 0
                 kind = call.args[place]
                 if isinstance(kind, ast.Constant):
                     found.add(str(kind.value))

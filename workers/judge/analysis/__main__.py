@@ -54,13 +54,13 @@ def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer
 
     from warpsmith.workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
     from warpsmith.workers.judge.machine.buffers import TensorSpec  # noqa: PLC0415
-    from warpsmith.workers.judge.runner.faults import ContenderFault  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.faults import RunnerFault  # noqa: PLC0415
     from warpsmith.workers.judge.runner.fork_server_client import ForkServerDied  # noqa: PLC0415
-    from warpsmith.workers.judge.runner.runner_handle import Contender  # noqa: PLC0415
+    from warpsmith.workers.judge.runner.runner_handle import RunnerHandle  # noqa: PLC0415
     from warpsmith.workers.judge.sandbox.sandbox import NotConfined  # noqa: PLC0415
 
     try:
-        contender = Contender(
+        handle = RunnerHandle(
             server,
             name="file",
             mode="generate",
@@ -73,17 +73,17 @@ def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer
             device=torch.device("cpu"),
         )
         try:
-            reached = contender.confinement
+            reached = handle.confinement
             if asked["minimum"] is not None and not reached.reaches(asked["minimum"]):
                 expected = f"at least {asked['minimum']}"
                 return _failed("sandbox", f"this machine confines at level {reached.level}, expected {expected}")
-            contender.bind([], [TensorSpec("answer", (ANSWER_BYTES,), (1,), torch.uint8)], 1)
-            contender.command({"command": "generate", "seed": 0}, asked["seconds"])
-            raw = bytes(contender.slots[0].tensor(0).numpy())
+            handle.bind([], [TensorSpec("answer", (ANSWER_BYTES,), (1,), torch.uint8)], 1)
+            handle.command({"command": "generate", "seed": 0}, asked["seconds"])
+            raw = bytes(handle.slots[0].tensor(0).numpy())
         finally:
-            contender.close()
+            handle.close()
         return {"answer": json.loads(raw), "sandbox": reached.level}
-    except ContenderFault as fault:
+    except RunnerFault as fault:
         return _failed(fault.kind, str(fault))
     except NotConfined as refused:
         return _failed("sandbox", str(refused))

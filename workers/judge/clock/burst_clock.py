@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from warpsmith.workers.judge.clock.timing import Samples
-from warpsmith.workers.judge.reference.baselines import Values
 from warpsmith.workers.judge.runner.burst import EMPTY
-from warpsmith.workers.judge.runner.runner_handle import Burst, Contender
+from warpsmith.workers.judge.runner.runner_handle import Burst, RunnerHandle
+from warpsmith.workers.judge.values.workload_specs import Values
 
 BLOCK_US = 2_000.0
 """Time of a block's calls, by the first contender's."""
@@ -50,7 +50,7 @@ class BurstClock:
     """Times blocks of one workload. Every contender is bound to it and has run at least once."""
 
     def __init__(
-        self, contenders: Mapping[str, Contender], call_s: float, draw: Callable[[], Values], rng: random.Random
+        self, contenders: Mapping[str, RunnerHandle], call_s: float, draw: Callable[[], Values], rng: random.Random
     ) -> None:
         self._contenders = contenders
         self._call_s = call_s

@@ -53,7 +53,7 @@ class Peaks:
         self, workload: ResolvedWorkload, math: str, start_probe: StartProbe, *, again: bool = False
     ) -> None:
         """Measure what `limit` needs for this workload and is not known yet; `again`: what is known too, of which the
-        larger peak stays. Hold the timing lock. Raises ContenderFault.
+        larger peak stays. Hold the timing lock. Raises RunnerFault.
         """
         bandwidths, rates = self._known["bandwidth_gbs"], self._known["gflops"]
         changed = False

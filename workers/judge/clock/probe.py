@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from warpsmith.workers.judge.machine.buffers import TensorSpec
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 _CPU_SOURCE = '''
 from kernels_db.runtime import cpp
@@ -110,7 +110,7 @@ SLOTS = 3
 CALLS = 12
 LONGEST_CALL_S = 30.0
 
-StartProbe = Callable[[str, str], Contender]
+StartProbe = Callable[[str, str], RunnerHandle]
 """Starts a runner with a candidate's source in a language."""
 
 
@@ -118,7 +118,7 @@ def memory_rate(footprint: int, start: StartProbe, device: torch.device) -> floa
     """GB/s of the best of CALLS calls of each pattern over `footprint` bytes of buffers.
 
     An update reads two buffers and writes one, a copy reads one and writes one; bytes are counted as a limit counts
-    them, each buffer once for each direction. Raises ContenderFault.
+    them, each buffer once for each direction. Raises RunnerFault.
     """
     elements = footprint // 8 // 4 * 4
     stock = torch.randn(elements + 4 * CALLS, device=device)

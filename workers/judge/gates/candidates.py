@@ -90,6 +90,15 @@ def kernel_cache(cache: Path, source: str) -> Path:
     return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
 
 
+def build(source: str, language: str, job: Job, cache: Path) -> dict[str, str]:
+    """Build a kernel of ours for a job's target; variables that its runner needs to find the binaries."""
+    directory = kernel_cache(cache, source)
+    limits = languages.CompileLimits(seconds=job["limits"]["compile_s"])
+    arch = job["target"].partition(":")[2]
+    languages.prepare(source, language, target_arch=arch, cache_dir=directory, limits=limits, workloads=[])
+    return {CACHE_VARIABLE: str(directory)}
+
+
 def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, interpreted: bool) -> Prepared:
     directory = kernel_cache(cache, candidate["source"])
     device, _, arch = job["target"].partition(":")

@@ -13,8 +13,8 @@ from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
 from warpsmith.workers.judge.machine.device import Device
 from warpsmith.workers.judge.machine.host import available_bytes
-from warpsmith.workers.judge.reference.baselines import input_specs, result_specs, slots_for, widened
 from warpsmith.workers.judge.values.inputs import stock_bytes
+from warpsmith.workers.judge.values.workload_specs import input_specs, result_specs, slots_for, widened
 
 SHARE = 0.8
 """Share of the memory that a job may take where it names no limit."""
@@ -48,7 +48,7 @@ def select(job: Job, device: Device) -> list[ResolvedWorkload]:
 
 
 def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:
-    """Memory of one workload at its peak: every contender's slots, the stocks, the expected values, and the references'
+    """Memory of one workload at its peak: every runner's slots, the stocks, the expected values, and the references'
     temporaries.
 
     A reference's temporaries cannot be known; they are taken for as much again as its inputs and outputs, in float64
@@ -57,13 +57,13 @@ def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> 
     inputs, outputs = input_specs(workload), result_specs(workload)
     slot = layout_bytes([*inputs, *outputs])
     wide = layout_bytes([widened(spec) for spec in [*inputs, *outputs]])
-    contenders = len(job["op"]["baselines"]) + 1
-    slots = sum(1 for _ in range(contenders)) * slots_for("candidate", workload, device) * slot + wide
+    runners = len(job["op"]["baselines"]) + 1
+    slots = sum(1 for _ in range(runners)) * slots_for(workload, device) * slot + wide
     values = 2 * sum(stock_bytes(item) for item in workload["inputs"] if item["shape"] is not None)
     results = 3 * sum(_wide_bytes(spec) for spec in outputs) + sum(
         2 * _wide_bytes(spec) for spec, item in zip(inputs, workload["inputs"], strict=True) if item["mutated"]
     )
-    return slots + values + results + wide + contenders * slot
+    return slots + values + results + wide + runners * slot
 
 
 def is_crowded(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 
-import torch
-
-from warpsmith.kernels_db.job.documents import Gate, Job, ResolvedWorkload, WorkloadVerdict
-from warpsmith.workers.judge.clock.physics import Peaks
-from warpsmith.workers.judge.clock.probe import StartProbe
+from warpsmith.kernels_db.job.documents import (
+    FREE_PYTHON_SANDBOX,
+    Failure,
+    Gate,
+    Job,
+    ResolvedWorkload,
+    WorkloadVerdict,
+    tier_of,
+)
+from warpsmith.workers.judge.gates import footprint
+from warpsmith.workers.judge.gates.bench import Bench
 from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
-from warpsmith.workers.judge.gates.workload_run import Trial, Wrong, failure_of
-from warpsmith.workers.judge.machine.buffers import TensorSpec
-from warpsmith.workers.judge.reference.baselines import OpRunners, input_specs, result_specs, slots_for
-from warpsmith.workers.judge.runner.faults import ContenderFault
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun, Wrong, failure_of
+from warpsmith.workers.judge.machine import host
+from warpsmith.workers.judge.reference.baselines import OpRunners
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
+from warpsmith.workers.judge.sandbox.sandbox import Confinement
 from warpsmith.workers.judge.values.families import Family
-from warpsmith.workers.judge.values.inputs import CPU, InputSource
+from warpsmith.workers.judge.values.inputs import InputSource, InputSources
+from warpsmith.workers.judge.values.workload_specs import input_specs, result_specs, slots_for
 
 CHECK_SLOTS = 3
 """Slots that checked calls rotate through: fresh pointers for each."""
@@ -32,40 +40,108 @@ INTERPRETED_CALL_S = 60.0
 _UNKNOWN_TO_INTERPRETER = "not supported in interpreter mode"
 """What Triton's interpreter says of inline assembly and of functions from libraries."""
 
-Make = Callable[[str, TensorSpec, int], torch.Tensor]
 
+class JobRun:
+    """One job on its way through the gates on a bench, built once. `open` it before its gates, and close it."""
 
-@dataclass
-class Case:
-    """One job on its way through the gates.
-
-    `exclusive()` holds the clock, `on_device()` the device for whatever else runs on it, where that would disturb the
-    clock; `start_probe` starts the memory probe.
-    """
-
-    job: Job
-    report: Report
-    prepared: Prepared | None
-    workloads: list[ResolvedWorkload]
-    runners: OpRunners
-    peaks: Peaks
-    make: Make
-    start_probe: StartProbe
-    exclusive: Callable[[], AbstractContextManager[None]]
-    on_device: Callable[[], AbstractContextManager[None]] = nullcontext
-    device: torch.device = CPU
-
-    def __post_init__(self) -> None:
+    def __init__(self, job: Job, report: Report, prepared: Prepared | None, bench: Bench) -> None:
+        """`prepared`: of a candidate; None at baseline level."""
+        self.job = job
+        self.report = report
+        self.prepared = prepared
+        self.bench = bench
+        self.device = bench.device.torch
+        self.on_gpu = self.device.type == "cuda"
+        self.workloads = job["workloads"]
         # Secret: drawn from the system for each job. Only tests fix it.
-        self.rng = random.Random(self.job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
+        self.rng = random.Random(job.get("seed", secrets.randbits(128)))  # noqa: S311 - seeded as said above
         self.unsuited: set[str] = set()
+        self.start_probe = partial(bench.factory.probe, job=job)
+        self._allowed = 0  # bytes of this host's memory for each runner besides its buffers
+        self._runners: OpRunners | None = None
+
+    def open(self) -> None:
+        """Pass the gates `sandbox` and `memory`, which choose the workloads, and take the reference's runners. Raises
+        Stopped, ForkServerDied.
+        """
+        job, bench, factory = self.job, self.bench, self.bench.factory
+        _demand(job, self.report, factory.confinement(job))
+        if job["candidate"] is not None and tier_of(language := job["candidate"]["language"]) == "sandbox":
+            _demand_for_free_python(factory.candidate_confinement(language))
+        with self.report.gate("memory"):
+            self.workloads = footprint.select(job, bench.device)
+            bench.device.release()  # the tensors of the job before are gone by now
+            if footprint.is_crowded(job, self.workloads, bench.device):
+                bench.warm.end_others(job["op"])
+            self._allowed = footprint.check_memory(job, self.workloads, bench.device)
+        self._runners = bench.warm.find(job["op"]) or factory.op(job, self._allowed)
+        bench.warm.keep(job["op"], self._runners)
+        self.sources = InputSources(self.rng, partial(factory.generate, job, self._allowed), self.device)
+
+    def close(self) -> None:
+        """Free the buffers of the reference's runners, which stay warm."""
+        if self._runners is not None:
+            self._runners.unbind()
+
+    @property
+    def runners(self) -> OpRunners:
+        """The reference's runners."""
+        assert self._runners is not None
+        return self._runners
+
+    @contextmanager
+    def candidate(self) -> Iterator[RunnerHandle]:
+        """The candidate's runner, started in gate `screen` and closed in the end. Raises Stopped, ForkServerDied,
+        NotConfined.
+        """
+        with self.report.gate("screen"), candidate_at_fault("screen", None):
+            started = self._start_candidate()
+        try:
+            yield started
+        finally:
+            started.close()
+
+    def _start_candidate(self) -> RunnerHandle:
+        """The candidate's runner; the report says what holds it."""
+        assert self.job["candidate"] is not None
+        assert self.prepared is not None
+        source, language = self.job["candidate"]["source"], self.job["candidate"]["language"]
+        if tier_of(language) == "sandbox":  # its file may do anything as it is loaded
+            self.report.sandbox = self.bench.factory.candidate_confinement(language).document()
+        started = self.bench.factory.start(
+            "candidate", source, self.job, environment=self.prepared.environment, allowed=self._allowed
+        )
+        self.report.sandbox = started.confinement.document()
+        return started
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Hold the clock. On a GPU everything runs on the clock's own device, so `on_device` holds it for all but
+        starting processes; on a CPU it is held only while the clock runs.
+        """
+        return nullcontext() if self.on_gpu else self._lease()
+
+    def on_device(self) -> AbstractContextManager[None]:
+        """Hold the device for whatever else runs on it, where that would disturb the clock."""
+        return self._lease() if self.on_gpu else nullcontext()
+
+    @contextmanager
+    def _lease(self) -> Iterator[None]:
+        """The device's lease. Notes what other processes took of a CPU meanwhile."""
+        with self.bench.lease():
+            before = host.usage()
+            try:
+                with self.report.gate("exclusive"):
+                    yield
+            finally:
+                if not self.on_gpu:
+                    self.report.others.append(host.share_of_others(before, host.usage()))
 
     @property
     def interpreted(self) -> bool:
-        """Whether the candidate runs under Triton's interpreter, for want of a GPU."""
+        """Whether the candidate runs under Triton's interpreter, because there is no GPU."""
         return self.prepared is not None and self.prepared.interpreted
 
-    def bench(self) -> list[ResolvedWorkload]:
+    def timed_workloads(self) -> list[ResolvedWorkload]:
         """The workloads that are timed."""
         return [workload for workload in self.workloads if workload["role"] == "bench"]
 
@@ -78,11 +154,11 @@ class Case:
         if text not in self.report.notes:
             self.report.notes.append(text)
 
-    def note_error(self, workload: ResolvedWorkload, trial: Trial) -> None:
+    def note_error(self, workload: ResolvedWorkload, calls: WorkloadRun) -> None:
         """Keep the candidate's largest error on a workload."""
         errors = self.entry(workload)["error"]
-        if trial.candidate_l2 is not None:
-            errors["candidate"] = max(trial.candidate_l2, errors["candidate"] or 0.0)
+        if calls.candidate_l2 is not None:
+            errors["candidate"] = max(calls.candidate_l2, errors["candidate"] or 0.0)
 
     def number(self) -> int:
         """A seed that nobody can foresee."""
@@ -90,20 +166,27 @@ class Case:
 
     def source(self, workload: ResolvedWorkload, family: Family | None = None) -> InputSource:
         """Values of a workload's inputs under a new seed."""
-        return InputSource(workload["inputs"], self.number(), self.make, self.device, family)
+        return self.sources.of(workload["inputs"], family)
 
-    def trial(self, workload: ResolvedWorkload, candidate: Contender, family: Family | None = None) -> Trial:
+    def on_workload(
+        self, workload: ResolvedWorkload, candidate: RunnerHandle, family: Family | None = None
+    ) -> WorkloadRun:
         """The candidate's calls on a workload, on values under a new seed."""
         call_s = INTERPRETED_CALL_S if self.interpreted else self.job["limits"]["call_s"]
-        return Trial(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
+        return WorkloadRun(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
 
     @contextmanager
-    def bound(self, candidate: Contender, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
+    def bound(self, candidate: RunnerHandle, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
         """The candidate bound to a workload; what it does wrong inside ends the job at `gate`."""
         with self.report.gate(gate), candidate_at_fault(gate, workload), self._interpreter_at_fault(gate, workload):
-            slots = min(CHECK_SLOTS, slots_for("candidate", workload, self.device))
+            slots = min(CHECK_SLOTS, slots_for(workload, self.device))
             candidate.bind(input_specs(workload), result_specs(workload), slots)
             yield
+
+    def bind_for_timing(self, candidate: RunnerHandle, workload: ResolvedWorkload) -> None:
+        """Bind the candidate as the baselines are, on a GPU to a baseline's own slots. Raises RunnerFault."""
+        beside = self.runners.bound_to(workload)
+        candidate.bind(input_specs(workload), result_specs(workload), slots_for(workload, self.device), beside)
 
     @contextmanager
     def _interpreter_at_fault(self, gate: Gate, workload: ResolvedWorkload) -> Iterator[None]:
@@ -119,9 +202,9 @@ class Case:
                 raise
             reason = f"no CUDA device, and Triton's interpreter computes bfloat16 otherwise than one: {wrong}"
             raise Stopped("ambiguous", gate, reason, wrong.failure) from wrong
-        except ContenderFault as fault:
+        except RunnerFault as fault:
             unknown = fault.kind == "raises" and _UNKNOWN_TO_INTERPRETER in str(fault)
-            if not self.interpreted or fault.contender != "candidate" or not (unknown or fault.kind == "timeout"):
+            if not self.interpreted or fault.runner != "candidate" or not (unknown or fault.kind == "timeout"):
                 raise
             failure = failure_of(fault, workload["id"])
             blamed = "does not know what the kernel uses" if unknown else "may be what is slow"
@@ -136,8 +219,31 @@ def candidate_at_fault(gate: Gate, workload: ResolvedWorkload | None) -> Iterato
         yield
     except Wrong as wrong:
         raise Stopped("rejected", gate, str(wrong), wrong.failure) from wrong
-    except ContenderFault as fault:
-        if fault.external or fault.contender != "candidate":
+    except RunnerFault as fault:
+        if fault.external or fault.runner != "candidate":
             raise
         failure = failure_of(fault, workload["id"] if workload else None)
         raise Stopped("rejected", gate, failure["message"], failure) from fault
+
+
+def _demand(job: Job, report: Report, least: Confinement) -> None:
+    """Refuse a job that demands more than its runners will reach. Raises Stopped."""
+    minimum = job["limits"].get("sandbox")
+    if minimum is not None and not least.reaches(minimum):
+        reason = f"limits.sandbox: found {least.level} on this host ({', '.join(least.layers)}), expected {minimum}"
+        failure: Failure = {"kind": "sandbox", "message": reason, "field": "limits.sandbox"}
+        failure |= {"found": least.level, "expected": minimum}
+        raise Stopped("ambiguous", "sandbox", reason, failure)
+    if job["candidate"] is None:
+        report.sandbox = least.document()
+
+
+def _demand_for_free_python(reached: Confinement) -> None:
+    """Refuse a candidate that no gate has read where its runner would not be held as well as can be. Raises Stopped."""
+    if reached.reaches(FREE_PYTHON_SANDBOX):
+        return
+    found = f"python on a host that confines its runner at level {reached.level} ({', '.join(reached.layers)})"
+    expected = f"a host that reaches {FREE_PYTHON_SANDBOX}: free Python passes no gate, the sandbox alone holds it"
+    reason = f"candidate.language: found {found}, expected {expected}"
+    failure: Failure = {"kind": "sandbox", "message": reason, "field": "candidate.language"}
+    raise Stopped("ambiguous", "sandbox", reason, failure | {"found": reached.level, "expected": FREE_PYTHON_SANDBOX})

@@ -6,66 +6,62 @@ import numpy as np
 
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, WorkloadVerdict
 from warpsmith.workers.judge.clock import quarantine, timing
-from warpsmith.workers.judge.gates.job_run import Case, candidate_at_fault
+from warpsmith.workers.judge.gates.job_run import JobRun, candidate_at_fault
 from warpsmith.workers.judge.gates.verdict import Stopped
-from warpsmith.workers.judge.gates.workload_run import Trial
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.machine.timing_guard import QUIET
-from warpsmith.workers.judge.reference.baselines import (
-    baseline_modes,
-    input_specs,
-    result_specs,
-    slots_for,
-    workload_key,
-)
-from warpsmith.workers.judge.runner.faults import ContenderFault
-from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.reference.baselines import baseline_modes
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 
-def measure(case: Case, workload: ResolvedWorkload, candidate: Contender | None) -> tuple[list[float], list[float]]:
+def measure(
+    job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None
+) -> tuple[list[float], list[float]]:
     """Samples of the fastest baseline and of the candidate (empty without one)."""
-    job, runners = case.job, case.runners
-    plan = timing.plan_for(job["level"] == "verify", case.device.type, job["limits"]["time_s"])
+    job, runners = job_run.job, job_run.runners
+    plan = timing.plan_for(job["level"] == "verify", job_run.device.type, job["limits"]["time_s"])
     modes = baseline_modes(job["op"])
     if job["level"] == "screen":
         modes = runners.to_beat(workload, modes)
-    modes = available(case, workload, modes)  # compiling needs no clock of its own
-    source = case.source(workload)
-    with case.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
-        case.peaks.measure_for(workload, job["op"]["math"], case.start_probe)
+    modes = available(job_run, workload, modes)  # compiling needs no clock of its own
+    source = job_run.source(workload)
+    with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
+        job_run.bench.peaks.measure_for(workload, job["op"]["math"], job_run.start_probe)
         if candidate is not None:
-            slots = slots_for("candidate", workload, case.device)
-            candidate.bind(input_specs(workload), result_specs(workload), slots, runners.bound_to(workload))
-        trial = Trial(workload, runners, candidate, job["limits"]["call_s"], source, case.rng)
+            job_run.bind_for_timing(candidate, workload)
+        calls = WorkloadRun(workload, runners, candidate, job["limits"]["call_s"], source, job_run.rng)
         try:
-            samples = trial.time(modes, plan)
+            samples = calls.time(modes, plan)
         finally:
-            case.note_error(workload, trial)
-    _enter(case, workload, samples, modes)
-    case.report.exchange_us = trial.exchange_us
-    if trial.clocks_us:
-        case.entry(workload)["clocks_us"] = trial.clocks_us
+            job_run.note_error(workload, calls)
+    _enter(job_run, workload, samples, modes)
+    job_run.report.exchange_us = calls.exchange_us
+    if calls.clocks_us:
+        job_run.entry(workload)["clocks_us"] = calls.clocks_us
     best = timing.fastest(samples, modes)
     medians: dict[str, float] = {mode: float(np.median(samples[mode])) for mode in modes}
     runners.note(workload, baseline_modes(job["op"]), medians)
-    for mode, misses in trial.baseline_misses.items():
+    for mode, misses in calls.baseline_misses.items():
         times = f"in {misses} checked timed calls of {workload['id']}"
-        case.report.notes.append(f"baseline {mode} was outside the tolerance {times}")
+        job_run.report.notes.append(f"baseline {mode} was outside the tolerance {times}")
     return samples[best], samples.get("candidate", [])
 
 
-def believe(case: Case) -> None:
+def believe(job_run: JobRun) -> None:
     """Raise Stopped where a time is too good to be true. One workload is enough: a mean over all would hide it."""
-    for workload in case.bench():
-        entry = case.entry(workload)
+    for workload in job_run.timed_workloads():
+        entry = job_run.entry(workload)
         baseline = min(time for name, time in entry["time_us"].items() if name != "candidate")
-        if _doubt(case, entry, baseline) is None:
+        if _doubt(job_run, entry, baseline) is None:
             continue
         # The peak may have been measured in a bad moment: it gets another chance before the kernel loses its own.
-        with case.exclusive(), QUIET.timing():
-            case.peaks.measure_for(workload, case.job["op"]["math"], case.start_probe, again=True)
-        _limit(case, workload, entry)
-        if (doubt := _doubt(case, entry, baseline)) is not None:
+        with job_run.exclusive(), QUIET.timing():
+            job_run.bench.peaks.measure_for(workload, job_run.job["op"]["math"], job_run.start_probe, again=True)
+        _limit(job_run, workload, entry)
+        if (doubt := _doubt(job_run, entry, baseline)) is not None:
             reason = f"workload {workload['id']}: {doubt}"
             failure: Failure = {
                 "kind": "physics",
@@ -74,14 +70,14 @@ def believe(case: Case) -> None:
                 "found": entry["time_us"]["candidate"],
                 "expected": entry["limit_us"],
             }
-            busiest = max(case.report.others, default=0.0)
+            busiest = max(job_run.report.others, default=0.0)
             if busiest > BUSY:  # neighbours slow the probe and the baselines as they slow anything
                 reason += f"; others took {busiest:.0%} of this host meanwhile: judge it again when it is quiet"
                 raise Stopped("ambiguous", "physics", f"too good to be true, or to be told: {reason}", failure)
             raise Stopped("quarantined", "physics", f"too good to be true: {reason}", failure)
 
 
-def _doubt(case: Case, entry: WorkloadVerdict, baseline_us: float) -> str | None:
+def _doubt(job_run: JobRun, entry: WorkloadVerdict, baseline_us: float) -> str | None:
     assert entry["limit_us"] is not None
     assert entry["limit_by"] is not None
     return quarantine.decide(
@@ -89,30 +85,29 @@ def _doubt(case: Case, entry: WorkloadVerdict, baseline_us: float) -> str | None
         limit_us=entry["limit_us"],
         limit_by=entry["limit_by"],
         baseline_us=baseline_us,
-        device=case.device.type,
+        device=job_run.device.type,
     )
 
 
-def available(case: Case, workload: ResolvedWorkload, wanted: list[Mode]) -> list[Mode]:
+def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[Mode]) -> list[Mode]:
     """The baselines that run on a workload, compiled. Eager always does: the reference gate ran it."""
     modes: list[Mode] = []
-    values = case.source(workload).draw()
-    unavailable = case.runners.unavailable
+    values = job_run.source(workload).draw()
+    unavailable = job_run.runners.facts(workload).unavailable
     for mode in wanted:
-        key = (mode, workload_key(workload))
-        if key not in unavailable:
+        if mode not in unavailable:
             try:
-                case.runners.run(mode, workload, values)
+                job_run.runners.run(mode, workload, values)
                 modes.append(mode)
-            except ContenderFault as fault:
+            except RunnerFault as fault:
                 if fault.external or mode == "eager":
                     raise
-                case.runners.drop(mode)
-                unavailable[key] = f"{fault.kind}: {(str(fault).splitlines() or [''])[0][:300]}"
-        if key in unavailable:
-            case.note(f"baseline {mode} does not run on {workload['id']} ({unavailable[key]})")
-    if not modes and wanted != (every := baseline_modes(case.job["op"])):
-        return available(case, workload, every)  # the one that was fastest once runs no more
+                job_run.runners.drop(mode)
+                unavailable[mode] = f"{fault.kind}: {(str(fault).splitlines() or [''])[0][:300]}"
+        if mode in unavailable:
+            job_run.note(f"baseline {mode} does not run on {workload['id']} ({unavailable[mode]})")
+    if not modes and wanted != (every := baseline_modes(job_run.job["op"])):
+        return available(job_run, workload, every)  # the one that was fastest once runs no more
     if not modes:
         message = f"no baseline runs on workload {workload['id']}"
         failure: Failure = {
@@ -125,22 +120,22 @@ def available(case: Case, workload: ResolvedWorkload, wanted: list[Mode]) -> lis
     return modes
 
 
-def _enter(case: Case, workload: ResolvedWorkload, samples: timing.Samples, modes: list[Mode]) -> None:
-    entry = case.entry(workload)
+def _enter(job_run: JobRun, workload: ResolvedWorkload, samples: timing.Samples, modes: list[Mode]) -> None:
+    entry = job_run.entry(workload)
     entry["samples"] = {name: [round(value, 3) for value in values] for name, values in samples.items()}
     entry["time_us"] = {name: float(np.median(values)) for name, values in samples.items()}
     if "candidate" in samples:
         for mode in modes:
             ratio, interval = timing.ratio_with_interval(
-                samples[mode], samples["candidate"], case.number(), timing.OFFSET_US[case.device.type]
+                samples[mode], samples["candidate"], job_run.number(), timing.OFFSET_US[job_run.device.type]
             )
             entry["speedup"][mode] = ratio
             entry["ci95"][mode] = list(interval)
-    _limit(case, workload, entry)
+    _limit(job_run, workload, entry)
 
 
-def _limit(case: Case, workload: ResolvedWorkload, entry: WorkloadVerdict) -> None:
-    limit_us, entry["limit_by"] = case.peaks.limit(workload, case.job["op"]["math"])
+def _limit(job_run: JobRun, workload: ResolvedWorkload, entry: WorkloadVerdict) -> None:
+    limit_us, entry["limit_by"] = job_run.bench.peaks.limit(workload, job_run.job["op"]["math"])
     entry["limit_us"] = limit_us
     judged = entry["time_us"].get("candidate", entry["time_us"].get("eager"))
     entry["limit_fraction"] = limit_us / judged if judged else None

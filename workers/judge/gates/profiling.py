@@ -12,13 +12,12 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from warpsmith.kernels_db.job.documents import Failure, Nsight, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Failure, Nsight, ResolvedWorkload, tier_of
 from warpsmith.workers.judge.gates import traces
 from warpsmith.workers.judge.gates.gates import Outcome
-from warpsmith.workers.judge.gates.job_run import Case, candidate_at_fault
+from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.gates.verification import TRACING_S
-from warpsmith.workers.judge.runner.runner_handle import Contender
 from warpsmith.workers.judge.values import families
 
 CALLS = 5
@@ -30,17 +29,16 @@ Measure = Callable[[ResolvedWorkload], Nsight]
 SAID = "profiled; a profile is the runner's own word and decides nothing"
 
 
-def profile(case: Case, start_candidate: Callable[[], Contender], measure: Measure | None = None) -> Outcome:
-    """Profile the candidate; the profile goes on the verdict, with what `measure` finds. Raises Stopped."""
-    if case.interpreted or not case.job["target"].startswith(case.device.type):
-        raise Stopped("ambiguous", "time", f"no {case.job['target']} here: there is nothing to profile")
-    with case.report.gate("screen"), candidate_at_fault("screen", None):
-        candidate = start_candidate()
-    try:
-        workload = max(case.bench() or case.workloads, key=families.elements)
-        with case.on_device(), case.bound(candidate, workload, "time"):
-            limit_s = case.job["limits"]["call_s"]
-            candidate.fill(0, case.source(workload).draw())
+def profile(job_run: JobRun) -> Outcome:
+    """Profile the candidate; the profile goes on the verdict, with what Nsight Compute finds. Raises Stopped."""
+    if job_run.interpreted or not job_run.job["target"].startswith(job_run.device.type):
+        raise Stopped("ambiguous", "time", f"no {job_run.job['target']} here: there is nothing to profile")
+    nsight = _nsight_of(job_run)
+    with job_run.candidate() as candidate:
+        workload = max(job_run.timed_workloads() or job_run.workloads, key=families.elements)
+        with job_run.on_device(), job_run.bound(candidate, workload, "time"):
+            limit_s = job_run.job["limits"]["call_s"]
+            candidate.fill(0, job_run.source(workload).draw())
             candidate.call(0, limit_s)
             written = candidate.profile(0, CALLS, CALLS * limit_s + TRACING_S)
         try:
@@ -51,18 +49,27 @@ def profile(case: Case, start_candidate: Callable[[], Contender], measure: Measu
             message = f"the runner gave no profile: {reason}"
             failure: Failure = {"kind": "protocol", "message": message, "workload": workload["id"]}
             raise Stopped("ambiguous", "time", message, failure) from error
-    finally:
-        candidate.close()
-    case.report.profile = {
+    job_run.report.profile = {
         "workload": workload["id"],
         "calls": CALLS,
         "rows": traces.table(events),
         "trace": traces.chrome(events),
     }
-    if measure is not None:
-        with case.on_device():
-            case.report.profile["nsight"] = measure(workload)
+    if nsight is not None:
+        with job_run.on_device():
+            job_run.report.profile["nsight"] = nsight(workload)
     return "ambiguous", "time", SAID, None
+
+
+def _nsight_of(job_run: JobRun) -> Measure | None:
+    """Nsight Compute on the candidate; None without it. Under ncu a process is held less than a runner, and free Python
+    is held by nothing else, so that is not measured.
+    """
+    candidate, prepared = job_run.job["candidate"], job_run.prepared
+    if not job_run.on_gpu or candidate is None or prepared is None or tier_of(candidate["language"]) != "gated":
+        return None
+    ncu = job_run.bench.profiler()
+    return None if ncu is None else ncu.measure_of(job_run.job, prepared.environment)
 
 
 def read_bounded(path: Path) -> bytes:

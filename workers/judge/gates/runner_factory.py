@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from warpsmith.kernels_db.job.documents import Job
-from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
-from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import footprint
-from warpsmith.workers.judge.gates.candidates import kernel_cache
+from warpsmith.workers.judge.gates.candidates import build
 from warpsmith.workers.judge.gates.verdict import PROTOCOL
 from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.machine.device import Device
 from warpsmith.workers.judge.reference.baseline_store import BaselineStore
 from warpsmith.workers.judge.reference.baselines import OpRunners, ReferenceFault
 from warpsmith.workers.judge.runner import compiler_cache
-from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
-from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Confinement
 
@@ -28,8 +28,8 @@ PROBE = "probe"
 CPU = torch.device("cpu")
 
 
-class Starter:
-    """Starts contenders, each with a fresh directory below `scratch`."""
+class RunnerFactory:
+    """Starts runners, each with a fresh directory below `scratch`."""
 
     def __init__(self, server: ForkServer, scratch: Path, cache: Path, cores: int, device: Device) -> None:
         """`device`: where candidates and references run."""
@@ -43,12 +43,12 @@ class Starter:
 
     def start(
         self, mode: Mode, source: str, job: Job, *, environment: dict[str, str], allowed: int, name: str | None = None
-    ) -> Contender:
+    ) -> RunnerHandle:
         """A runner with `source` loaded, which may use `allowed` bytes besides its buffers.
 
-        Raises ContenderFault, which names the contender by `name`, by default its mode; ForkServerDied.
+        Raises RunnerFault, which names the runner by `name`, by default its mode; ForkServerDied.
         """
-        return Contender(
+        return RunnerHandle(
             self._server,
             name=name or mode,
             mode=mode,
@@ -64,19 +64,22 @@ class Starter:
 
     def op(self, job: Job, allowed: int) -> OpRunners:
         """The runners of a job's reference, each started when it is first needed."""
-        reference = job["op"]["reference"]
-
-        def compiled(source: str, variables: dict[str, str]) -> Contender:
-            return self.start("compile", source, job, environment=variables, allowed=allowed)
-
-        def start(mode: Mode) -> Contender:
-            environment = {}
-            if mode in ("compile", "max_autotune"):
-                directory = compiler_cache.directory_for(reference, self._cache / "inductor", compiled)
-                environment = compiler_cache.variables(directory)
-            return self.start(mode, reference, job, environment=environment, allowed=allowed)
-
+        start = partial(self._start_reference, job, allowed)
         return OpRunners(start, job["limits"]["call_s"], self.device, self._standings.of(job["op"]), job["op"]["math"])
+
+    def _start_reference(self, job: Job, allowed: int, mode: Mode) -> RunnerHandle:
+        """The reference in a mode; a compiled one has a cache directory of its own."""
+        source, environment = job["op"]["reference"], {}
+        if mode in ("compile", "max_autotune"):
+            compiled = partial(self._start_compiled, job, allowed)
+            environment = compiler_cache.variables(
+                compiler_cache.directory_for(source, self._cache / "inductor", compiled)
+            )
+        return self.start(mode, source, job, environment=environment, allowed=allowed)
+
+    def _start_compiled(self, job: Job, allowed: int, source: str, variables: dict[str, str]) -> RunnerHandle:
+        """Any source, compiled with these variables."""
+        return self.start("compile", source, job, environment=variables, allowed=allowed)
 
     def confinement(self, job: Job) -> Confinement:
         """The least that any of a job's runners will reach here. Raises ForkServerDied."""
@@ -94,13 +97,9 @@ class Starter:
         chosen = sandbox.profile(mode, self.device.type, language, Path(), {}, self._cores)
         return sandbox.expected(chosen, self._server.ready())
 
-    def probe(self, source: str, language: str, job: Job) -> Contender:
+    def probe(self, source: str, language: str, job: Job) -> RunnerHandle:
         """A runner with a kernel of ours, built and started as a candidate's would be."""
-        directory = kernel_cache(self._cache, source)
-        limits = languages.CompileLimits(seconds=job["limits"]["compile_s"])
-        arch = job["target"].partition(":")[2]
-        languages.prepare(source, language, target_arch=arch, cache_dir=directory, limits=limits, workloads=[])
-        environment = {CACHE_VARIABLE: str(directory)}
+        environment = build(source, language, job, self._cache)
         return self.start(
             "candidate", source, job, environment=environment, allowed=footprint.LEAST_FOR_RUNNERS, name=PROBE
         )
@@ -108,14 +107,14 @@ class Starter:
     def generate(self, job: Job, allowed: int, source: str, spec: TensorSpec, seed: int) -> torch.Tensor:
         """What a spec's own generator makes for one input. Raises ReferenceFault where it is at fault."""
         try:
-            contender = self.start("generate", source, job, environment={}, allowed=allowed)
+            handle = self.start("generate", source, job, environment={}, allowed=allowed)
             try:
-                contender.bind([], [spec], 1)
-                contender.command({"command": "generate", "seed": seed}, job["limits"]["call_s"])
-                return contender.slots[0].tensor(0).clone()
+                handle.bind([], [spec], 1)
+                handle.command({"command": "generate", "seed": seed}, job["limits"]["call_s"])
+                return handle.slots[0].tensor(0).clone()
             finally:
-                contender.close()
-        except ContenderFault as fault:
+                handle.close()
+        except RunnerFault as fault:
             if fault.external:
                 raise
             message = f"the generator of input {spec.name}: {fault}"

@@ -7,11 +7,11 @@ import random
 
 from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload
 from warpsmith.workers.gate import own_kernels
-from warpsmith.workers.judge.gates.job_run import Case
+from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Stopped
 from warpsmith.workers.judge.reference.input_checks import Unsuited, ask
 from warpsmith.workers.judge.runner.kernel_names import foreign
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values import families
 from warpsmith.workers.judge.values.compare import first_difference
 from warpsmith.workers.judge.values.families import Family
@@ -23,69 +23,69 @@ TRACING_S = 30.0
 """Time for the driver's tracing to begin."""
 
 
-def check(case: Case, candidate: Contender, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
+def check(job_run: JobRun, candidate: RunnerHandle, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
     """Calls on the declared inputs, each with a seed of its own; on a CPU another on one core for each, before it or
-    after it: whoever sees that it has one core, and remembers, has answered nothing yet or shares the cores next.
+    after it: code that sees that it has one core, and remembers, has answered nothing yet or shares the cores next.
     """
-    shared = case.device.type == "cpu" and not case.interpreted
+    shared = job_run.device.type == "cpu" and not job_run.interpreted
     for workload in workloads:
-        with case.bound(candidate, workload, gate):
+        with job_run.bound(candidate, workload, gate):
             for _ in range(seeds):
-                trial = case.trial(workload, candidate)
-                question = trial.question()
-                first = shared and case.rng.random() < 0.5
+                calls = job_run.on_workload(workload, candidate)
+                question = calls.question()
+                first = shared and job_run.rng.random() < 0.5
                 try:
                     if first:
-                        trial.check_on_one_core(question)
-                    trial.check_candidate(question)
+                        calls.check_on_one_core(question)
+                    calls.check_candidate(question)
                     if shared and not first:
-                        trial.check_on_one_core(question)
+                        calls.check_on_one_core(question)
                 finally:
-                    case.note_error(workload, trial)
+                    job_run.note_error(workload, calls)
 
 
-def verify(case: Case, candidate: Contender, interpreted: bool) -> None:
+def verify(job_run: JobRun, candidate: RunnerHandle, interpreted: bool) -> None:
     """What only verification asks: input families, and the same inputs again. An interpreter is asked little."""
-    asked = families.plan(case.workloads, case.rng, sparing=interpreted)
-    for workload in case.workloads:
+    asked = families.plan(job_run.workloads, job_run.rng, sparing=interpreted)
+    for workload in job_run.workloads:
         if interpreted and workload["id"] not in asked:
             continue
-        with case.bound(candidate, workload, "verify"):
+        with job_run.bound(candidate, workload, "verify"):
             if not interpreted:
-                case.entry(workload)["repeatable"] = _repeat(case, workload, candidate)
+                job_run.entry(workload)["repeatable"] = _repeat(job_run, workload, candidate)
             for family in asked[workload["id"]]:
-                _ask(case, workload, family, candidate)
-    if case.unsuited:
-        case.report.notes.append(f"input families that do not suit the op: {', '.join(sorted(case.unsuited))}")
+                _ask(job_run, workload, family, candidate)
+    if job_run.unsuited:
+        job_run.report.notes.append(f"input families that do not suit the op: {', '.join(sorted(job_run.unsuited))}")
 
 
-def _ask(case: Case, workload: ResolvedWorkload, family: Family, candidate: Contender) -> None:
-    """One call on an input family. Raises Wrong, ContenderFault."""
-    trial = case.trial(workload, candidate, family)
+def _ask(job_run: JobRun, workload: ResolvedWorkload, family: Family, candidate: RunnerHandle) -> None:
+    """One call on an input family. Raises Wrong, RunnerFault."""
+    calls = job_run.on_workload(workload, candidate, family)
     try:
-        question = ask(case.runners, workload, family, trial.source, case.job["op"]["math"], case.rng)
+        question = ask(job_run.runners, workload, family, calls.source, job_run.job["op"]["math"], job_run.rng)
     except Unsuited:
-        case.unsuited.add(family.name)
+        job_run.unsuited.add(family.name)
         return
     limits = [limit for limit in question.limits if limit is not None and limit.own is None]
     largest = max((limit.l2 for limit in limits if math.isfinite(limit.l2)), default=None)
     try:
-        trial.check_candidate(question)
+        calls.check_candidate(question)
     finally:
-        entry = {"error": trial.candidate_l2, "limit": largest}
-        case.entry(workload).setdefault("families", {})[family.name] = entry
+        entry = {"error": calls.candidate_l2, "limit": largest}
+        job_run.entry(workload).setdefault("families", {})[family.name] = entry
 
 
-def _repeat(case: Case, workload: ResolvedWorkload, candidate: Contender) -> bool:
+def _repeat(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle) -> bool:
     """Whether calls on the same values, with other pointers and after other work, give the same bits."""
-    trial = case.trial(workload, candidate)
-    question = trial.question()
-    first = [tensor.clone() for tensor in trial.check_candidate(question)]
+    calls = job_run.on_workload(workload, candidate)
+    question = calls.question()
+    first = [tensor.clone() for tensor in calls.check_candidate(question)]
     same = True
     for _ in range(REPEATS):
-        for _ in range(calls_between(len(candidate.slots), case.rng)):
-            trial.call_candidate()
-        again = trial.check_candidate(question)
+        for _ in range(calls_between(len(candidate.slots), job_run.rng)):
+            calls.call_candidate()
+        again = calls.check_candidate(question)
         same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
     return same
 
@@ -97,20 +97,20 @@ def calls_between(slots: int, rng: random.Random) -> int:
     return rng.choice([count for count in range(MOST_BETWEEN + 1) if (count + 1) % slots != 0])
 
 
-def name_kernels(case: Case, candidate: Contender) -> None:
+def name_kernels(job_run: JobRun, candidate: RunnerHandle) -> None:
     """Note which kernels a call runs on each bench workload. Raises Stopped for one that is not the candidate's.
 
     Comes last: tracing slows whatever the runner does afterwards.
     """
-    assert case.job["candidate"] is not None
-    own = own_kernels(case.job["candidate"]["source"], case.job["candidate"]["language"])
-    for workload in case.bench():
-        with case.bound(candidate, workload, "verify"):
-            candidate.fill(0, case.source(workload).draw())
-            names, calls = candidate.kernels(0, case.job["limits"]["call_s"] + TRACING_S)
-        entry = case.entry(workload)
+    assert job_run.job["candidate"] is not None
+    own = own_kernels(job_run.job["candidate"]["source"], job_run.job["candidate"]["language"])
+    for workload in job_run.timed_workloads():
+        with job_run.bound(candidate, workload, "verify"):
+            candidate.fill(0, job_run.source(workload).draw())
+            names, calls = candidate.kernels(0, job_run.job["limits"]["call_s"] + TRACING_S)
+        entry = job_run.entry(workload)
         entry["kernels"], entry["kernel_calls"] = names, calls
-        if strangers := foreign(names, own, case.job["op"]["library_calls"]):
+        if strangers := foreign(names, own, job_run.job["op"]["library_calls"]):
             message = f"workload {workload['id']}: ran {strangers[0]}, which is none of the candidate's own kernels"
             failure: Failure = {"kind": "foreign_kernel", "message": message, "workload": workload["id"]}
             failure |= {"found": strangers[0], "expected": ", ".join(sorted(own))}

@@ -1,5 +1,5 @@
-"""One contender's calls on one workload: checked in full, and timed in interleaved blocks with calls checked at
-random.
+"""Calls of a candidate and of the baselines on one workload: checked in full, and timed in interleaved blocks with
+calls checked at random.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.gates.verdict import wrong_value
-from warpsmith.workers.judge.reference.baselines import OpRunners, Values, modified_input, result_positions
+from warpsmith.workers.judge.reference.baselines import OpRunners, modified_input
 from warpsmith.workers.judge.reference.input_checks import Question, declared
-from warpsmith.workers.judge.runner.faults import ContenderFault
-from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values.compare import first_difference
 from warpsmith.workers.judge.values.error_pattern import described
 from warpsmith.workers.judge.values.inputs import InputSource
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 _EMPTY_CALLS = 7
 
@@ -49,19 +51,19 @@ def _single_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _held(contenders: Sequence[Contender]) -> Iterator[None]:
-    """Inside, contenders stand still between their calls."""
-    for contender in contenders:
-        contender.held = True
+def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
+    """Inside, runners stand still between their calls."""
+    for handle in handles:
+        handle.held = True
     try:
         yield
     finally:
-        for contender in contenders:
-            contender.held = False
+        for handle in handles:
+            handle.held = False
 
 
-def failure_of(fault: ContenderFault, workload: str | None) -> Failure:
-    """A contender's fault as a verdict's failure."""
+def failure_of(fault: RunnerFault, workload: str | None) -> Failure:
+    """A runner's fault as a verdict's failure."""
     failure: Failure = {"kind": fault.kind, "message": str(fault)}
     if workload is not None:
         failure |= {"message": f"workload {workload}: {fault}", "workload": workload}
@@ -96,21 +98,21 @@ class _Checks:
         return chosen
 
     def owed(self) -> int:
-        """Checks to make after the last round. A timing cut short owes what it missed; and whoever counts rounds must
-        not know which is the last to be looked at.
+        """Checks to make after the last round. A timing cut short owes what it missed; and code that
+        counts rounds must not know which is the last to be looked at.
         """
         return max(1, self._plan.checks - self._made)
 
 
 @dataclass
-class Trial:
+class WorkloadRun:
     """A workload with its reference runners, the candidate (None when only baselines run) and where values come
     from.
     """
 
     workload: ResolvedWorkload
     runners: OpRunners
-    candidate: Contender | None
+    candidate: RunnerHandle | None
     call_s: float
     source: InputSource
     rng: random.Random
@@ -126,7 +128,7 @@ class Trial:
 
     def check_candidate(self, question: Question | None = None) -> list[torch.Tensor]:
         """One call, on new values unless a question is given, checked in full. Returns what it produced, in the order
-        of `result_positions`, as views that the slot's next use overwrites. Raises Wrong, ContenderFault.
+        of `result_positions`, as views that the slot's next use overwrites. Raises Wrong, RunnerFault.
         """
         asked = question or self.question()
         self._call_candidate(asked.values, lambda: asked, closing=True)
@@ -134,7 +136,7 @@ class Trial:
         return [memory.tensor(position) for _, position in result_positions(self.workload)]
 
     def check_on_one_core(self, question: Question) -> None:
-        """One call on a single core, checked in full. Raises Wrong, ContenderFault."""
+        """One call on a single core, checked in full. Raises Wrong, RunnerFault."""
         self._call_candidate(question.values, lambda: question, one_core=True)
 
     def call_candidate(self) -> None:
@@ -142,7 +144,7 @@ class Trial:
         self._call_candidate(self.source.draw())
 
     def time(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
-        """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, ContenderFault."""
+        """Time baselines (and the candidate) in interleaved blocks. Raises Wrong, RunnerFault."""
         for mode in baselines:  # compile, map and warm up before the clock counts
             self._baseline_call(mode, self.source.draw())
         if self.candidate is not None:
@@ -154,7 +156,7 @@ class Trial:
 
     def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
         """On a GPU: a block is a burst of calls by the device's own clock, held against the referee's."""
-        contenders: dict[str, Contender] = {mode: self.runners.on(mode, self.workload) for mode in baselines}
+        contenders: dict[str, RunnerHandle] = {mode: self.runners.on(mode, self.workload) for mode in baselines}
         if self.candidate is not None:
             contenders["candidate"] = self.candidate
         bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng)
@@ -176,7 +178,7 @@ class Trial:
         self.clocks_us = bursts.clocks()
         return bursts.corrected(samples, "candidate")
 
-    def _inspect_call(self, name: str, contender: Contender, call: Call) -> None:
+    def _inspect_call(self, name: str, contender: RunnerHandle, call: Call) -> None:
         """Check one call of the last burst in full, and that nothing was done for calls that were not made. Of a
         baseline's only the last call's result is still there.
         """
@@ -234,7 +236,7 @@ class Trial:
             self._check_baseline(name, values, slot)  # type: ignore[arg-type]
         return spent
 
-    def _next_slot(self, contender: Contender) -> int:
+    def _next_slot(self, contender: RunnerHandle) -> int:
         self._turn += 1
         return self._turn % len(contender.slots)
 
@@ -277,7 +279,7 @@ class Trial:
             self._inspect(candidate, slot, values, asked)
         return spent
 
-    def _untouched(self, candidate: Contender, slot: int, values: Values) -> None:
+    def _untouched(self, candidate: RunnerHandle, slot: int, values: Values) -> None:
         """Look at a slot that was filled and not called. Raises Wrong."""
         place, memory = self.workload["id"], candidate.slots[slot]
         for name, position in result_positions(self.workload):
@@ -290,7 +292,7 @@ class Trial:
                 message = f"workload {place}: wrote to {name} of a call that was not made"
                 raise Wrong({"kind": "ahead", "message": message, "workload": place, "tensor": name})
 
-    def _inspect(self, candidate: Contender, slot: int, values: Values, ask: Callable[[], Question]) -> None:
+    def _inspect(self, candidate: RunnerHandle, slot: int, values: Values, ask: Callable[[], Question]) -> None:
         """Look at everything that a call may have touched. Raises Wrong.
 
         Everything is read before the question is put: what comes later does not count, and on a GPU the references that

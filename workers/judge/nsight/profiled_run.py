@@ -62,12 +62,12 @@ class _Calls:
         import torch  # noqa: PLC0415 - as above
 
         from warpsmith.workers.judge.machine import buffers  # noqa: PLC0415 - import torch
-        from warpsmith.workers.judge.reference import baselines  # noqa: PLC0415 - import torch
+        from warpsmith.workers.judge.values import workload_specs  # noqa: PLC0415 - import torch
 
         self.request = request
         self.device = torch.device(request["device"])
-        self.inputs = baselines.input_specs(request["workload"])
-        self.outputs = baselines.result_specs(request["workload"])
+        self.inputs = workload_specs.input_specs(request["workload"])
+        self.outputs = workload_specs.result_specs(request["workload"])
         self.slot: buffers.Slot | None = None
 
     def confine(self) -> Confinement:
@@ -86,16 +86,14 @@ class _Calls:
         import torch  # noqa: PLC0415 - as above
 
         from warpsmith.workers.judge.machine import buffers  # noqa: PLC0415 - as above
-        from warpsmith.workers.judge.runner import runner_process  # noqa: PLC0415 - as above
+        from warpsmith.workers.judge.runner import loading  # noqa: PLC0415 - as above
         from warpsmith.workers.judge.values import inputs  # noqa: PLC0415 - as above
 
         def make(source: str, spec: buffers.TensorSpec, seed: int) -> torch.Tensor:
             path = directory / f"generator_{seed}.py"
             path.write_text(source, encoding="utf-8")
             generator = torch.Generator().manual_seed(seed)
-            made: torch.Tensor = runner_process.import_file(str(path)).make(
-                list(spec.shape or ()), spec.dtype, generator
-            )
+            made: torch.Tensor = loading.import_file(str(path)).make(list(spec.shape or ()), spec.dtype, generator)
             return made
 
         assert self.slot is not None

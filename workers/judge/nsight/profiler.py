@@ -26,7 +26,7 @@ from warpsmith.workers.judge.nsight import access, metrics, profiled_run
 from warpsmith.workers.judge.nsight import launcher as nsight_launcher
 from warpsmith.workers.judge.nsight.access import CAP_SYS_ADMIN, Permission
 from warpsmith.workers.judge.runner.fork_server_client import fork_server_environment
-from warpsmith.workers.judge.runner.runner_handle import runner_limits
+from warpsmith.workers.judge.runner.limits import runner_limits
 from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
 

@@ -13,22 +13,21 @@ read for another passes where an op really treats them alike.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 
 from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
-from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions
+from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.reference.input_checks import Question, Unsuited, ask, declared
 from warpsmith.workers.judge.reference.mutants import Mutant, Results, Scene, mutants
-from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.values.compare import Comparison
 from warpsmith.workers.judge.values.families import Family, elements, families
-from warpsmith.workers.judge.values.inputs import InputSource
-
-Source = Callable[[ResolvedWorkload, Family | None], InputSource]
+from warpsmith.workers.judge.values.inputs import InputSource, InputSources
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 
 @dataclass
@@ -72,9 +71,9 @@ class _Asked:
 
 
 def examine(
-    op: JobOp, workloads: Sequence[ResolvedWorkload], runners: OpRunners, source: Source, rng: random.Random
+    op: JobOp, workloads: Sequence[ResolvedWorkload], runners: OpRunners, sources: InputSources, rng: random.Random
 ) -> list[AdmissionCheck]:
-    """What became of every wrong answer. `runners` has learnt the workloads. Raises ContenderFault."""
+    """What became of every wrong answer. `runners` has learnt the workloads. Raises RunnerFault."""
     fates: dict[str, _Fate] = {}
     for workload in workloads:
         for mutant in mutants(workload, op["math"]):
@@ -86,7 +85,7 @@ def examine(
         open_fates = [fate for fate in fates.values() if fate.caught is None]
         if not cheap and not any(fate.uncaught for fate in open_fates):
             break
-        drawn = source(workload, family)
+        drawn = sources.of(workload["inputs"], family)
         try:
             question = (
                 declared(runners, workload, drawn)
@@ -122,7 +121,7 @@ def _scene(runners: OpRunners, workload: ResolvedWorkload, question: Question, s
     def eager(values: Values) -> Results | None:
         try:
             return [tensor.clone() for tensor in runners.run("eager", workload, values)]
-        except ContenderFault as fault:
+        except RunnerFault as fault:
             if fault.external:
                 raise
             return None

@@ -1,29 +1,36 @@
 """The reference of an op in its runners: expected values in float64, tolerances, and the baselines that candidates are
 timed against.
 
-Runners of an op stay warm between jobs, because compiling the baselines takes seconds. Nothing of a candidate ever runs
-in them.
+Runners of an op stay warm between jobs (`warm_ops`). Nothing of a candidate ever runs in them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 
 from warpsmith.kernels_db.job.documents import Generated, JobOp, ResolvedWorkload
-from warpsmith.workers.judge.machine.buffers import TensorSpec, contiguous_strides, layout_bytes
 from warpsmith.workers.judge.reference.baseline_store import OpStandings
-from warpsmith.workers.judge.runner.faults import ContenderFault
-from warpsmith.workers.judge.runner.runner_handle import Contender, Mode
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Comparison, Tolerance, ToleranceBuilder
-from warpsmith.workers.judge.values.inputs import InputSource, input_spec
+from warpsmith.workers.judge.values.inputs import InputSources
+from warpsmith.workers.judge.values.workload_specs import (
+    Values,
+    input_specs,
+    own_tolerance,
+    result_positions,
+    result_specs,
+    slots_for,
+    widened,
+    workload_key,
+)
 
 COMPILE_S = 300.0
 """Longest first call of a compiled baseline: compiling and autotuning."""
@@ -34,16 +41,7 @@ FEWEST_SEEDS, MOST_SEEDS, ENOUGH_ELEMENTS = 3, 16, 256
 FLOAT64_PATIENCE = 6
 """Times the call limit that the reference gets in float64, which libraries do not optimise for."""
 
-KEEP_OPS, KEEP_S = {"cpu": 2, "cuda": 8}, 120.0
-"""Ops whose runners stay warm: few where they share the cores and the memory with what is timed."""
-
-LARGE_SLOT = 128 << 20
-MOST_SLOTS = 24
-GPU_SLOTS_BYTES = 4 << 30
-"""Of a contender's slots on a GPU, where each is smaller than half of that."""
-
-Values = Sequence["torch.Tensor | None"]
-Start = Callable[[Mode], Contender]
+Start = Callable[[Mode], RunnerHandle]
 """Starts a runner of this op's reference in a mode."""
 
 
@@ -57,57 +55,22 @@ class ReferenceFault(Exception):  # noqa: N818 - named for what happened
         self.details = details
 
 
-def result_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
-    """The output buffers of a workload."""
-    specs = []
-    for item in workload["outputs"]:
-        shape = tuple(item["shape"])
-        specs.append(TensorSpec(item["name"], shape, contiguous_strides(shape), getattr(torch, item["dtype"])))
-    return specs
+@dataclass
+class WorkloadFacts:
+    """What was learnt of one workload of an op.
 
-
-def input_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
-    """The input buffers of a workload, scalars included."""
-    return [input_spec(item) for item in workload["inputs"]]
-
-
-def widened(spec: TensorSpec) -> TensorSpec:
-    """The buffer that holds the same tensor for the float64 reference."""
-    if spec.shape is None or not spec.dtype.is_floating_point:
-        return spec
-    return replace(spec, dtype=torch.float64, alignment=max(spec.alignment, torch.float64.itemsize))
-
-
-def slots_for(mode: Mode, workload: ResolvedWorkload, device: torch.device) -> int:
-    """Slots that a contender rotates through: fresh pointers for every call, fewer where they are large. On a GPU every
-    call of a burst has its own.
+    tolerances: of its results, in the order of `result_positions`, None where one is exact; `learn` finds them.
+    finite: no declared input led beyond finite values. unsuited: input families that do not suit it, and why.
+    unavailable: baselines that do not run on it, and why. compiled: modes that have compiled it. generated: the code of
+    its `compile` baseline.
     """
-    if mode in ("float64", "generate"):
-        return 1
-    if device.type == "cuda":
-        size = layout_bytes([*input_specs(workload), *result_specs(workload)])
-        return min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // size))
-    return 3 if layout_bytes([*input_specs(workload), *result_specs(workload)]) <= LARGE_SLOT else 2
 
-
-def result_positions(workload: ResolvedWorkload) -> list[tuple[str, int]]:
-    """Name and slot position of everything a call produces: outputs, then mutated inputs."""
-    inputs = workload["inputs"]
-    outputs = [(item["name"], len(inputs) + n) for n, item in enumerate(workload["outputs"])]
-    return outputs + [(item["name"], n) for n, item in enumerate(inputs) if item["mutated"]]
-
-
-def own_tolerance(workload: ResolvedWorkload, name: str) -> tuple[float, float] | None:
-    """The op's own (rtol, atol) for an output; None where it is derived."""
-    for item in workload["outputs"]:
-        if item["name"] == name and item["tolerance"] is not None:
-            return float(item["tolerance"].get("rtol", 0.0)), float(item["tolerance"].get("atol", 0.0))
-    return None
-
-
-def workload_key(workload: ResolvedWorkload) -> str:
-    """Identity of a workload as the reference sees it."""
-    return hashlib.sha256(json.dumps([workload["inputs"], workload["outputs"]], sort_keys=True).encode()).hexdigest()
+    tolerances: list[Tolerance | None] | None = None
+    finite: bool = True
+    unsuited: dict[str, str] = field(default_factory=dict)
+    unavailable: dict[Mode, str] = field(default_factory=dict)
+    compiled: set[Mode] = field(default_factory=set)
+    generated: Generated | None = None
 
 
 @dataclass
@@ -119,18 +82,17 @@ class OpRunners:
     device: torch.device
     standings: OpStandings
     math: str = "ieee"
-    runners: dict[Mode, Contender] = field(default_factory=dict)
-    bound: dict[Mode, str] = field(default_factory=dict)
-    compiled: set[tuple[Mode, str]] = field(default_factory=set)
-    tolerances: dict[str, list[Tolerance | None]] = field(default_factory=dict)
-    finite: dict[str, bool] = field(default_factory=dict)  # by workload: whether no declared input led beyond
-    unsuited: dict[tuple[str, str], str] = field(default_factory=dict)  # by workload and input family: why
-    unavailable: dict[tuple[Mode, str], str] = field(default_factory=dict)
-    generated: dict[str, Generated] = field(default_factory=dict)  # by workload: the code of the `compile` baseline
+    runners: dict[Mode, RunnerHandle] = field(default_factory=dict)
+    bound: dict[Mode, str] = field(default_factory=dict)  # the workload that a mode's slots are for, by its key
+    known: dict[str, WorkloadFacts] = field(default_factory=dict)  # by a workload's key
     used_at: float = field(default_factory=time.monotonic)
 
-    def on(self, mode: Mode, workload: ResolvedWorkload) -> Contender:
-        """The runner of a mode with its slots bound to a workload, started where needed. Raises ContenderFault."""
+    def facts(self, workload: ResolvedWorkload) -> WorkloadFacts:
+        """What was learnt of a workload; a fresh record where nothing was."""
+        return self.known.setdefault(workload_key(workload), WorkloadFacts())
+
+    def on(self, mode: Mode, workload: ResolvedWorkload) -> RunnerHandle:
+        """The runner of a mode with its slots bound to a workload, started where needed. Raises RunnerFault."""
         if mode not in self.runners:
             self.runners[mode] = self.start(mode)
         runner = self.runners[mode]
@@ -141,11 +103,11 @@ class OpRunners:
             outputs = [widened(spec) if wide else spec for spec in result_specs(workload)]
             self.bound.pop(mode, None)
             beside = None if wide else self.bound_to(workload)
-            runner.bind(inputs, outputs, slots_for(mode, workload, self.device), beside)
+            runner.bind(inputs, outputs, 1 if wide else slots_for(workload, self.device), beside)
             self.bound[mode] = key
         return runner
 
-    def bound_to(self, workload: ResolvedWorkload) -> Contender | None:
+    def bound_to(self, workload: ResolvedWorkload) -> RunnerHandle | None:
         """A baseline that is bound to a workload, in whose slots others may run."""
         key = workload_key(workload)
         modes = [mode for mode, bound in self.bound.items() if bound == key and mode != "float64"]
@@ -155,21 +117,19 @@ class OpRunners:
         """The one of `modes` that was fastest when all were timed together: a screen ranks, and is spared the
         others.
         """
-        key = workload_key(workload)
-        known = self.standings.find(key, modes)
+        known = self.standings.find(workload_key(workload), modes)
         if known is None:
             return modes
+        unavailable = self.facts(workload).unavailable
         for mode in modes:
             if mode in known.unavailable:
-                self.unavailable.setdefault((mode, key), known.unavailable[mode])
+                unavailable.setdefault(mode, known.unavailable[mode])
         return [mode for mode in modes if mode == known.fastest(modes)]
 
     def note(self, workload: ResolvedWorkload, wanted: list[Mode], median_us: dict[str, float]) -> None:
         """Note the medians of baselines that were timed together; `wanted` are all that the op names."""
-        key = workload_key(workload)
-        missing: dict[str, str] = {
-            mode: self.unavailable[mode, key] for mode in wanted if (mode, key) in self.unavailable
-        }
+        key, unavailable = workload_key(workload), self.facts(workload).unavailable
+        missing: dict[str, str] = {mode: unavailable[mode] for mode in wanted if mode in unavailable}
         if median_us.keys() | missing.keys() >= set(wanted):
             self.standings.keep(key, median_us, missing)
         else:
@@ -179,7 +139,8 @@ class OpRunners:
     def drop(self, mode: Mode) -> None:
         """End one runner; the next use starts a fresh one."""
         self.bound.pop(mode, None)
-        self.compiled = {entry for entry in self.compiled if entry[0] != mode}
+        for facts in self.known.values():
+            facts.compiled.discard(mode)
         if (runner := self.runners.pop(mode, None)) is not None:
             runner.close()
 
@@ -188,7 +149,7 @@ class OpRunners:
         for mode in list(self.runners):
             try:
                 self.runners[mode].ping()
-            except ContenderFault:
+            except RunnerFault:
                 self.drop(mode)
 
     def unbind(self) -> None:
@@ -197,7 +158,7 @@ class OpRunners:
             self.bound.pop(mode, None)
             try:
                 self.runners[mode].unbind()
-            except ContenderFault:
+            except RunnerFault:
                 self.drop(mode)
 
     def close(self) -> None:
@@ -216,20 +177,20 @@ class OpRunners:
         return [runner.slots[slot].tensor(position) for _, position in result_positions(workload)]
 
     def call(self, mode: Mode, workload: ResolvedWorkload, slot: int) -> int:
-        """One call of a bound mode, in nanoseconds; the first of a compiled one compiles. Raises ContenderFault; the
+        """One call of a bound mode, in nanoseconds; the first of a compiled one compiles. Raises RunnerFault; the
         runner is then ended.
         """
-        key = (mode, workload_key(workload))
-        compiles = mode in ("compile", "max_autotune") and key not in self.compiled
+        facts = self.facts(workload)
+        compiles = mode in ("compile", "max_autotune") and mode not in facts.compiled
         try:
             limit = COMPILE_S if compiles else self.call_s * (FLOAT64_PATIENCE if mode == "float64" else 1)
             spent = self.runners[mode].call(slot, limit)
-        except ContenderFault:
+        except RunnerFault:
             self.drop(mode)
             raise
-        self.compiled.add(key)
+        facts.compiled.add(mode)
         if compiles and mode == "compile" and (code := self.runners[mode].generated()) is not None:
-            self.generated[key[1]] = code
+            facts.generated = code
         return spent
 
     def expected(self, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor]:
@@ -246,7 +207,9 @@ class OpRunners:
         """The tolerances of a workload's results, in the order of `result_positions`; None where they are exact.
         `learn` comes first.
         """
-        return self.tolerances[workload_key(workload)]
+        tolerances = self.facts(workload).tolerances
+        assert tolerances is not None
+        return tolerances
 
     def check(
         self,
@@ -260,15 +223,15 @@ class OpRunners:
             for one, wanted, limit in zip(found, expected, limits, strict=True)
         ]
 
-    def learn(self, workload: ResolvedWorkload, source: Callable[[], InputSource]) -> None:
+    def learn(self, workload: ResolvedWorkload, sources: InputSources) -> None:
         """Check the reference on a workload and derive its tolerances; nothing to do the second time.
 
         Raises ReferenceFault where the reference raises, returns other tensors than declared, writes undeclared inputs,
         is not deterministic, is finite where its float64 self is not (or the reverse), or misses the op's own
         tolerance.
         """
-        key = workload_key(workload)
-        if key in self.tolerances:
+        facts = self.facts(workload)
+        if facts.tolerances is not None:
             return
         names = [name for name, _ in result_positions(workload)]
         builders: list[ToleranceBuilder | None] = []
@@ -276,14 +239,14 @@ class OpRunners:
         finite = True
         seeds = _seeds(workload)
         for number in range(seeds):
-            values = source().draw()
+            values = sources.of(workload["inputs"]).draw()
             try:
                 eager = [tensor.clone() for tensor in self.run("eager", workload, values)]
                 self._untouched(workload, values)
                 if number == 0:
                     self._deterministic(workload, values, eager)
                 expected = [tensor.clone() for tensor in self.run("float64", workload, values)]
-            except ContenderFault as fault:
+            except RunnerFault as fault:
                 if fault.external:
                     raise
                 raise ReferenceFault(fault.kind, str(fault), workload["id"], **fault.details) from fault
@@ -300,8 +263,8 @@ class OpRunners:
                 self._add_rounded(workload, values, builders, expected)
             if number == 0:
                 pairs.append((eager, expected))
-        self.finite[key] = finite
-        self.tolerances[key] = [None if builder is None else builder.finish() for builder in builders]
+        facts.finite = finite
+        facts.tolerances = [None if builder is None else builder.finish() for builder in builders]
         for eager, expected in pairs:
             self._passes_itself(workload, eager, expected)
 
@@ -358,7 +321,7 @@ class OpRunners:
 
 
 def modified_input(
-    runner: Contender, workload: ResolvedWorkload, slot: int, values: Values
+    runner: RunnerHandle, workload: ResolvedWorkload, slot: int, values: Values
 ) -> tuple[str, list[int]] | None:
     """Name and index of the first input that a call changed without leave, or None."""
     for position, (item, value) in enumerate(zip(workload["inputs"], values, strict=True)):
@@ -406,52 +369,6 @@ def _all_finite(workload: str, name: str, eager: torch.Tensor, expected: torch.T
             expected="finite values",
         )
     return finite == elements
-
-
-class WarmOps:
-    """The ops whose runners are kept: the last KEEP_OPS of a device, each for KEEP_S after its last job."""
-
-    def __init__(self) -> None:
-        self._ops: dict[str, OpRunners] = {}
-
-    def of(self, op: JobOp, make: Callable[[], OpRunners]) -> OpRunners:
-        """The runners of an op; the least recently used beyond KEEP_OPS are ended."""
-        key = _warm_key(op)
-        runners = self._ops.pop(key, None) or make()
-        self._ops[key] = runners
-        runners.used_at = time.monotonic()
-        while len(self._ops) > KEEP_OPS[runners.device.type]:
-            self._ops.pop(next(iter(self._ops))).close()
-        return runners
-
-    def drop_broken(self) -> None:
-        """`OpRunners.drop_broken` of all."""
-        for runners in self._ops.values():
-            runners.drop_broken()
-
-    def end_others(self, op: JobOp) -> None:
-        """End the runners of every other op: their contexts hold memory that this one needs."""
-        for key in [key for key in self._ops if key != _warm_key(op)]:
-            self._ops.pop(key).close()
-
-    def forget(self, runners: OpRunners) -> None:
-        """End an op's runners now."""
-        self._ops = {key: kept for key, kept in self._ops.items() if kept is not runners}
-        runners.close()
-
-    def end_idle(self) -> None:
-        """End runners that were idle for KEEP_S."""
-        for runners in [kept for kept in self._ops.values() if time.monotonic() - kept.used_at > KEEP_S]:
-            self.forget(runners)
-
-    def close(self) -> None:
-        """End all."""
-        for runners in list(self._ops.values()):
-            self.forget(runners)
-
-
-def _warm_key(op: JobOp) -> str:
-    return json.dumps([op["digest"], op["reference"], op["math"]])
 
 
 def baseline_modes(op: JobOp) -> list[Mode]:

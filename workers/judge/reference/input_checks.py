@@ -38,11 +38,12 @@ from typing import Literal
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.workers.judge.reference.baselines import OpRunners, Values, result_positions, workload_key
-from warpsmith.workers.judge.runner.faults import ContenderFault
+from warpsmith.workers.judge.reference.baselines import OpRunners
+from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder, unit_roundoff
 from warpsmith.workers.judge.values.families import Family
 from warpsmith.workers.judge.values.inputs import InputSource
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 STEPS = 256
 """Honest algorithms for the examples (sums in one chain of 1,024 and in eight of 32,768, Strassen's products, fast
@@ -97,21 +98,21 @@ def ask(
     rng: random.Random,
 ) -> Question:
     """A question on `family`, whose values `source` draws. `runners` has learnt the workload. Raises Unsuited;
-    ContenderFault where a runner was killed from outside.
+    RunnerFault where a runner was killed from outside.
     """
-    key = (workload_key(workload), family.name)
-    if key in runners.unsuited:
-        raise Unsuited(runners.unsuited[key])
+    unsuited = runners.facts(workload).unsuited
+    if family.name in unsuited:
+        raise Unsuited(unsuited[family.name])
     try:
         return _asked(runners, workload, family, source, math, rng)
-    except Unsuited as unsuited:
-        runners.unsuited[key] = str(unsuited)
+    except Unsuited as found:
+        unsuited[family.name] = str(found)
         raise
-    except ContenderFault as fault:
+    except RunnerFault as fault:
         if fault.external:
             raise
-        runners.unsuited[key] = f"the reference fails on it ({(str(fault).splitlines() or [''])[0][:200]})"
-        raise Unsuited(runners.unsuited[key]) from fault
+        unsuited[family.name] = f"the reference fails on it ({(str(fault).splitlines() or [''])[0][:200]})"
+        raise Unsuited(unsuited[family.name]) from fault
 
 
 def _asked(
@@ -132,7 +133,7 @@ def _asked(
     ]
     for (name, _), found, wide, one in zip(result_positions(workload), eager, expected, declared, strict=True):
         if one is not None:
-            _refuse_non_finite(name, found, wide, runners.finite[workload_key(workload)])
+            _refuse_non_finite(name, found, wide, runners.facts(workload).finite)
     for builder, found, wide in zip(builders, eager, expected, strict=True):
         if builder is not None:
             builder.add(found, wide)

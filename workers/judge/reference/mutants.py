@@ -13,7 +13,7 @@ from functools import partial
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
-from warpsmith.workers.judge.reference.baselines import Values, result_positions
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 TAIL = 64
 """A dropped tail is the last element in so many, and at least one."""

@@ -21,12 +21,12 @@ import torch
 
 from warpsmith.workers.judge.machine import cache_pruning
 from warpsmith.workers.judge.machine.buffers import TensorSpec
-from warpsmith.workers.judge.runner.runner_handle import Contender
+from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 SEED_REFERENCE = "def run(x):\n    return x.relu()\n"
 SEED_LIMIT_S = 120.0
 
-StartCompiled = Callable[[str, dict[str, str]], Contender]
+StartCompiled = Callable[[str, dict[str, str]], RunnerHandle]
 """Starts a runner of a reference's source in mode `compile`, with these variables."""
 
 
@@ -36,7 +36,7 @@ def variables(directory: Path) -> dict[str, str]:
 
 
 def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:
-    """The cache directory of a reference below `root`, seeded when it is new. Raises ContenderFault, OSError."""
+    """The cache directory of a reference below `root`, seeded when it is new. Raises RunnerFault, OSError."""
     directory = root / hashlib.sha256(f"{root.absolute()}\0{reference}".encode()).hexdigest()[:32]
     if not directory.is_dir():
         _copy(_seed(root, start), directory)
@@ -59,7 +59,7 @@ def _seed(root: Path, start: StartCompiled) -> Path:
     return seed
 
 
-def _compile_once(runner: Contender) -> None:
+def _compile_once(runner: RunnerHandle) -> None:
     try:
         runner.bind(
             [TensorSpec("x", (64, 64), (64, 1), torch.float32)], [TensorSpec("y", (64, 64), (64, 1), torch.float32)], 1

@@ -1,4 +1,4 @@
-"""What went wrong with a contender, told apart: how its process ended, and what its runner said of it.
+"""What went wrong with a runner, told apart: how its process ended, and what its runner said of it.
 
 Those words are somebody else's: data for a reader, bounded in length.
 """
@@ -9,7 +9,7 @@ import json
 import signal
 from typing import Any
 
-from warpsmith.workers.judge.runner.runner_process import LONGEST_TEXT
+from warpsmith.workers.judge.runner.commands import LONGEST_TEXT
 
 _MEMORY_TYPES = ("MemoryError",)
 _CONTEXT_WORDS = (
@@ -33,52 +33,52 @@ _CONTEXT_WORDS = (
 _MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot allocate memory")
 
 
-class ContenderFault(Exception):  # noqa: N818 - named for what happened
-    """A contender failed by its own doing. `kind` and `details` fill the verdict's failure; `contender` is its name;
+class RunnerFault(Exception):  # noqa: N818 - named for what happened
+    """A runner failed by its own doing. `kind` and `details` fill the verdict's failure; `runner` is its name;
     `external` marks an end by SIGKILL that the referee did not order, which may be somebody else's doing and is worth
     one more try.
     """
 
-    def __init__(self, contender: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
+    def __init__(self, runner: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
         super().__init__(message)
-        self.contender = contender
+        self.runner = runner
         self.kind = kind
         self.external = external
         self.details = details
 
 
-def ended(name: str, code: int, log: str, *, closing: bool = False) -> ContenderFault:
+def ended(name: str, code: int, log: str, *, closing: bool = False) -> RunnerFault:
     """The fault of a process that ended with `code`, negative for a signal; `log` is the end of what it wrote.
     closing: in a call whose buffers are closed to writes as `run` returns.
     """
     if code >= 0:
         found, message = f"exit code {code}", f"the process ended with exit code {code}"
-        return ContenderFault(name, "crash", message, log=log, found=found, expected="a return")
+        return RunnerFault(name, "crash", message, log=log, found=found, expected="a return")
     found = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
     if any(word in log for word in _MEMORY_WORDS):
-        return ContenderFault(name, "memory", f"ran out of memory ({found})", log=log, found=found, expected="a return")
+        return RunnerFault(name, "memory", f"ran out of memory ({found})", log=log, found=found, expected="a return")
     external = -code == signal.SIGKILL
     message = f"killed by {found}"
     if closing and -code == signal.SIGSEGV:
         message += ", which also ends a process that writes to its buffers when `run` has returned"
-    return ContenderFault(name, "crash", message, external=external, log=log, found=found, expected="a return")
+    return RunnerFault(name, "crash", message, external=external, log=log, found=found, expected="a return")
 
 
-def reported(name: str, error: object) -> ContenderFault:
+def reported(name: str, error: object) -> RunnerFault:
     """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
     if not isinstance(error, dict):
-        return ContenderFault(name, "protocol", "the runner reported a failure that is no object")
+        return RunnerFault(name, "protocol", "the runner reported a failure that is no object")
     kind = error.get("kind")
     text = _text(error.get("message", ""))
     details: dict[str, Any] = {key: _bounded(error[key]) for key in ("found", "expected") if key in error}
     if error.get("type") in _MEMORY_TYPES or any(word in text for word in _MEMORY_WORDS):
-        return ContenderFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
+        return RunnerFault(name, "memory", f"ran out of memory: {text}" if text else "ran out of memory", **details)
     if any(word in text for word in _CONTEXT_WORDS):
         lines = text.splitlines()
-        return ContenderFault(name, "crash", f"broke its CUDA context: {lines[0]}", found=lines[0], expected="a return")
+        return RunnerFault(name, "crash", f"broke its CUDA context: {lines[0]}", found=lines[0], expected="a return")
     if error.get("type") == "ContractError":
-        return ContenderFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
-    return ContenderFault(
+        return RunnerFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
+    return RunnerFault(
         name, "raises", f"{_text(error.get('type'))}: {text}", log=_text(error.get("trace", "")), **details
     )
 

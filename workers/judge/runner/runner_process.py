@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import json
 import mmap
 import os
 import socket
-import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -27,32 +25,34 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from warpsmith.kernels_db.candidate_import import provide_runtime
 from warpsmith.workers.judge.machine import channel, gpu, process_control
 from warpsmith.workers.judge.runner import generated
 from warpsmith.workers.judge.runner.burst import Burst
+from warpsmith.workers.judge.runner.commands import (
+    BURST,
+    CALL,
+    CALL_AND_CLOSE,
+    DELIVER,
+    DONE,
+    FAILED,
+    FREE,
+    GO,
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    MOST_NAMES,
+    NOTHING,
+)
+from warpsmith.workers.judge.runner.loading import compile_templates_at_once, import_file, wrap
+from warpsmith.workers.judge.runner.outputs import ContractError, bound, check_output, returned_tensors
 from warpsmith.workers.judge.sandbox.sandbox import Confinement
 
-CALL, CALL_AND_CLOSE, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"L", b"B", b"G", b"D", b"F", b"N"
-DONE, FAILED = b"K", b"E"
 _GPU_SPIN = 40_000
 """On a GPU's host there are cores to spare, and one that sleeps between bursts is slow to launch: some ten
 milliseconds.
 """
 
-LONGEST_TEXT = 4000
-LONGEST_NAME, MOST_NAMES = 500, 100
 MOST_GRAPHS = 8
 """Graphs of one reference whose generated code is kept."""
-
-
-class ContractError(Exception):
-    """What `run` returned is not what the op declares. `kind` and `details` fill the verdict's failure."""
-
-    def __init__(self, kind: str, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.details = details
 
 
 class Runner:
@@ -338,100 +338,6 @@ class Runner:
         return {}
 
 
-def bound(arena: Any, item: dict[str, Any]) -> Any:
-    """A tensor over the slot's bytes, or the scalar itself."""
-    import torch  # noqa: PLC0415
-
-    if "value" in item:
-        return item["value"]
-    dtype = getattr(torch, item["dtype"])
-    if item["elements"] == 0:
-        return torch.empty(item["shape"], dtype=dtype, device=arena.device)
-    flat = arena[item["offset"] : item["offset"] + item["elements"] * dtype.itemsize].view(dtype)
-    return flat.as_strided(item["shape"], item["strides"])
-
-
-def returned_tensors(result: Any) -> list[Any]:
-    """What `run` returned as a list; None is the empty list (every result is a mutated input)."""
-    if result is None:
-        return []
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def check_output(position: int, tensor: Any, output: Any, mode: str) -> None:
-    """Raise ContractError unless the tensor has the declared shape and dtype (any floating dtype in float64 mode)."""
-    import torch  # noqa: PLC0415
-
-    if not isinstance(tensor, torch.Tensor):
-        raise ContractError(
-            "dtype",
-            f"output {position} is a {type(tensor).__name__}, not a tensor",
-            found=type(tensor).__name__,
-            expected="Tensor",
-        )
-    if tuple(tensor.shape) != tuple(output.shape):
-        found, expected = list(tensor.shape), list(output.shape)
-        raise ContractError(
-            "shape", f"output {position} has shape {found}, the op declares {expected}", found=found, expected=expected
-        )
-    same = tensor.dtype == output.dtype or (
-        mode == "float64" and tensor.is_floating_point() and output.is_floating_point()
-    )
-    if not same:
-        found_dtype, expected_dtype = str(tensor.dtype).removeprefix("torch."), str(output.dtype).removeprefix("torch.")
-        raise ContractError(
-            "dtype",
-            f"output {position} has dtype {found_dtype}, the op declares {expected_dtype}",
-            found=found_dtype,
-            expected=expected_dtype,
-        )
-
-
-def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
-    """`run` as this mode calls it. Candidates are called bare; references without gradients."""
-    if mode in ("candidate", "generate"):
-        return run
-    import torch  # noqa: PLC0415
-
-    if mode == "float64":
-        from warpsmith.kernels_db.job.float64 import in_float64  # noqa: PLC0415 - only this runner pays for it
-
-        return torch.no_grad()(in_float64(run))
-    if mode == "eager":
-        return torch.no_grad()(run)
-    import torch._dynamo  # noqa: PLC0415 - takes seconds; only these runners pay
-
-    torch._dynamo.config.recompile_limit = (
-        4096  # every workload has its own shapes; past the limit torch falls back to eager silently
-    )
-    torch._dynamo.config.accumulated_recompile_limit = 4096
-    torch._dynamo.config.fail_on_recompile_limit_hit = True
-    tuning = "max-autotune-no-cudagraphs" if mode == "max_autotune" else None
-    compiled: Callable[..., Any] = torch.no_grad()(torch.compile(run, dynamic=False, mode=tuning))
-    return compiled
-
-
-def compile_templates_at_once() -> None:
-    """Have Inductor compile the templates that max-autotune chooses from in as many threads as there are cores: one
-    after another they take tens of seconds. Its pool of processes stays off, which is decided as it is imported.
-    """
-    importlib.import_module("torch._inductor.config")
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = os.environ["OMP_NUM_THREADS"]
-
-
-def import_file(path: str) -> ModuleType:
-    """Import a source file as a module of its own name (Triton and Inductor read sources back through it)."""
-    provide_runtime()
-    name = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as the referee reports it: type, message, last frames; bounded."""
     if isinstance(error, ContractError):
@@ -440,9 +346,13 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__, "message": str(error)[:LONGEST_TEXT], "trace": frames[-LONGEST_TEXT:]}
 
 
+_OWN_FILES = ("workers/judge/runner/runner_process.py", "workers/judge/runner/loading.py")
+"""Files of ours that a traceback of what is run begins with."""
+
+
 def _frames(error: BaseException) -> Iterator[str]:
     for line in traceback.format_exception(error):
-        if "workers/judge/runner/runner_process.py" not in line:
+        if not any(own in line for own in _OWN_FILES):
             yield line
 
 

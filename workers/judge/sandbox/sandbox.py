@@ -160,7 +160,7 @@ def detect() -> Ability:
 def profile(
     mode: str, device: str, language: str | None, directory: Path, environment: Mapping[str, str], cores: int
 ) -> Profile:
-    """What a runner of `mode` may do (see `contender.Mode`).
+    """What a runner of `mode` may do (see `runner.limits.Mode`).
 
     Args:
         device: "cpu" or "cuda".

@@ -2,7 +2,7 @@
 
 Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor,
 structured values (permutation, indptr, spd) and the user's own code as a few whole tensors; each call gets new numbers
-made from these (`renewal`) at the price of a copy or two.
+made from these (`fresh_inputs`) at the price of a copy or two.
 """
 
 from __future__ import annotations
@@ -95,6 +95,20 @@ class InputSource:
         return [
             None if value is None else _broadcast(value, spec) for value, spec in zip(values, self._specs, strict=True)
         ]
+
+
+class InputSources:
+    """Makes input sources, each under a new secret seed."""
+
+    def __init__(self, rng: random.Random, make: Make, device: torch.device = CPU) -> None:
+        """`rng` draws the seeds."""
+        self._rng = rng
+        self._make = make
+        self._device = device
+
+    def of(self, inputs: Sequence[ResolvedInput], family: Family | None = None) -> InputSource:
+        """Values of a workload's inputs under a new seed. Raises what InputSource does."""
+        return InputSource(inputs, self._rng.getrandbits(62), self._make, self._device, family)
 
 
 def _broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

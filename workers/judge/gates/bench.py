@@ -1,0 +1,60 @@
+"""What stands ready for one device's jobs: its runner factory, its peaks, the references kept warm, its lease."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from warpsmith.workers.judge.clock.physics import Peaks
+from warpsmith.workers.judge.gates.runner_factory import RunnerFactory
+from warpsmith.workers.judge.machine.device import Device, Gpu
+from warpsmith.workers.judge.nsight import profiler
+from warpsmith.workers.judge.reference.warm_ops import WarmOps
+from warpsmith.workers.judge.runner.fork_server_client import ForkServer
+
+_COMPILERS = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.config")
+"""Of what torch.compile imports at its first call: once for all compiled baselines, instead of in each. Inductor's
+`compile_fx`, which takes as long again, starts CUDA's own thread, and a fork beside a thread copies locks that nobody
+holds.
+"""
+
+
+class Bench:
+    """The judge's place of work on one device. Close it to end every process under it."""
+
+    def __init__(self, device: Device, cache: Path, scratch: Path, server: ForkServer, cores: int) -> None:
+        """`scratch`: where `server` runs, which has not been told what to preload."""
+        self.device = device
+        # A GPU host's runners never interpret, so Triton, which reads that choice when it is imported, can be there
+        # before the fork, and with it what compiled baselines import.
+        if isinstance(device, Gpu):
+            built = cache / "triton"
+            built.mkdir(mode=0o700, exist_ok=True)
+            server.preload(("cuda.core", *_COMPILERS), (built, device.capability))
+        else:
+            server.preload()
+        self.server = server
+        self.factory = RunnerFactory(server, scratch, cache, cores, device)
+        self.peaks = Peaks(cache, device)
+        self.warm = WarmOps()
+        self._cache = cache
+        self._scratch = scratch
+        self._cores = cores
+
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        """Hold the device's clock: one judge times at a time."""
+        with open(self._cache / f"timing-{self.device.lease}.lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def profiler(self) -> profiler.Profiler | None:
+        """Nsight Compute on this host; None without it. Raises ForkServerDied."""
+        return profiler.here(self._scratch, self._cores, self.server.ready())
+
+    def close(self) -> None:
+        """End every process."""
+        self.warm.close()
+        self.server.close()

@@ -1,0 +1,61 @@
+"""The ops whose reference runners stay warm between jobs, because compiling the baselines takes seconds."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from warpsmith.kernels_db.job.documents import JobOp
+from warpsmith.workers.judge.reference.baselines import OpRunners
+
+KEEP_OPS, KEEP_S = {"cpu": 2, "cuda": 8}, 120.0
+"""Ops whose runners stay warm: few where they share the cores and the memory with what is timed."""
+
+
+class WarmOps:
+    """The ops whose runners are kept: the last KEEP_OPS of a device, each for KEEP_S after its last job."""
+
+    def __init__(self) -> None:
+        self._ops: dict[str, OpRunners] = {}
+
+    def find(self, op: JobOp) -> OpRunners | None:
+        """The runners of an op, where they are warm."""
+        return self._ops.get(_warm_key(op))
+
+    def keep(self, op: JobOp, runners: OpRunners) -> None:
+        """Keep an op's runners, which a job uses now; the least recently used beyond KEEP_OPS are ended."""
+        key = _warm_key(op)
+        self._ops.pop(key, None)
+        self._ops[key] = runners
+        runners.used_at = time.monotonic()
+        while len(self._ops) > KEEP_OPS[runners.device.type]:
+            self._ops.pop(next(iter(self._ops))).close()
+
+    def drop_broken(self) -> None:
+        """`OpRunners.drop_broken` of all."""
+        for runners in self._ops.values():
+            runners.drop_broken()
+
+    def end_others(self, op: JobOp) -> None:
+        """End the runners of every other op: their contexts hold memory that this one needs."""
+        for key in [key for key in self._ops if key != _warm_key(op)]:
+            self._ops.pop(key).close()
+
+    def forget(self, runners: OpRunners) -> None:
+        """End an op's runners now."""
+        self._ops = {key: kept for key, kept in self._ops.items() if kept is not runners}
+        runners.close()
+
+    def end_idle(self) -> None:
+        """End runners that were idle for KEEP_S."""
+        for runners in [kept for kept in self._ops.values() if time.monotonic() - kept.used_at > KEEP_S]:
+            self.forget(runners)
+
+    def close(self) -> None:
+        """End all."""
+        for runners in list(self._ops.values()):
+            self.forget(runners)
+
+
+def _warm_key(op: JobOp) -> str:
+    return json.dumps([op["digest"], op["reference"], op["math"]])

@@ -1,0 +1,13 @@
+"""What referee and runner say to each other: the bytes of timed commands, their answers, and bounds of what is told.
+
+Standard library only, so that both sides may import it at once.
+"""
+
+from __future__ import annotations
+
+CALL, CALL_AND_CLOSE, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"L", b"B", b"G", b"D", b"F", b"N"
+DONE, FAILED = b"K", b"E"
+
+LONGEST_TEXT = 4000
+LONGEST_NAME, MOST_NAMES = 500, 100
+"""Characters of a text that a runner tells; of the names of kernels, and how many of them."""

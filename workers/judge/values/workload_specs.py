@@ -1,0 +1,73 @@
+"""What follows from a workload alone: its buffers, how many slots hold them, what a call produces, its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.workers.judge.machine.buffers import TensorSpec, contiguous_strides, layout_bytes
+from warpsmith.workers.judge.values.inputs import input_spec
+
+LARGE_SLOT = 128 << 20
+MOST_SLOTS = 24
+GPU_SLOTS_BYTES = 4 << 30
+"""Of a runner's slots on a GPU, where each is smaller than half of that."""
+
+Values = Sequence["torch.Tensor | None"]
+"""Of the inputs of one call, in order; None for scalars."""
+
+
+def result_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
+    """The output buffers of a workload."""
+    specs = []
+    for item in workload["outputs"]:
+        shape = tuple(item["shape"])
+        specs.append(TensorSpec(item["name"], shape, contiguous_strides(shape), getattr(torch, item["dtype"])))
+    return specs
+
+
+def input_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
+    """The input buffers of a workload, scalars included."""
+    return [input_spec(item) for item in workload["inputs"]]
+
+
+def widened(spec: TensorSpec) -> TensorSpec:
+    """The buffer that holds the same tensor for the float64 reference."""
+    if spec.shape is None or not spec.dtype.is_floating_point:
+        return spec
+    return replace(spec, dtype=torch.float64, alignment=max(spec.alignment, torch.float64.itemsize))
+
+
+def slots_for(workload: ResolvedWorkload, device: torch.device) -> int:
+    """Slots that a runner rotates through: fresh pointers for every call, fewer where they are large. On a GPU every
+    call of a burst has its own.
+    """
+    size = layout_bytes([*input_specs(workload), *result_specs(workload)])
+    if device.type == "cuda":
+        return min(MOST_SLOTS, max(2, GPU_SLOTS_BYTES // size))
+    return 3 if size <= LARGE_SLOT else 2
+
+
+def result_positions(workload: ResolvedWorkload) -> list[tuple[str, int]]:
+    """Name and slot position of everything a call produces: outputs, then mutated inputs."""
+    inputs = workload["inputs"]
+    outputs = [(item["name"], len(inputs) + n) for n, item in enumerate(workload["outputs"])]
+    return outputs + [(item["name"], n) for n, item in enumerate(inputs) if item["mutated"]]
+
+
+def own_tolerance(workload: ResolvedWorkload, name: str) -> tuple[float, float] | None:
+    """The op's own (rtol, atol) for an output; None where it is derived."""
+    for item in workload["outputs"]:
+        if item["name"] == name and item["tolerance"] is not None:
+            return float(item["tolerance"].get("rtol", 0.0)), float(item["tolerance"].get("atol", 0.0))
+    return None
+
+
+def workload_key(workload: ResolvedWorkload) -> str:
+    """Identity of a workload as the reference sees it."""
+    return hashlib.sha256(json.dumps([workload["inputs"], workload["outputs"]], sort_keys=True).encode()).hexdigest()
