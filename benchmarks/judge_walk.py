@@ -1,4 +1,4 @@
-"""The way of one judge job through the judge's modules, counted: how often a reader who follows it changes rooms.
+"""Count how often a judge job changes modules on its way through the judge.
 
     python -m benchmarks.judge_walk [--json FILE]       needs a C++ compiler, no GPU; some ten seconds
 
@@ -57,7 +57,7 @@ RUN = "def run(x, y):\n    kernels.relu(x, y, x.numel())\n"
 
 @dataclass(frozen=True)
 class Step:
-    """The first call from one room into another; `caller` and `called` are functions. The way begins in room ""."""
+    """The first call from one room into another, with both functions. The first room is ""."""
 
     origin: str
     room: str

@@ -1,4 +1,4 @@
-"""The walk of a judge job through the judge's modules is counted, and stays as short as it is."""
+"""A judge job's way through the judge's modules is counted, and gets no longer."""
 
 from __future__ import annotations
 

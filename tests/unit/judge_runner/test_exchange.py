@@ -1,4 +1,4 @@
-"""The exchange with a runner: the order of waking, stopping and reading the clock holds against late writes."""
+"""The exchange with a runner wakes it, stops it and reads the clock in one order."""
 
 from __future__ import annotations
 

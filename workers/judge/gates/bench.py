@@ -1,4 +1,4 @@
-"""What stands ready for one device's jobs: its runner factory, its peaks, the references kept warm, its lease."""
+"""What the jobs of one device share: runner factory, peaks, warm references and the lease."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def kernel_cache(cache: Path, source: str) -> Path:
 
 
 def build(source: str, language: str, job: Job, cache: Path) -> dict[str, str]:
-    """Build a kernel of ours for a job's target; variables that its runner needs to find the binaries."""
+    """Build a kernel of ours for a job's target; returns its runner's variables."""
     directory = kernel_cache(cache, source)
     limits = languages.CompileLimits(seconds=job["limits"]["compile_s"])
     arch = job["target"].partition(":")[2]

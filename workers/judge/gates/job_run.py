@@ -42,7 +42,7 @@ _UNKNOWN_TO_INTERPRETER = "not supported in interpreter mode"
 
 
 class JobRun:
-    """One job on its way through the gates on a bench, built once. `open` it before its gates, and close it."""
+    """One job on its way through the gates of a bench. `open` it first, and close it."""
 
     def __init__(self, job: Job, report: Report, prepared: Prepared | None, bench: Bench) -> None:
         """`prepared`: of a candidate; None at baseline level."""
@@ -61,8 +61,9 @@ class JobRun:
         self._runners: OpRunners | None = None
 
     def open(self) -> None:
-        """Pass the gates `sandbox` and `memory`, which choose the workloads, and take the reference's runners. Raises
-        Stopped, ForkServerDied.
+        """Pass the gates `sandbox` and `memory`, and take the reference's runners.
+
+        Chooses the workloads. Raises Stopped, ForkServerDied.
         """
         job, bench, factory = self.job, self.bench, self.bench.factory
         _demand(job, self.report, factory.confinement(job))
@@ -91,8 +92,9 @@ class JobRun:
 
     @contextmanager
     def candidate(self) -> Iterator[RunnerHandle]:
-        """The candidate's runner, started in gate `screen` and closed in the end. Raises Stopped, ForkServerDied,
-        NotConfined.
+        """The candidate's runner, started in gate `screen` and closed in the end.
+
+        Raises Stopped, ForkServerDied, NotConfined.
         """
         with self.report.gate("screen"), candidate_at_fault("screen", None):
             started = self._start_candidate()
@@ -115,7 +117,9 @@ class JobRun:
         return started
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the clock. On a GPU everything runs on the clock's own device, so `on_device` holds it for all but
+        """Hold the clock.
+
+        On a GPU everything runs on the clock's own device, so `on_device` holds it for all but
         starting processes; on a CPU it is held only while the clock runs.
         """
         return nullcontext() if self.on_gpu else self._lease()
@@ -184,7 +188,7 @@ class JobRun:
             yield
 
     def bind_for_timing(self, candidate: RunnerHandle, workload: ResolvedWorkload) -> None:
-        """Bind the candidate as the baselines are, on a GPU to a baseline's own slots. Raises RunnerFault."""
+        """Bind the candidate as the baselines are: on a GPU in a baseline's own slots."""
         beside = self.runners.bound_to(workload)
         candidate.bind(input_specs(workload), result_specs(workload), slots_for(workload, self.device), beside)
 

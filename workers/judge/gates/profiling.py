@@ -62,8 +62,9 @@ def profile(job_run: JobRun) -> Outcome:
 
 
 def _nsight_of(job_run: JobRun) -> Measure | None:
-    """Nsight Compute on the candidate; None without it. Under ncu a process is held less than a runner, and free Python
-    is held by nothing else, so that is not measured.
+    """Nsight Compute on the candidate; None without it.
+
+    Under ncu a process is held less than a runner, and free Python is held by nothing else: it is not measured.
     """
     candidate, prepared = job_run.job["candidate"], job_run.prepared
     if not job_run.on_gpu or candidate is None or prepared is None or tier_of(candidate["language"]) != "gated":

@@ -1,5 +1,6 @@
-"""Calls of a candidate and of the baselines on one workload: checked in full, and timed in interleaved blocks with
-calls checked at random.
+"""Calls of a candidate and of the baselines on one workload.
+
+They are checked in full, and timed in interleaved blocks with calls checked at random.
 """
 
 from __future__ import annotations

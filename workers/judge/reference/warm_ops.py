@@ -1,4 +1,4 @@
-"""The ops whose reference runners stay warm between jobs, because compiling the baselines takes seconds."""
+"""Reference runners that stay warm between jobs, as compiling baselines takes seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEEP_OPS, KEEP_S = {"cpu": 2, "cuda": 8}, 120.0
 
 
 class WarmOps:
-    """The ops whose runners are kept: the last KEEP_OPS of a device, each for KEEP_S after its last job."""
+    """The last KEEP_OPS ops of a device, each kept for KEEP_S after its last job."""
 
     def __init__(self) -> None:
         self._ops: dict[str, OpRunners] = {}
@@ -23,7 +23,7 @@ class WarmOps:
         return self._ops.get(_warm_key(op))
 
     def keep(self, op: JobOp, runners: OpRunners) -> None:
-        """Keep an op's runners, which a job uses now; the least recently used beyond KEEP_OPS are ended."""
+        """Keep the runners of an op in use; the least recently used beyond KEEP_OPS end."""
         key = _warm_key(op)
         self._ops.pop(key, None)
         self._ops[key] = runners

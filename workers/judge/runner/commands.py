@@ -1,4 +1,4 @@
-"""What referee and runner say to each other: the bytes of timed commands, their answers, and bounds of what is told.
+"""Bytes of the commands to a runner and of its answers, and bounds of what it tells.
 
 Standard library only, so that both sides may import it at once.
 """

@@ -1,4 +1,4 @@
-"""The exchange with one runner: commands and answers, the clock around a call, and what stands still between calls.
+"""The exchange with one runner: commands, answers, the clock around a call, and rest.
 
 The order of waking, stopping and reading the clock here is what holds against work that is done before a call or after
 its answer: change none of it alone.
@@ -32,9 +32,7 @@ _STOP_S = 5.0
 
 
 class Exchange:
-    """Talks with a runner's process, and stops and wakes it. Every method raises RunnerFault where the runner is at
-    fault.
-    """
+    """Talks with a runner's process, stops it and wakes it. Raises RunnerFault everywhere."""
 
     def __init__(
         self,
@@ -65,8 +63,10 @@ class Exchange:
         self._poller.register(self._control, select.POLLIN)
 
     def timed(self, request: bytes, limit_s: float) -> int:
-        """Nanoseconds from the request to its answer. The clock starts before a process that stands still is woken: its
-        threads run when it does, and the values lie there.
+        """Nanoseconds from the request to its answer.
+
+        The clock starts before a process that stands still is woken: its threads run when it does, and the values lie
+        there.
         """
         self._nothing_unsolicited()
         if self._stopped:

@@ -1,4 +1,4 @@
-"""A runner's tensors: those over a slot's bytes, and whether what `run` returned is what the op declares."""
+"""A runner's tensors over a slot's bytes, and checks of what `run` returned."""
 
 from __future__ import annotations
 

@@ -119,8 +119,9 @@ class RunnerHandle:
 
     @property
     def held(self) -> bool:
-        """Whether its process stands still but for its calls and commands: it can neither work ahead nor be in others'
-        way. A candidate always does.
+        """Whether its process stands still between its calls and commands, as a candidate's does.
+
+        It can then neither work ahead nor be in others' way.
         """
         return self._talk.held
 

@@ -1,4 +1,4 @@
-"""What follows from a workload alone: its buffers, how many slots hold them, what a call produces, its identity."""
+"""What follows from a workload alone: buffers, slots, results of a call, its key."""
 
 from __future__ import annotations
 
