@@ -33,9 +33,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.jobs import job, output, tensor, workload
+from benchmarks.jobs import Role, job, output, tensor, workload
 from benchmarks.redteam_catalogue.text import cpp
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, ResolvedWorkload, Verdict
 from warpsmith.workers.judge.gates.referee import Referee
 from warpsmith.workers.judge.languages import compile_service
 from warpsmith.workers.judge.machine import process_control
@@ -149,12 +149,13 @@ def _below(room: str) -> frozenset[str]:
     return frozenset(found - {room})
 
 
+def _relu_workload(name: str, role: Role, size: int) -> ResolvedWorkload:
+    return workload(name, role, [tensor("x", (size,))], [output("y", (size,))])
+
+
 def relu() -> Job:
     """A job that is accepted: one workload that is timed, one that is not."""
-    workloads = [
-        workload(name, role, [tensor("x", (size,))], [output("y", (size,))])
-        for name, role, size in (("bench", "bench", 1 << 14), ("ragged", "test", 1001))
-    ]
+    workloads = [_relu_workload("bench", "bench", 1 << 14), _relu_workload("ragged", "test", 1001)]
     return job(REFERENCE, workloads, cpp(CODE, RUN), level="verify", time_s=0.5)
 
 

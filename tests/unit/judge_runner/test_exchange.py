@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from warpsmith.workers.judge.runner import exchange
+from warpsmith.workers.judge.machine import channel, process_control
 from warpsmith.workers.judge.runner.commands import CALL, DONE, FAILED
 from warpsmith.workers.judge.runner.exchange import Exchange
 from warpsmith.workers.judge.runner.faults import RunnerFault
@@ -27,9 +29,9 @@ class Runner:
         self.answer = answer
         spawned: Any = SimpleNamespace(control=self, pid=7)
         self.ours = ours
-        monkeypatch.setattr(exchange.os, "killpg", self.signalled)
-        monkeypatch.setattr(exchange.time, "perf_counter_ns", self.clock)
-        monkeypatch.setattr(exchange.process_control, "is_stopped", lambda _: self.note("stands still"))
+        monkeypatch.setattr(os, "killpg", self.signalled)
+        monkeypatch.setattr(time, "perf_counter_ns", self.clock)
+        monkeypatch.setattr(process_control, "is_stopped", lambda _: self.note("stands still"))
         self.exchange = Exchange(
             None,  # type: ignore[arg-type]  # asked where a runner dies
             spawned,
@@ -131,7 +133,7 @@ def test_an_answer_that_is_none_is_a_fault_after_the_clock(
     monkeypatch: pytest.MonkeyPatch, start: Start, answer: bytes, said: str
 ) -> None:
     runner = start("cpu", held=True, answer=answer)
-    monkeypatch.setattr(exchange.channel, "send", lambda *_: runner.theirs.send(b"no JSON"))
+    monkeypatch.setattr(channel, "send", lambda *_: runner.theirs.send(b"no JSON"))
     with pytest.raises(RunnerFault, match=said):
         runner.exchange.timed(CALL + b"\0", 1.0)
     assert runner.done[:4] == ["clock", "request", "answer", "SIGSTOP"]
