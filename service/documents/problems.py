@@ -1,4 +1,4 @@
-"""Every error that the API answers, as RFC 9457 problem details.
+"""Errors of the API, as RFC 9457 problem details.
 
     Problem (application/problem+json)
     ├── MalformedBody        400  not UTF-8, not JSON or YAML: names line and column
@@ -19,9 +19,9 @@
     │   ├── MissingSetting   422  the request needs a setting that this server lacks
     │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
     ├── TooManyStreams       429  more open event streams than this server serves
-    ├── TooManyImports       429  more files to be run for an import than this server runs at once
-    ├── InternalError        500  ours; logged under `error_id`, nothing else leaves the server
-    ├── NotReady             503  /readyz: names what fails
+    ├── TooManyImports       429  more files to run for imports than this server runs at once
+    ├── InternalError        500  a bug; logged under `error_id`, nothing else leaves the server
+    ├── NotReady             503  /readyz: names the parts that fail
     ├── DatabaseUnavailable  503  the database cannot be reached or stays locked; try again
     └── StorageFull          507  the disk is full; nothing was stored, try again once there is room
 
@@ -78,8 +78,8 @@ class ProblemDocument(BaseModel):
     errors: list[FieldError] | None = Field(None, description="The bad fields, where fields are at fault")
     error_id: str | None = Field(None, description="Names an internal error in the server's log")
     replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
-    answered_by: str | None = Field(None, description="Of an ask that was answered before: whose answer stands")
-    answered_at: float | None = Field(None, description="Since when that answer stands")
+    answered_by: str | None = Field(None, description="Of an ask that was answered before: who answered it")
+    answered_at: float | None = Field(None, description="When that answer came")
 
 
 class Problem(HTTPException):
@@ -97,7 +97,7 @@ class Problem(HTTPException):
         self.error_id: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The problem document."""
+        """Return the problem document."""
         document: dict[str, Any] = {
             "type": URN + self.slug,
             "title": self.title,
@@ -111,7 +111,7 @@ class Problem(HTTPException):
         return document
 
     def response(self) -> Response:
-        """The problem as a response."""
+        """Make a response of the problem."""
         body = json.dumps(self.document(), ensure_ascii=True, allow_nan=False)
         return Response(body, self.code, headers=dict(self.headers or {}), media_type=MEDIA_TYPE)
 
@@ -152,7 +152,7 @@ class WrongState(Problem):
 
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> WrongState:
-        """The problem with what is at fault named, as InvalidInput names a field."""
+        """Make the problem of a single field, as InvalidInput does."""
         error = FieldError(field=field, found=brief(found), expected=expected)
         return cls(f"{field}: found {error.found}, expected {expected}", errors=[error])
 
@@ -172,7 +172,7 @@ class AskClosed(WrongState):
         self.members = {"replaced_by": replaced_by, "answered_by": answered_by, "answered_at": answered_at}
 
     def document(self) -> dict[str, Any]:
-        """The problem document, with what a client needs to go on."""
+        """Return the problem document, with the answer or the ask that replaced it."""
         return super().document() | {name: value for name, value in self.members.items() if value is not None}
 
 
@@ -189,12 +189,13 @@ class InvalidInput(Problem):
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__(
-            "; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""), errors=errors
+            "; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""),
+            errors=errors,
         )
 
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> InvalidInput:
-        """The problem of a single field."""
+        """Make the problem of a single field."""
         return cls([FieldError(field=field, found=brief(found), expected=expected)])
 
 
@@ -254,7 +255,7 @@ class StorageFull(Problem):
 
 
 def brief(value: object) -> Any:
-    """`value` as something short that fits a JSON document: numbers, words and None as they are, the rest as text."""
+    """Shorten `value` for a JSON document: numbers, words and None stay, the rest becomes text."""
     if value is None or isinstance(value, bool | int):
         return value if not isinstance(value, int) or abs(value) < 2**63 else f"an integer of {value.bit_length()} bits"
     if isinstance(value, float):
@@ -265,13 +266,15 @@ def brief(value: object) -> Any:
 
 
 def sentence(error: FieldError) -> str:
-    """`inputs[1].dtype: found 'float31', expected one of ...`."""
+    """Format a bad field: `inputs[1].dtype: found 'float31', expected one of ...`."""
     return f"{error.field}: found {error.found!r}, expected {error.expected}"
 
 
 def field_path(location: Sequence[int | str]) -> str:
-    """Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`; other places keep their
-    name in front."""
+    """Write Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`.
+
+    Places other than the body keep their name in front.
+    """
     parts = list(location)
     if parts and parts[0] == "body" and len(parts) > 1:
         parts = parts[1:]
@@ -282,26 +285,26 @@ def field_path(location: Sequence[int | str]) -> str:
 
 
 def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """Pydantic's errors as ours."""
+    """Convert Pydantic's errors to ours."""
     found = []
     for error in errors:
         kind = error["type"]
-        expected = EXPECTED.get(kind) or _without_subject(str(error["msg"]))
+        expected = EXPECTED.get(kind) or _cut_subject(str(error["msg"]))
         value = None if kind == "missing" else brief(error.get("input"))
         found.append(FieldError(field=field_path(error["loc"]), found=value, expected=brief(expected)))
     return found
 
 
-def _without_subject(message: str) -> str:
-    """Pydantic's sentence as the end of ours: "Input should be a valid string" is "a valid string"."""
+def _cut_subject(message: str) -> str:
+    """Cut Pydantic's sentence for ours: "Input should be a valid string" to "a valid string"."""
     for subject, replacement in SUBJECTS.items():
         if message.startswith(subject):
             return replacement + message.removeprefix(subject)
     return message
 
 
-def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI `responses` of these problems; those of one status share an entry."""
+def document_problems(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
+    """Build the OpenAPI `responses` of these problems; those of one status share an entry."""
     by_status: dict[int, list[type[Problem]]] = {}
     for problem in problems:
         by_status.setdefault(problem.code, []).append(problem)
