@@ -33,8 +33,8 @@ from warpsmith.service.cli.connection import embedded_service
 from warpsmith.service.cli.output import say, tell
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.progress import counts, outcome_of
-from warpsmith.service.documents.figures import ratio
+from warpsmith.service.client.progress import count_nodes, describe_outcome
+from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import SearchDocument, SearchSummary
 from warpsmith.service.local import machine
@@ -151,7 +151,7 @@ class Watcher:
         return searches
 
     def _tell(self, search: SearchDocument, node: NodeSummary) -> None:
-        now = (outcome_of(node), node.verification)
+        now = (describe_outcome(node), node.verification)
         if node.verdict is None or self._told.get(node.id) == now:
             return
         self._told[node.id] = now
@@ -210,9 +210,17 @@ def table(searches: Sequence[SearchDocument]) -> str:
     lines = ["| op | target | language | state | rounds | nodes | best | verified |", "|" + "---|" * 8]
     for search in searches:
         best = search.best
-        score = "-" if best is None else ratio(best.score, best.ci95)
+        score = "-" if best is None else format_ratio(best.score, best.ci95)
         kept = ", ".join(search.kernels) or "-"
-        cells = (search.op_name, search.target, search.language, search.state, str(search.round), counts(search), score)
+        cells = (
+            search.op_name,
+            search.target,
+            search.language,
+            search.state,
+            str(search.round),
+            count_nodes(search),
+            score,
+        )
         lines.append(f"| {' | '.join((*cells, kept))} |")
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
-"""`make run`: a first search from end to end, on recorded model replies and this machine's own measurements.
+"""`make run`: first searches from end to end, on recorded replies and this machine's times.
 
-Starts the service, submits two ops over REST, shows their trees grow, prints what the winners gained, exports them,
-checks the exports against PyTorch in a process that cannot import Warpsmith, and stays up.
+Starts the service, submits two ops over REST, shows their trees grow, prints the speed-ups of the winners, exports
+them, checks the exports against PyTorch in a process that cannot import Warpsmith, and stays up.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from warpsmith.service.cli.output import print_wide, say, tell
 from warpsmith.service.client.archive import ArchiveError, unpack
 from warpsmith.service.client.errors import DONE, FAILED, CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.progress import best_line, result_rows, result_table, tree_text
-from warpsmith.service.documents.figures import duration, ratio
+from warpsmith.service.client.progress import build_result_rows, build_result_table, build_tree, describe_best
+from warpsmith.service.documents.figures import format_duration, format_ratio
 from warpsmith.service.documents.kernels import KernelDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local import machine
@@ -62,7 +62,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the demonstration runs, why, and what it searches."""
+    """The target of the demonstration, why it was chosen, and the recordings to search with."""
 
     target: str
     why: str
@@ -100,15 +100,18 @@ def main() -> int:
 
 
 def make_plan(examples: Path, ops: Sequence[str], gpus: list[machine.Gpu]) -> Plan:
-    """The GPU where there is one with recorded pools, else the CPU. Raises `CommandError` naming missing pools."""
+    """Choose the GPU where there is one with recorded pools, else the CPU.
+
+    Raises `CommandError` that names missing pools.
+    """
     why = "this machine has no CUDA GPU"
     if gpus:
-        recorded = recordings(examples, ops, "cuda")
+        recorded = list_recordings(examples, ops, "cuda")
         missing = [item.pool for item in recorded if not item.pool.is_file()]
         if not missing:
             return Plan(gpus[0].target, f"this machine has a {gpus[0].name}, and there are pools for it", recorded)
         why = f"there is a {gpus[0].name}, but no recorded pool for it ({missing[0].name})"
-    recorded = recordings(examples, ops, "cpu")
+    recorded = list_recordings(examples, ops, "cpu")
     missing = [path for item in recorded for path in (item.spec, item.pool) if not path.is_file()]
     if missing:
         raise CommandError(
@@ -119,13 +122,13 @@ def make_plan(examples: Path, ops: Sequence[str], gpus: list[machine.Gpu]) -> Pl
     return Plan(machine.cpu_target(), why, recorded)
 
 
-def recordings(examples: Path, ops: Sequence[str], device: str) -> list[Recording]:
-    """Where the specs and recorded pools for a device type stand."""
+def list_recordings(examples: Path, ops: Sequence[str], device: str) -> list[Recording]:
+    """List the specs and recorded pools for a device type."""
     return [Recording(op, examples / f"{op}.yaml", examples / "pools" / f"{op}.{device}.jsonl") for op in ops]
 
 
 def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
-    """Search every op, show what came of it, export the winners and check them. False when any part failed."""
+    """Search every op, show the results, export and check the winners; False on any failure."""
     rows: list[list[str]] = []
     winners: list[KernelDocument] = []
     good = True
@@ -135,28 +138,28 @@ def demonstrate(client: Client, plan: Plan, output: Path) -> bool:
             good = False
         else:
             winners.append(winner)
-            rows += result_rows(recording.op, timed_workloads(winner))
+            rows += build_result_rows(recording.op, read_timed_workloads(winner))
     if rows:
         tell("")
-        print_wide(result_table(rows))
+        print_wide(build_result_table(rows))
     for winner in winners:
-        tell(statement(winner))
+        tell(describe_winner(winner))
     for winner in winners:
         good = export_one(client, winner, output, Target.parse(plan.target)) and good
     return good
 
 
 def search_one(client: Client, target: str, recording: Recording) -> KernelDocument | None:
-    """One search over REST, with its tree; None when it kept no kernel."""
+    """Run one search over REST and show its tree; None when it kept no kernel."""
     begun = time.monotonic()
     body: dict[str, Any] = {"op": load_op(recording.spec).document(), "target": target}
     body["model"] = model_document(client, {"provider": "replay", "file": str(recording.pool)})
     search = client.create_search(body)
     tell(f"\nSearch {search.id}: {recording.op} on {target}, replayed from {recording.pool.name}")
     final = watch(client, search, lambda _, line: tell(line) if line else None)
-    print_wide(tree_text(final, client.tree(final.id)))
-    tell(f"{final.state} after {duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}")
-    tell(f"best {best_line(final.best)}")
+    print_wide(build_tree(final, client.tree(final.id)))
+    tell(f"{final.state} after {format_duration(time.monotonic() - begun)}: {final.reason or 'no reason given'}")
+    tell(f"best {describe_best(final.best)}")
     if final.problem is not None:
         tell(f"  {final.problem.field}: found {final.problem.found!r}, expected {final.problem.expected}")
     if final.state != "finished" or not final.kernels:
@@ -165,16 +168,16 @@ def search_one(client: Client, target: str, recording: Recording) -> KernelDocum
     return max((client.kernel(kernel) for kernel in final.kernels), key=lambda kernel: kernel.score)
 
 
-def timed_workloads(kernel: KernelDocument) -> list[WorkloadTimes]:
-    """The workloads of the verdict that admitted the kernel."""
+def read_timed_workloads(kernel: KernelDocument) -> list[WorkloadTimes]:
+    """Read the workloads of the verdict that admitted the kernel."""
     return [WorkloadTimes.model_validate(item) for item in kernel.evidence["workloads"]]
 
 
-def statement(kernel: KernelDocument) -> str:
-    """Whether the winner is faster than every baseline on every bench workload, and if not, where it is not."""
+def describe_winner(kernel: KernelDocument) -> str:
+    """Say whether the winner beats every baseline on every bench workload, or where not."""
     behind = [
-        f"{workload.id} against {baseline} ({ratio(value, workload.ci95.get(baseline))})"
-        for workload in timed_workloads(kernel)
+        f"{workload.id} against {baseline} ({format_ratio(value, workload.ci95.get(baseline))})"
+        for workload in read_timed_workloads(kernel)
         if workload.role == "bench"
         for baseline, value in workload.speedup.items()
         if workload.ci95.get(baseline, [value])[0] <= 1
@@ -185,7 +188,7 @@ def statement(kernel: KernelDocument) -> str:
 
 
 def export_one(client: Client, kernel: KernelDocument, output: Path, target: Target) -> bool:
-    """Write a winner's package and check it against PyTorch in a fresh process without Warpsmith."""
+    """Write a winner's package and check it in a fresh process without Warpsmith."""
     written = unpack(client.export(kernel.id), output, replace=True)
     name = written[0].relative_to(output).parts[0]
     result = subprocess.run(
@@ -211,7 +214,10 @@ def export_one(client: Client, kernel: KernelDocument, output: Path, target: Tar
 
 
 def stay(client: Client) -> None:
-    """Wait for Ctrl-C. Raises `ServiceUnreachableError` when the service goes away; one that recovers is waited for."""
+    """Wait for Ctrl-C.
+
+    Raises `ServiceUnreachableError` when the service goes away; waits for one that recovers.
+    """
     with suppress(KeyboardInterrupt):
         while True:
             time.sleep(LOOK_EVERY_S)

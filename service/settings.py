@@ -1,4 +1,4 @@
-"""Settings of the API process: those that every process shares, and those of the front door."""
+"""Settings of the API process: the shared ones, and those of the server."""
 
 from __future__ import annotations
 

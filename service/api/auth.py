@@ -1,5 +1,7 @@
-"""API keys: `wsk_<prefix>_<secret>`. The database holds the SHA-256 of the secret; the key itself is shown once,
-when it is made."""
+"""API keys: `wsk_<prefix>_<secret>`.
+
+The database holds the SHA-256 of the secret; the key itself is shown once, when it is made.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ from warpsmith.kernels_db.store.tables import ApiKeyRow
 
 SCHEME = "wsk"
 SCOPE_NAME = "warpsmith.key_name"
-"""Where a request's ASGI scope holds the name of the key that it came with, or that its session began with."""
+"""Entry of a request's ASGI scope for the name of its key, or of its session's key."""
 
 _ABSENT = hashlib.sha256(b"").hexdigest()
 
 
 def create_key(db: Database, name: str) -> str:
-    """Make a key called `name` and return it: the only time that it can be read. Raises ValueError for an empty or
-    overlong name."""
+    """Make a key called `name` and return it: the only time that it can be read.
+
+    Raises ValueError for an empty or overlong name.
+    """
     if not 0 < len(name.strip()) <= 128:
         raise ValueError(f"name: found {len(name)} characters, expected 1 to 128")
     prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
@@ -35,8 +39,10 @@ def create_key(db: Database, name: str) -> str:
 
 
 def revoke_key(db: Database, prefix: str) -> bool:
-    """Revoke the key with this prefix (a whole key is understood too); False where there is none that is still
-    valid."""
+    """Revoke the valid key with this prefix; False where there is none.
+
+    `prefix` may be a whole key.
+    """
     prefix = prefix.removeprefix(f"{SCHEME}_").partition("_")[0]
     with db.writing() as session:
         row = session.get(ApiKeyRow, prefix)
@@ -47,7 +53,7 @@ def revoke_key(db: Database, prefix: str) -> bool:
 
 
 def list_keys(db: Database) -> Sequence[ApiKeyRow]:
-    """Every key, revoked ones included, oldest first."""
+    """List every key, revoked ones included, oldest first."""
     with db.reading() as session:
         rows = session.scalars(select(ApiKeyRow).order_by(ApiKeyRow.created_at, ApiKeyRow.prefix)).all()
         session.expunge_all()
@@ -55,8 +61,10 @@ def list_keys(db: Database) -> Sequence[ApiKeyRow]:
 
 
 def valid_key(db: Database, key: str) -> ApiKeyRow | None:
-    """The row of a valid key; None for any other. The comparison takes as long for an unknown prefix as for a known
-    one."""
+    """Find the row of a valid key; None for any other.
+
+    The comparison takes as long for an unknown prefix as for a known one.
+    """
     scheme, _, rest = key.partition("_")
     prefix, _, secret = rest.partition("_")
     row = None

@@ -1,4 +1,4 @@
-"""What every route works with: the database, the settings, the way to the workers, the metrics."""
+"""Context of the routes: database, settings, connection to the workers, metrics."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.errors import shown
+from warpsmith.kernels_db.store import db
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.db import StorageFull as StorageFullError
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     Base,
@@ -43,7 +43,7 @@ PREFIXES: dict[type[Base], str] = {
     ReverificationRow: "rv",
     SearchRow: "sr",
 }
-"""How ids of what has a route of its own begin."""
+"""Prefixes of the ids of rows that have routes."""
 
 logger = log.get(__name__)
 
@@ -53,8 +53,8 @@ _ID = re.compile(r"[a-z]{2}_[0-9a-z]{1,29}")
 Row = TypeVar("Row", bound=Base)
 
 
-def unknown(table: type[Base], row_id: str, noun: str) -> NotFound:
-    """The problem that no row has this id."""
+def make_unknown(table: type[Base], row_id: str, noun: str) -> NotFound:
+    """Make the problem that no row has this id."""
     expected = f"the id of one that is stored, {PREFIXES[table]}_..."
     return NotFound(f"{noun}: found {shown(row_id)!r}, expected {expected}")
 
@@ -72,37 +72,38 @@ class Service:
 
     @staticmethod
     def is_id(text: str) -> bool:
-        """Whether `text` could be an id; anything else need not trouble the database, which may refuse its
-        characters."""
+        """Whether `text` could be an id; other text may hold characters that the database refuses."""
         return _ID.fullmatch(text) is not None
 
     def row(self, session: Session, table: type[Row], row_id: str, noun: str) -> Row:
-        """The row with this id; raises NotFound."""
+        """Fetch the row with this id; raises NotFound."""
         found = session.get(table, row_id) if self.is_id(row_id) else None
         if found is None:
-            raise unknown(table, row_id, noun)
+            raise make_unknown(table, row_id, noun)
         return found
 
     def advance(self, search_id: str) -> None:
-        """Open a search's next steps now, after something of it was stored. Where this fails, the reconciler or the
-        next step that ends opens them."""
+        """Open a search's next steps now, after a change of it was stored.
+
+        Where this fails, the reconciler or the next step that ends opens them.
+        """
         try:
             dispatch.send(self.celery, steps.advance(self.db, search_id, time.time()))
-        except (OperationalError, StorageFullError) as error:
+        except (OperationalError, db.StorageFull) as error:
             logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
 
 
-def _service(request: Request) -> Service:
+def _get_service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
 
-def _asker(request: Request) -> str | None:
+def _get_asker(request: Request) -> str | None:
     name: str | None = request.scope.get(auth.SCOPE_NAME)
     return name
 
 
-Asker = Annotated[str | None, Depends(_asker)]
-"""The name of the API key that the request came with; None where no keys are in force."""
+Asker = Annotated[str | None, Depends(_get_asker)]
+"""The name of the request's API key; None where the server requires no keys."""
 
-ServiceDependency = Annotated[Service, Depends(_service)]
+ServiceDependency = Annotated[Service, Depends(_get_service)]

@@ -1,4 +1,4 @@
-"""The op specs that ship with Warpsmith, for whoever begins with one."""
+"""The op specs that ship with Warpsmith, as starting points for new specs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from warpsmith.kernels_db.spec.op import Op, load_op
 
 PLACES = (Path(__file__).resolve().parents[1] / "examples", Path(__file__).resolve().parents[2] / "examples")
-"""In an installed package, and in a checkout."""
+"""Directories of the specs, in an installed package and in a checkout."""
 
 
 class ExampleDocument(BaseModel):
@@ -29,18 +29,18 @@ def example_directory() -> Path | None:
 
 
 @lru_cache(maxsize=1)
-def examples() -> tuple[ExampleDocument, ...]:
-    """Every example by name; none where the package was built without them."""
+def load_examples() -> tuple[ExampleDocument, ...]:
+    """Load every example, by name; none where the package was built without them."""
     directory = example_directory()
-    return tuple(_example(path) for path in sorted(directory.glob("*.yaml"))) if directory else ()
+    return tuple(_load_example(path) for path in sorted(directory.glob("*.yaml"))) if directory else ()
 
 
 def devices_of(op: Op) -> list[str]:
-    """The types of device for which an op has workloads."""
+    """List the types of device for which an op has workloads."""
     return [device for device, workloads in op.workloads_by_device().items() if workloads]
 
 
-def _example(path: Path) -> ExampleDocument:
+def _load_example(path: Path) -> ExampleDocument:
     op = load_op(path)
     text = path.read_text("utf-8")
     return ExampleDocument(

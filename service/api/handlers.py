@@ -1,4 +1,4 @@
-"""From any exception to the problem that answers it."""
+"""Conversion of exceptions to the problems that answer them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from sqlalchemy import exc
 from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, shown
-from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
+from warpsmith.kernels_db.store import db
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import (
     DatabaseUnavailable,
@@ -28,31 +28,31 @@ from warpsmith.service.documents.problems import (
 )
 
 
-def spec_problem(error: SpecError | SpecErrors, prefix: str = "") -> InvalidSpec:
-    """The problem of a bad op spec; `prefix` says where in the body it stands, for example `op.`."""
+def convert_spec_error(error: SpecError | SpecErrors, prefix: str = "") -> InvalidSpec:
+    """Convert the error of a bad op spec; `prefix` is its path in the body, for example `op.`."""
     errors = error.errors if isinstance(error, SpecErrors) else [error]
     return InvalidSpec([FieldError(field=prefix + e.field, found=shown(e.found), expected=e.expected) for e in errors])
 
 
-def as_problem(error: Exception) -> Problem | None:
-    """The problem of `error`; None where the fault is ours."""
+def convert_error(error: Exception) -> Problem | None:
+    """Convert `error` to a problem; None where the fault is ours."""
     match error:
         case Problem():
             return error
-        case DatabaseFull():
+        case db.StorageFull():
             return StorageFull()
-        case OperationalError() | InterfaceError() | PoolTimeout():
+        case OperationalError() | InterfaceError() | exc.TimeoutError():
             why = "unreachable, locked or without its schema (see /readyz)"
             return DatabaseUnavailable(f"The database cannot be used now: {why}. Nothing was stored.")
         case SpecError() | SpecErrors():
-            return spec_problem(error)
+            return convert_spec_error(error)
         case RequestValidationError():
             return InvalidInput(field_errors(error.errors()))
-    return _from_http(error) if isinstance(error, HTTPException) else None
+    return _convert_http_error(error) if isinstance(error, HTTPException) else None
 
 
-def _from_http(error: HTTPException) -> Problem | None:
-    """The problem of what the framework raises itself."""
+def _convert_http_error(error: HTTPException) -> Problem | None:
+    """Convert an error of the framework to a problem."""
     match error.status_code:
         case 404:
             return NotFound("There is nothing under this path")
@@ -64,24 +64,26 @@ def _from_http(error: HTTPException) -> Problem | None:
 
 
 def install(app: FastAPI) -> None:
-    """Answer what the framework raises with problems; everything else goes on to the request log, which asks
-    `as_problem` too."""
+    """Make the app answer errors of the framework with problems.
+
+    Other errors go on to the request log, which converts them too.
+    """
     handler: Callable[[Request, Any], Awaitable[Response]] = _handle
     app.add_exception_handler(HTTPException, handler)
     app.add_exception_handler(RequestValidationError, handler)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
-    problem = as_problem(error)
+    problem = convert_error(error)
     if problem is None:
         raise error
     if isinstance(problem, MethodNotAllowed):
-        problem = _method_not_allowed(request)
+        problem = _refuse_method(request)
     return problem.response()
 
 
-def _method_not_allowed(request: Request) -> MethodNotAllowed:
-    """With every method of the path: the framework names those of the first route that it found."""
+def _refuse_method(request: Request) -> MethodNotAllowed:
+    """Make the problem with every method of the path; the framework names one route's alone."""
     methods: set[str] = set()
     paths = request.app.openapi()["paths"]
     here = [request.url.path] if request.url.path in paths else paths  # `/estimate` is no search's id

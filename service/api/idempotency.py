@@ -1,9 +1,8 @@
-"""Idempotency-Key: a POST sent twice is done once, and its second sending gets the first one's answer.
+"""Idempotency-Key: a POST that is sent twice is done once, and both get the same answer.
 
 The answer is stored in the transaction that does the work: after a crash either both are there or neither. Of two
-sendings at once
-one waits for the other (SQLite), or loses at the primary key, is undone whole and reads the winner's answer
-(PostgreSQL).
+concurrent requests one waits for the other (SQLite), or fails at the primary key, is undone whole and reads the other's
+answer (PostgreSQL).
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import IdempotencyReuse
 
 KEPT_S = 7 * 86400.0
-"""Keys older than this are forgotten."""
+"""Age in seconds at which keys are deleted."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a POST answered."""
+    """The answer of a POST."""
 
     status: int
     document: dict[str, Any]
@@ -41,12 +40,12 @@ class Answer:
 
     @classmethod
     def of(cls, status: int, document: BaseModel, **headers: str) -> Answer:
-        """An answer with this document; header names are given with underscores."""
+        """Make an answer with this document; header names are given with underscores."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return cls(status, document.model_dump(mode="json"), named)
 
     def response(self) -> JSONResponse:
-        """The answer as a response."""
+        """Make a response of the answer."""
         return JSONResponse(self.document, self.status, headers=self.headers)
 
 
@@ -59,7 +58,7 @@ class Once:
     body_digest: str
 
     def stored(self, session: Session) -> Answer | None:
-        """The answer that this POST got before. Raises IdempotencyReuse where the key came with another body."""
+        """Find the answer that this POST got before; raises IdempotencyReuse for another body."""
         if self.key is None:
             return None
         row = session.get(IdempotencyRow, (self.key, self.path))
@@ -96,7 +95,7 @@ class Once:
     def run(self, db: Database, work: Callable[[Session], Answer]) -> Answer:
         """Do `work` once in a write transaction and return its answer, or the stored one."""
 
-        def in_transaction() -> Answer:
+        def work_once() -> Answer:
             with db.writing() as session:
                 stored = self.stored(session)
                 if stored is not None:
@@ -105,11 +104,13 @@ class Once:
                 self.record(session, answer)
                 return answer
 
-        return self.guard(db, in_transaction)
+        return self.guard(db, work_once)
 
     def guard(self, db: Database, work: Callable[[], Answer]) -> Answer:
-        """Do `work`, which records its answer in a transaction of its own; where another request with the key came
-        first, its answer."""
+        """Do `work`, or return the answer of another request with the key that came first.
+
+        `work` records its answer in its own transaction.
+        """
         try:
             return work()
         except IntegrityError:
@@ -120,7 +121,7 @@ class Once:
             return stored
 
 
-def _once(
+def _make_once(
     request: Request,
     body: Body,
     key: Annotated[
@@ -138,4 +139,4 @@ def _once(
     return Once(key, request.url.path, hashlib.sha256(body.data).hexdigest())
 
 
-OnceDependency = Annotated[Once, Depends(_once)]
+OnceDependency = Annotated[Once, Depends(_make_once)]

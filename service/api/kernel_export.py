@@ -1,4 +1,4 @@
-"""Assemble exports of kernels as archives."""
+"""Exports of stored kernels as zip archives."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from warpsmith.service.documents.problems import InvalidInput, NotExpressible
 from warpsmith.workers.gate.normalise import normalised_digest
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can hold: two exports of one kernel are the same bytes."""
+"""The earliest time that a zip can hold, so that two exports of one kernel are the same bytes."""
 
 
-def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
-    """Raise InvalidInput, with the fields of the request, where the kernels cannot stand in one export."""
+def _check_joinable(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
+    """Raise InvalidInput, with the request's fields, where one export cannot hold the kernels."""
     try:
         joined(kernels)
     except SpecErrors as error:
@@ -37,8 +37,8 @@ def _one_op(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:
         ) from None
 
 
-def exported(session: Session, row: KernelRow) -> ExportedKernel:
-    """What an exporter needs of a stored kernel."""
+def collect_kernel(session: Session, row: KernelRow) -> ExportedKernel:
+    """Collect the facts of a stored kernel that an exporter needs."""
     return ExportedKernel(
         id=row.id,
         spec=session.get_one(OpRow, row.op_id).spec,
@@ -56,7 +56,7 @@ def exported(session: Session, row: KernelRow) -> ExportedKernel:
 
 
 def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]) -> None:
-    """Raise InvalidInput, with the fields of the request, where the kernels cannot be exported together.
+    """Raise InvalidInput, with the request's fields, where the kernels cannot share an export.
 
     `asked` maps each field of the request to the id that it names, in the order of `kernels`.
     """
@@ -66,10 +66,10 @@ def check_exportable(asked: Mapping[str, str], kernels: Sequence[ExportedKernel]
             raise InvalidInput.one(field, f"{kernel.id} in {kernel.language}", expected)
         if normalised_digest(kernel.source) != kernel.source_digest:
             raise InvalidInput.one(field, kernel.id, "a kernel whose evidence is of the source that it has")
-    _one_op(asked, kernels)
+    _check_joinable(asked, kernels)
 
 
-def archive_of(kernels: Sequence[ExportedKernel], form: str) -> tuple[str, bytes]:
+def make_archive(kernels: Sequence[ExportedKernel], form: str) -> tuple[str, bytes]:
     """Export the kernels in a format; returns the directory's name and a zip of it.
 
     Raises NotExpressible where the format has no room for a part of the op.
@@ -80,11 +80,11 @@ def archive_of(kernels: Sequence[ExportedKernel], form: str) -> tuple[str, bytes
         except SpecErrors as error:
             found = [FieldError(field=f"op.{e.field}", found=shown(e.found), expected=e.expected) for e in error.errors]
             raise NotExpressible(found) from None
-        return project.name, _zipped(project)
+        return project.name, _zip_directory(project)
 
 
-def _zipped(project: Path) -> bytes:
-    """The directory as a zip whose names start with the directory's own; the same content gives the same bytes."""
+def _zip_directory(project: Path) -> bytes:
+    """Zip the directory under its own name; the same content gives the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(path for path in project.rglob("*") if path.is_file()):

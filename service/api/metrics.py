@@ -1,4 +1,4 @@
-"""Prometheus metrics: request latency as it happens, the state of searches, nodes, queues and workers when scraped."""
+"""Prometheus metrics: request latency, and the state of searches, nodes, queues and workers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class Metrics:
-    """The metrics of one app; each app has its own registry, so several may live in one process."""
+    """The metrics of one app; each app has its own registry, so one process can hold several."""
 
     def __init__(self, db: Database, alive_after_s: float) -> None:
         self._registry = CollectorRegistry()
@@ -61,12 +61,12 @@ class Metrics:
         self._registry.register(_DatabaseCollector(db, alive_after_s))
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request. `method` is folded, because a client may send any word as one."""
+        """Count one answered request; unknown methods count as `other`, since clients may send any."""
         known = method if method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} else "other"
         self._latency.labels(known, route, str(status)).observe(seconds)
 
     def render(self) -> bytes:
-        """The exposition text. Raises what the database raises."""
+        """Render the exposition text; raises the errors of the database."""
         return generate_latest(self._registry)
 
 
@@ -76,27 +76,27 @@ class _DatabaseCollector(Collector):
         self._alive_after_s = alive_after_s
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not need a database."""
+        """Return nothing: registering must not need a database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         now = time.time()
         with self._db.reading() as session:
-            yield from (_counted(session, *counted) for counted in COUNTED)
-            yield _oldest_pending(session, now)
-            yield _workers(session, now - self._alive_after_s)
-            yield _spend(session)
+            yield from (_count_rows(session, *counted) for counted in COUNTED)
+            yield _measure_queue_ages(session, now)
+            yield _count_workers(session, now - self._alive_after_s)
+            yield _sum_spend(session)
 
 
-def _counted(session: Session, name: str, text: str, *columns: InstrumentedAttribute[Any]) -> Metric:
+def _count_rows(session: Session, name: str, text: str, *columns: InstrumentedAttribute[Any]) -> Metric:
     family = GaugeMetricFamily(f"warpsmith_{name}", text, labels=[column.key for column in columns])
     for *values, count in session.execute(select(*columns, func.count()).group_by(*columns)):
         family.add_metric([str(value or "none") for value in values], count)
     return family
 
 
-def _oldest_pending(session: Session, now: float) -> Metric:
-    """The age of each kind of step that is due and that nobody has claimed: what to alert on."""
+def _measure_queue_ages(session: Session, now: float) -> Metric:
+    """Measure the age of the oldest due and unclaimed step of each kind, for alerts."""
     family = GaugeMetricFamily(
         "warpsmith_queue_age_seconds", "Age of the oldest step that is due and unclaimed", labels=["kind"]
     )
@@ -109,7 +109,7 @@ def _oldest_pending(session: Session, now: float) -> Metric:
     return family
 
 
-def _workers(session: Session, since: float) -> Metric:
+def _count_workers(session: Session, since: float) -> Metric:
     family = GaugeMetricFamily("warpsmith_workers_alive", "Workers that reported in lately", labels=["role", "target"])
     alive = select(WorkerRow.role, WorkerRow.target, func.count()).where(WorkerRow.seen_at >= since)
     for role, target, count in session.execute(alive.group_by(WorkerRow.role, WorkerRow.target)):
@@ -117,7 +117,7 @@ def _workers(session: Session, since: float) -> Metric:
     return family
 
 
-def _spend(session: Session) -> Metric:
+def _sum_spend(session: Session) -> Metric:
     family = GaugeMetricFamily("warpsmith_model_spend", "What all searches have spent on models", labels=["unit"])
     columns = (func.sum(SearchRow.model_calls), func.sum(SearchRow.tokens), func.sum(SearchRow.cost_usd))
     for unit, value in zip(("calls", "tokens", "usd"), session.execute(select(*columns)).one(), strict=True):

@@ -1,10 +1,10 @@
-"""What a submission can say here: targets and their languages, policies with their parameters, limits, models."""
+"""Options of a submission: targets, languages, policies, parameters, limits, models."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
-from dataclasses import Field as DataclassField
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 
 class TargetOption(BaseModel):
-    """Where a search may run."""
+    """A target of searches."""
 
     target: str
     device: str
@@ -53,7 +53,7 @@ class PolicyOption(BaseModel):
 
 
 class ProviderOption(BaseModel):
-    """Who may answer a search's model requests."""
+    """A provider of answers to a search's model requests."""
 
     name: Literal["openai", "replay", "agent"]
     ready: bool = Field(description="Whether a search may begin with it as this server is set up")
@@ -61,7 +61,7 @@ class ProviderOption(BaseModel):
 
 
 class OptionsDocument(BaseModel):
-    """What a submission can say here."""
+    """Options of a submission to this server."""
 
     targets: list[TargetOption]
     policies: list[PolicyOption] = Field(description="The first is the default")
@@ -72,21 +72,21 @@ class OptionsDocument(BaseModel):
     techniques: list[str] = Field(description="Names of techniques, for ideas")
 
 
-def options(session: Session, settings: ServiceSettings, alive_since: float) -> OptionsDocument:
-    """What a submission can say here; a worker counts that reported in after `alive_since`."""
+def collect_options(session: Session, settings: ServiceSettings, alive_since: float) -> OptionsDocument:
+    """Collect the options of a submission; workers count that reported in after `alive_since`."""
     return OptionsDocument(
-        targets=list(_targets(session, alive_since)),
-        policies=[_policy(policy) for policy in POLICIES.values()],
+        targets=list(_list_targets(session, alive_since)),
+        policies=[_describe_policy(policy) for policy in POLICIES.values()],
         limits=[field.name for field in fields(Budget)],
-        providers=_providers(settings),
+        providers=_list_providers(settings),
         default_model=settings.openai_model,
         most_seeds=MOST_SEEDS,
         techniques=list(TECHNIQUES),
     )
 
 
-def _targets(session: Session, alive_since: float) -> Iterator[TargetOption]:
-    """Those that live judges serve, and this machine's own processor."""
+def _list_targets(session: Session, alive_since: float) -> Iterator[TargetOption]:
+    """Yield the targets of live judges, and this machine's own processor."""
     rows = session.scalars(
         select(WorkerRow.target).where(
             WorkerRow.role == "judge", WorkerRow.target.is_not(None), WorkerRow.seen_at >= alive_since
@@ -99,16 +99,16 @@ def _targets(session: Session, alive_since: float) -> Iterator[TargetOption]:
         )
 
 
-def _policy(policy: type[Policy]) -> PolicyOption:
+def _describe_policy(policy: type[Policy]) -> PolicyOption:
     summary = (sys.modules[policy.__module__].__doc__ or "").partition("\n\n")[0]
     return PolicyOption(
         name=policy.name,
         summary=" ".join(summary.split()),
-        parameters=[_parameter(field) for field in fields(policy)],
+        parameters=[_describe_parameter(field) for field in fields(policy)],
     )
 
 
-def _parameter(field: DataclassField[Any]) -> ParameterOption:
+def _describe_parameter(field: dataclasses.Field[Any]) -> ParameterOption:
     limits = field.metadata
     kinds: dict[type, Literal["integer", "number", "boolean"]] = {int: "integer", float: "number", bool: "boolean"}
     return ParameterOption(
@@ -121,12 +121,14 @@ def _parameter(field: DataclassField[Any]) -> ParameterOption:
     )
 
 
-def _providers(settings: ServiceSettings) -> list[ProviderOption]:
+def _list_providers(settings: ServiceSettings) -> list[ProviderOption]:
     url = address(None, settings)
     ready = url != OPENAI_BASE_URL or has_key(url, settings) or settings.openai_key_at_workers
     without = "no key of OpenAI is set (WARPSMITH_OPENAI_API_KEY); an endpoint that needs none can be named"
     return [
         ProviderOption(name="openai", ready=ready, detail=f"asks {url}" if ready else without),
-        ProviderOption(name="agent", ready=True, detail="requests wait as asks until somebody answers them"),
+        ProviderOption(
+            name="agent", ready=True, detail="requests wait as asks until a person or an agent answers them"
+        ),
         ProviderOption(name="replay", ready=True, detail="replies come from a stored pool"),
     ]

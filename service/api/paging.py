@@ -1,4 +1,4 @@
-"""Paging by key: what every list takes, and refusing a cursor that no list gave."""
+"""Paging by key: parameters of every list, and refusal of unknown cursors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Word = Annotated[str, Query(min_length=1, max_length=128, pattern=r"^[\x20-\x7e]
 def page(
     read: Callable[..., Page[Row]], session: Session, *, limit: int, after: str | None, **filters: Any
 ) -> Page[Row]:
-    """A page of `read`; a broken cursor is InvalidInput."""
+    """Read a page with `read`; raises InvalidInput for a broken cursor."""
     try:
         return read(session, limit=limit, after=after, **filters)
     except BadCursor as error:

@@ -1,6 +1,6 @@
-"""Sessions of browsers: somebody signs in with an API key once, and a cookie stands for it from then on.
+"""Sessions of browsers: a person signs in with an API key once, then a cookie replaces it.
 
-The cookie's value is random, and the database holds its SHA-256 alone. A session ends when it expires, when somebody
+The cookie's value is random, and the database holds its SHA-256 alone. A session ends when it expires, when its user
 signs out, and when its key is revoked.
 """
 
@@ -20,7 +20,7 @@ from warpsmith.kernels_db.store.tables import ApiKeyRow, SessionRow
 PATH = "/v1/session"
 COOKIE = "warpsmith_session"
 SCOPE_SESSION = "warpsmith.session"
-"""Where a request's ASGI scope holds the session that it came with."""
+"""Entry of a request's ASGI scope for its session."""
 
 _CSRF = b"warpsmith csrf token"
 _TOKEN_BYTES = 32
@@ -29,7 +29,7 @@ _LONGEST_TOKEN = 128
 
 @dataclass(frozen=True)
 class Session:
-    """A session that is in force. `token` is the cookie's value, `name` its key's name."""
+    """A valid session. `token` is the cookie's value, `name` its key's name."""
 
     token: str
     name: str
@@ -37,8 +37,10 @@ class Session:
 
     @property
     def csrf_token(self) -> str:
-        """What a page must send along to change something. It follows from the cookie, which no script can read, so
-        only the API's answer tells it."""
+        """The token that a page must send with every change.
+
+        It derives from the cookie, which no script can read, so only the API's answer reveals it.
+        """
         return hmac.digest(self.token.encode(), _CSRF, "sha256").hex()
 
     def has_token(self, given: str | None) -> bool:
@@ -47,7 +49,7 @@ class Session:
 
 
 def begin(db: Database, key: ApiKeyRow, now: float, life_s: float) -> Session:
-    """A new session for whoever holds `key`, of `life_s` seconds. What has expired is cleared away."""
+    """Begin a session of `life_s` seconds for `key`; deletes expired sessions."""
     session = Session(secrets.token_urlsafe(_TOKEN_BYTES), key.name, now + life_s)
     with db.writing() as writing:
         writing.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
@@ -60,7 +62,7 @@ def begin(db: Database, key: ApiKeyRow, now: float, life_s: float) -> Session:
 
 
 def find(db: Database, token: str, now: float) -> Session | None:
-    """The session of this cookie, None where there is none in force."""
+    """Find the valid session of this cookie; None where there is none."""
     with db.reading() as reading:
         row = reading.execute(
             select(ApiKeyRow.name, SessionRow.expires_at)
@@ -76,8 +78,8 @@ def end(db: Database, session: Session) -> None:
         writing.execute(delete(SessionRow).where(SessionRow.digest == _digest(session.token)))
 
 
-def token_in(headers: Iterable[str]) -> str | None:
-    """The value of the session's cookie in a request's Cookie headers."""
+def read_token(headers: Iterable[str]) -> str | None:
+    """Read the value of the session's cookie from a request's Cookie headers."""
     for header in headers:
         for part in header.split(";"):
             name, _, value = part.strip().partition("=")
@@ -87,5 +89,5 @@ def token_in(headers: Iterable[str]) -> str | None:
 
 
 def _digest(token: str) -> str:
-    # 256 random bits cannot be guessed from their digest, so a plain one will do.
+    # 256 random bits cannot be guessed from their digest, so it needs no salt.
     return hashlib.sha256(token.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A spec looked at without being stored: what is wrong with it, or what it says."""
+"""Checks of a spec that is not stored: its errors, or its content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import OpRow
 from warpsmith.service.api.examples import devices_of
-from warpsmith.service.api.handlers import spec_problem
+from warpsmith.service.api.handlers import convert_spec_error
 from warpsmith.service.documents.field_error import FieldError
 
 
@@ -28,7 +28,7 @@ class CheckedWorkload(BaseModel):
 
 
 class CheckedSpec(BaseModel):
-    """What a spec says, or every field that keeps it from saying anything."""
+    """The content of a spec, or all its bad fields."""
 
     valid: bool
     errors: list[FieldError] = Field(description="Empty where it is valid; a text that cannot be read is one error")
@@ -38,18 +38,18 @@ class CheckedSpec(BaseModel):
     op_id: str | None = Field(None, description="Of the stored op, where this very spec is stored")
     devices: list[str] = Field(default_factory=list, description="Types of device for which it has workloads")
     workloads: list[CheckedWorkload] = Field(default_factory=list)
-    baselines: list[str] = Field(default_factory=list, description="What candidates are to be faster than")
+    baselines: list[str] = Field(default_factory=list, description="Baselines that candidates must beat")
     spec: dict[str, Any] | None = Field(
         None, description="The spec as JSON without what equals the defaults: `op` of a submission or an estimate"
     )
 
 
-def checked(session: Session, text: bytes) -> CheckedSpec:
-    """The spec in `text`, YAML or JSON."""
+def check_spec(session: Session, text: bytes) -> CheckedSpec:
+    """Check the spec in `text`, YAML or JSON."""
     try:
         op = load_op(text)
     except SpecErrors as error:
-        return CheckedSpec(valid=False, errors=spec_problem(error).errors)
+        return CheckedSpec(valid=False, errors=convert_spec_error(error).errors)
     return CheckedSpec(
         valid=True,
         errors=[],
@@ -58,13 +58,13 @@ def checked(session: Session, text: bytes) -> CheckedSpec:
         digest=op.digest,
         op_id=session.scalar(select(OpRow.id).where(OpRow.digest == op.digest)),
         devices=devices_of(op),
-        workloads=_workloads(op),
+        workloads=_list_workloads(op),
         baselines=list(op.objective.baselines),
         spec=op.document(),
     )
 
 
-def _workloads(op: Op) -> list[CheckedWorkload]:
+def _list_workloads(op: Op) -> list[CheckedWorkload]:
     return [
         CheckedWorkload(
             id=workload["id"],

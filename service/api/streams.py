@@ -1,9 +1,8 @@
-"""Server-sent events of a search: the rows of the events table, in order, from wherever a client left off.
+"""Server-sent events of a search: the rows of the events table, in order, after a given id.
 
-A stream is a loop of short read transactions in worker threads; between them it holds no connection and no thread.
-It ends once the
-search has ended and its last event is out, or after `stream_life_s`; a client resumes with the id of the last event
-that it saw.
+A stream is a loop of short read transactions in worker threads; between them it holds no connection and no thread. It
+ends once the search has ended and its last event is out, or after `stream_life_s`; a client resumes with the id of the
+last event that it saw.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import EventRow, SearchRow
 from warpsmith.service.documents.problems import TooManyStreams
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.service.views.searches import event_document
+from warpsmith.service.views.searches import make_event_document
 from warpsmith.workers.search.tree import ENDED
 
 BATCH = 200
@@ -30,14 +29,14 @@ BATCH = 200
 
 @dataclass(frozen=True)
 class Batch:
-    """Events after some id; `ended` when the search has ended and nothing more will come."""
+    """Events after some id; `ended`: the search has ended, and there are no more."""
 
     events: Sequence[EventRow]
     ended: bool
 
 
 def read_batch(db: Database, search_id: str, after: int, limit: int = BATCH) -> Batch | None:
-    """The events after id `after`, oldest first; None for an unknown search.
+    """Read the events after id `after`, oldest first; None for an unknown search.
 
     State and events are read in one transaction, so a search seen as ended has all its events visible.
     """
@@ -64,7 +63,7 @@ class Streams:
         self._open = 0
 
     def check(self) -> None:
-        """Raise TooManyStreams where no further stream is served."""
+        """Raise TooManyStreams where no more streams can be served."""
         if self._open >= self._settings.max_streams:
             raise TooManyStreams(
                 f"streams: found {self._open} open, expected below {self._settings.max_streams}; ask with ?format=json",
@@ -72,7 +71,7 @@ class Streams:
             )
 
     async def events(self, search_id: str, after: int) -> AsyncIterator[bytes]:
-        """The stream's bytes."""
+        """Yield the stream's bytes."""
         settings = self._settings
         self._open += 1
         try:
@@ -85,7 +84,7 @@ class Streams:
                     return
                 for row in batch.events:
                     after = row.id
-                    data = event_document(row).model_dump(mode="json")
+                    data = make_event_document(row).model_dump(mode="json")
                     yield format_sse_event(data_str=json.dumps(data, ensure_ascii=True), event=row.type, id=str(row.id))
                 if batch.ended:
                     return

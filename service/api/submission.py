@@ -1,4 +1,4 @@
-"""From the body of POST /v1/searches to a search that can run, or to the field that keeps it from running."""
+"""Checks of the body of POST /v1/searches: a search that can run, or the wrong fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, pars
 from warpsmith.kernels_db.store.tables import OpRow, PoolRow
 from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
-from warpsmith.service.api.handlers import spec_problem
+from warpsmith.service.api.handlers import convert_spec_error
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, InvalidPool, MissingSetting
 from warpsmith.service.settings import ServiceSettings
@@ -48,7 +48,7 @@ ADD_RELU: dict[str, Any] = {
 
 
 class SearchRequest(StrictBody):
-    """What to search for, where, how, and at most at what price."""
+    """A search: the op, the target, the method and the limits."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -104,7 +104,7 @@ class SearchRequest(StrictBody):
         None,
         ge=0,
         le=MOST_SEEDS,
-        description="Stored kernels for similar ops that the tree starts with, at most; they are judged anew and take "
+        description="Stored kernels for similar ops that the tree starts with, at most; they are judged again and take "
         "at most a quarter of the budget's candidates. Default 3, with a pool 0",
     )
 
@@ -123,9 +123,11 @@ class Submission:
 
 
 def check_submission(service: Service, session: Session, request: SearchRequest, *, begin: bool = True) -> Submission:
-    """The search that `request` asks for. Raises InvalidInput and its kinds, naming the bad fields. Where it is not to
-    `begin`, no key is asked for."""
-    op = _op(service, session, request)
+    """Check the search that `request` asks for; raises InvalidInput and its kinds.
+
+    They name the bad fields. Without `begin` no key is needed.
+    """
+    op = _resolve_op(service, session, request)
     target = parse_target(request.target)
     if not op.workloads_for(target):
         raise InvalidInput.one("target", str(target), f"a device for which op {op.name} has workloads")
@@ -136,31 +138,33 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}
     if "pool" in model:
-        header = _pool_header(service, session, model["pool"])
+        header = _find_pool_header(service, session, model["pool"])
     elif model["provider"] == "openai" and begin:
         _require_key(service.settings, model)
-    language = _language(request.language, header.get("language"), target)
+    language = _choose_language(request.language, header.get("language"), target)
     if header:
         _check_pool(header, op, target, language)
     try:
-        policy = policy_document(parse_policy(_first(request.policy, header.get("policy") or None, DEFAULT_POLICY)))
-        budget = budget_document(parse_budget(_first(request.budget, header.get("budget"), {})))
+        policy = policy_document(
+            parse_policy(_choose_first(request.policy, header.get("policy") or None, DEFAULT_POLICY))
+        )
+        budget = budget_document(parse_budget(_choose_first(request.budget, header.get("budget"), {})))
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     check_cost_cap(service.settings, model, budget)
-    seeds = _first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats what was recorded
+    seeds = _choose_first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats its recording
     return Submission(op, target, language, policy, dict(budget), model, seeds)
 
 
 def parse_target(text: str, field: str = "target") -> Target:
-    """A target; raises InvalidInput naming `field`."""
+    """Parse a target; raises InvalidInput that names `field`."""
     try:
         return Target.parse(text)
     except SpecError as error:
         raise InvalidInput.one(field, error.found, error.expected) from error
 
 
-def _op(service: Service, session: Session, request: SearchRequest) -> Op:
+def _resolve_op(service: Service, session: Session, request: SearchRequest) -> Op:
     if (request.op is None) == (request.op_id is None):
         found = "neither op nor op_id" if request.op is None else "both op and op_id"
         raise InvalidInput.one("op", found, "op (a spec) or op_id (a stored one)")
@@ -168,14 +172,14 @@ def _op(service: Service, session: Session, request: SearchRequest) -> Op:
         try:
             return parse_op(request.op)
         except SpecErrors as error:
-            raise spec_problem(error, "op.") from error
+            raise convert_spec_error(error, "op.") from error
     row = session.get(OpRow, request.op_id) if service.is_id(request.op_id or "") else None
     if row is None:
         raise InvalidInput.one("op_id", request.op_id, "the id of a stored op (GET /v1/ops)")
     return parse_op(row.spec)
 
 
-def _language(asked: str | None, recorded: str | None, target: Target) -> str:
+def _choose_language(asked: str | None, recorded: str | None, target: Target) -> str:
     known = LANGUAGES[target.device]
     if asked is None:
         return recorded if recorded in known else known[0]
@@ -187,7 +191,7 @@ def _language(asked: str | None, recorded: str | None, target: Target) -> str:
     return language
 
 
-def _pool_header(service: Service, session: Session, pool_id: str) -> Mapping[str, Any]:
+def _find_pool_header(service: Service, session: Session, pool_id: str) -> Mapping[str, Any]:
     row = session.get(PoolRow, pool_id) if service.is_id(pool_id) else None
     if row is None:
         raise InvalidInput.one("model.pool", pool_id, "the id of a stored pool (GET /v1/pools)")
@@ -207,7 +211,10 @@ def _check_pool(header: Mapping[str, Any], op: Op, target: Target, language: str
 
 
 def _require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
-    """OpenAI's own endpoint needs a key, here or at the model workers. Other endpoints may need none."""
+    """Raise MissingSetting where OpenAI's endpoint is used without a key.
+
+    The key may be here or at the model workers. Other endpoints may need none.
+    """
     addresses = {address(choice.base_url, settings) for choice in parse_choices(model)}
     if OPENAI_BASE_URL not in addresses or has_key(OPENAI_BASE_URL, settings) or settings.openai_key_at_workers:
         return
@@ -219,9 +226,9 @@ def _require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
 
 
 def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
-    """Refuse, with InvalidInput, a limit of money on a model whose price nobody knows: it could not be held."""
+    """Raise InvalidInput for a limit of money on a model without a price: it cannot be kept."""
     limit = budget.get("cost_usd")
-    if limit is None or not (unknown := unpriced(model, _prices(settings), settings)):
+    if limit is None or not (unknown := unpriced(model, _load_prices(settings), settings)):
         return
     expected = (
         f"no limit of money on {', '.join(unknown)}, whose price is not known: limit tokens instead, or add the price "
@@ -230,10 +237,10 @@ def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: 
     raise InvalidInput.one("budget.cost_usd", limit, expected)
 
 
-def estimate_of(service: Service, session: Session, request: SearchRequest) -> Estimate:
-    """What the search that `request` asks for would cost; it needs no key."""
+def estimate_submission(service: Service, session: Session, request: SearchRequest) -> Estimate:
+    """Estimate the cost of the search that `request` asks for; it needs no key."""
     found = check_submission(service, session, request, begin=False)
-    _prices(service.settings)
+    _load_prices(service.settings)
     return estimate(
         found.op,
         found.target,
@@ -245,7 +252,7 @@ def estimate_of(service: Service, session: Session, request: SearchRequest) -> E
     )
 
 
-def _prices(settings: ServiceSettings) -> Prices:
+def _load_prices(settings: ServiceSettings) -> Prices:
     try:
         return Prices.load(settings.model_prices)
     except PriceError as error:
@@ -255,5 +262,5 @@ def _prices(settings: ServiceSettings) -> Prices:
         ) from error
 
 
-def _first(*documents: Any) -> Any:
+def _choose_first(*documents: Any) -> Any:
     return next(document for document in documents if document is not None)

@@ -1,1 +1,1 @@
-"""Bundles for judges that the service cannot reach: signed on the way out, checked on the way in."""
+"""Bundles for judges that the service cannot reach: signed jobs out, checked verdicts in."""

@@ -1,4 +1,4 @@
-"""A bundle's directory: written for the other host, read when it has come back."""
+"""A bundle's directory: written for the other host, and read when it has come back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JUDGE_INSTALLED = "python -m warpsmith.workers.judge DIR      (with Warpsmith in
 CHUNK_BYTES = 1 << 20
 CHUNK_LINES = 500
 LARGEST_FILE = 1 << 30
-"""Of verdicts.jsonl and unjudged.jsonl, bytes: what is larger is none."""
+"""Largest size of verdicts.jsonl and unjudged.jsonl, bytes."""
 
 _README = """\
 Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {search_id}).
@@ -27,18 +27,18 @@ Judge jobs of Warpsmith ({count}) for {op} on {target} (bundle {id}, search {sea
 
        {judge}
 
-   It can be interrupted and started again; what was judged stays in verdicts.jsonl.
-   Leave the device to it: what else computes there spoils the timing.
+   It can be interrupted and started again; finished verdicts stay in verdicts.jsonl.
+   Leave the device to it: other work there spoils the timing.
 
 2. Bring the directory back, or verdicts.jsonl and unjudged.jsonl, and:
 
        warpsmith merge DIR
 
-What will not come back is given back to the service's own judges by
+Jobs that will not come back are given back to the service's own judges by
 
        warpsmith bundle --drop {id}
 
-These files run somebody's kernels on your host, confined as far as it allows. They hold no key.
+These files run kernels of others on your host, confined as far as it allows. They hold no key.
 """
 
 
@@ -47,7 +47,7 @@ class BadFolder(ValueError):  # noqa: N818 - named for what is wrong
 
 
 def check_free(directory: Path) -> None:
-    """Raise BadFolder where something stands in `directory` that a bundle would be written over."""
+    """Raise BadFolder where a bundle in `directory` would replace files."""
     if directory.exists() and not directory.is_dir():
         raise BadFolder(f"--output: found {directory}, which is a file, expected a new directory")
     if directory.exists() and any(directory.iterdir()):
@@ -55,7 +55,7 @@ def check_free(directory: Path) -> None:
 
 
 def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -> None:
-    """Write bundle.json last, so that a directory without it was never finished."""
+    """Write the bundle's files; bundle.json comes last and marks a finished directory."""
     header: BundleHeader = {
         "format": bundle.format,
         "version": bundle.version,
@@ -75,10 +75,10 @@ def write_bundle(directory: Path, bundle: BundleDocument, *, with_judge: bool) -
     os.replace(draft, directory / HEADER)
 
 
-def files_that_came_back(path: Path) -> list[Path]:
-    """verdicts.jsonl of a directory and, where there is one, its unjudged.jsonl; or `path` itself, which is a file.
+def find_returned_files(path: Path) -> list[Path]:
+    """Find the files to merge; raises BadFolder.
 
-    Raises BadFolder.
+    They are verdicts.jsonl of a directory and, where there is one, its unjudged.jsonl; or `path` itself, if a file.
     """
     if not path.is_dir():
         return [path]
@@ -91,7 +91,10 @@ def files_that_came_back(path: Path) -> list[Path]:
 
 
 def read_lines(file: Path) -> tuple[list[bytes], bool]:
-    """The lines of the file, and whether a last one that was not finished was left out. Raises BadFolder, OSError."""
+    """Read the lines of the file, and whether an unfinished last one was left out.
+
+    Raises BadFolder, OSError.
+    """
     size = file.stat().st_size
     if size > LARGEST_FILE:
         raise BadFolder(f"DIR: found {size} bytes in {file}, expected at most {LARGEST_FILE}")
@@ -99,8 +102,11 @@ def read_lines(file: Path) -> tuple[list[bytes], bool]:
     return lines, bool(torn.strip())
 
 
-def chunks(lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Requests' worth of lines, each with the number of lines before it: a line larger than a chunk goes alone."""
+def split_lines(lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Split lines into requests, each with the number of lines before it.
+
+    A line that is larger than a request's limit goes alone.
+    """
     start, size = 0, 0
     for number, line in enumerate(lines):
         if number > start and (size + len(line) > CHUNK_BYTES or number - start == CHUNK_LINES):

@@ -1,6 +1,6 @@
-"""A copy of the judge: the modules of ours that `python -m warpsmith.workers.judge` imports, and no others.
+"""Copies of the judge: the modules of ours that `python -m warpsmith.workers.judge` imports.
 
-Found by reading the sources from every module of `workers.judge` on, since some are started as programs of their own.
+Found by reading the imports of every module of `workers.judge`, since some are started as programs of their own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from warpsmith import IMPORT_ROOT
 START = "warpsmith/workers/judge"
 
 
-def judge_files() -> list[Path]:
-    """The files that the judge needs, relative to the installation, sorted."""
+def list_judge_files() -> list[Path]:
+    """List the files that the judge needs, relative to the installation, sorted."""
     pending = [file.relative_to(IMPORT_ROOT) for file in (IMPORT_ROOT / START).rglob("*.py")]
     found: set[Path] = set()
     while pending:
@@ -25,24 +25,24 @@ def judge_files() -> list[Path]:
             continue
         found.add(file)
         pending.extend(package / "__init__.py" for package in file.parents if package.name)
-        for module in _imports(file):
-            pending.extend(_file_of(module))
+        for module in _list_imports(file):
+            pending.extend(_find_file(module))
     return sorted(found)
 
 
 def copy_judge(directory: Path) -> int:
-    """Copy them under `directory`; returns how many."""
-    files = judge_files()
+    """Copy the judge's files under `directory`; returns how many."""
+    files = list_judge_files()
     for file in files:
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(IMPORT_ROOT / file, directory / file)
     return len(files)
 
 
-def _imports(file: Path) -> Iterator[str]:
-    """The modules that a file names in its imports; of `from a import b` both `a` and `a.b`, since b may be one."""
+def _list_imports(file: Path) -> Iterator[str]:
+    """Yield the modules that a file imports; of `from a import b` both `a` and `a.b`."""
     package = ".".join(file.parent.parts)
-    for node in _executed(ast.parse((IMPORT_ROOT / file).read_text(encoding="utf-8"))):
+    for node in _walk_executed(ast.parse((IMPORT_ROOT / file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -52,8 +52,8 @@ def _imports(file: Path) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def _executed(module: ast.Module) -> Iterator[ast.AST]:
-    """Every node but those that only a type checker reads."""
+def _walk_executed(module: ast.Module) -> Iterator[ast.AST]:
+    """Yield every node except those for type checkers alone."""
     left: list[ast.AST] = [module]
     while left:
         node = left.pop()
@@ -64,8 +64,8 @@ def _executed(module: ast.Module) -> Iterator[ast.AST]:
         left += ast.iter_child_nodes(node)
 
 
-def _file_of(module: str) -> list[Path]:
-    """The file of a module of ours; none where it is somebody else's, or no module."""
+def _find_file(module: str) -> list[Path]:
+    """Find the file of a module of ours; none for other packages and for other names."""
     if module.partition(".")[0] != "warpsmith":
         return []
     path = Path(*module.split("."))

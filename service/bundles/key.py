@@ -1,4 +1,4 @@
-"""The key that signs bundles: the setting's, or one that is made once and kept in the home."""
+"""The key that signs bundles: from the settings, or made once and kept in the home."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class BadKey(ValueError):  # noqa: N818 - named for what is wrong
         self.where, self.found, self.expected = where, found, expected
 
 
-def bundle_key(settings: ServiceSettings) -> bytes:
-    """The key in force. Raises BadKey, OSError.
+def load_bundle_key(settings: ServiceSettings) -> bytes:
+    """Load the key, or make it; raises BadKey, OSError.
 
-    Several API processes on one home share the file; on several hosts they need the setting, or none could merge what
-    another bundled.
+    Several API processes on one home share the file; on several hosts they need the setting, or they could not merge
+    each other's bundles.
     """
     if settings.bundle_key is not None:
-        return _checked(settings.bundle_key.get_secret_value(), "WARPSMITH_BUNDLE_KEY")
+        return _check_length(settings.bundle_key.get_secret_value(), "WARPSMITH_BUNDLE_KEY")
     path = settings.home.expanduser() / FILE
     if not path.exists():
-        _make(path)
+        _make_key(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise BadKey(IN_HOME, f"mode {mode:04o}", "0600: others could read the key")
-    return _checked(path.read_text(encoding="ascii", errors="replace").strip(), IN_HOME)
+    return _check_length(path.read_text(encoding="ascii", errors="replace").strip(), IN_HOME)
 
 
-def _make(path: Path) -> None:
-    """Write a new key. Of two processes at once one wins, and nobody reads half a key: the file appears whole."""
+def _make_key(path: Path) -> None:
+    """Write a new key; the file appears whole, and of two concurrent processes one wins."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f"{FILE}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
@@ -56,7 +56,7 @@ def _make(path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _checked(key: str, where: str) -> bytes:
+def _check_length(key: str, where: str) -> bytes:
     if len(key) < LEAST_CHARACTERS:
         raise BadKey(where, f"{len(key)} characters", f"a secret of at least {LEAST_CHARACTERS}")
     return key.encode()

@@ -1,5 +1,4 @@
-"""Bringing in what came back: each line of verdicts.jsonl and unjudged.jsonl is read, checked and stored in a
-transaction of its own."""
+"""Merging of verdicts.jsonl and unjudged.jsonl: one transaction checks and stores each line."""
 
 from __future__ import annotations
 
@@ -19,8 +18,10 @@ from warpsmith.workers.judge.protocol.contract import BrokenDocument
 
 
 def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[MergedLine]:
-    """What became of each line that is not empty, as it is done; a refused one leaves nothing behind and stops
-    nothing."""
+    """Merge each line that is not empty and yield its outcome.
+
+    A refused line stores nothing and does not stop the others.
+    """
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield _merge(db, key, number, line)

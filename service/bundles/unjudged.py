@@ -1,4 +1,4 @@
-"""What the hosts of bundles could not judge, as it stands in the database: their steps are held, and have an error."""
+"""Queries for jobs that the hosts of bundles could not judge: held steps that have an error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from warpsmith.service.documents.bundles import UnjudgedJob
 from warpsmith.workers.steps.bundling import unjudged
 
 
-def unjudged_counts(session: Session, bundle_ids: Sequence[str]) -> dict[str, int]:
-    """How many jobs of each bundle; those without any are left out."""
+def count_unjudged(session: Session, bundle_ids: Sequence[str]) -> dict[str, int]:
+    """Count the unjudged jobs of each bundle; leaves out bundles without any."""
     query = (
         select(BundleJobRow.bundle_id, func.count())
         .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)
@@ -23,8 +23,8 @@ def unjudged_counts(session: Session, bundle_ids: Sequence[str]) -> dict[str, in
     return dict(session.execute(query).tuples().all())
 
 
-def unjudged_jobs(session: Session, bundle_id: str) -> list[UnjudgedJob]:
-    """These jobs of the bundle, in the order of its file."""
+def list_unjudged_jobs(session: Session, bundle_id: str) -> list[UnjudgedJob]:
+    """List the unjudged jobs of the bundle, in the order of its file."""
     query = (
         select(BundleJobRow.id, AttemptRow, NodeRow.seq)
         .join(AttemptRow, AttemptRow.id == BundleJobRow.attempt_id)

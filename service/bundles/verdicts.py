@@ -1,7 +1,7 @@
-"""Reading a line of verdicts.jsonl or unjudged.jsonl as what it is: something that anybody may have written.
+"""Checks of untrusted lines of verdicts.jsonl or unjudged.jsonl.
 
-Everything that Warpsmith later reads of a verdict is checked here, so that a forged one can be wrong, but can break
-nothing: types by the TypedDicts of `warpsmith.kernels_db.job.documents`, sizes, ranges, and numbers that are numbers.
+All parts of a verdict that Warpsmith reads later are checked here, so that a forged one can be wrong, but can break
+nothing: types by the TypedDicts of `warpsmith.kernels_db.job.documents`, sizes, ranges, and finite numbers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, sho
 
 LONGEST_LINE = 4 << 20
 LONGEST_TEXT = 1 << 18
-"""Characters. The longest texts that the judge writes, compilers' messages and generated code, are far shorter."""
+"""Characters; compilers' messages and generated code, the judge's longest texts, are far shorter."""
 
 MOST_VALUES = 200_000
 DEEPEST = 32
 LARGEST_NUMBER = 1e30
-"""No time, error, ratio or count of the judge's comes near it; squares of what is below it stay finite."""
+"""Far above any time, error, ratio or count of the judge; squares of smaller numbers stay finite."""
 
 LONGEST_GATE_S = 7 * 86_400.0
 TICKET = {
@@ -38,7 +38,7 @@ TICKET = {
 MOST_FACTS, LONGEST_FACT = 8, 300
 NOT_FINITE = ("nan", "inf", "-inf")
 BY_THE_SERVICE = "bundle"
-"""The field of a verdict in which the service says where it came from: nobody else writes it."""
+"""The field of a verdict for its origin; the service alone writes it."""
 
 
 class _Config(TypedDict):
@@ -60,7 +60,7 @@ class _Launch(TypedDict):
 
 
 class _Compile(TypedDict):
-    """What is read of `Verdict.compile`."""
+    """The parts of `Verdict.compile` that the service reads."""
 
     log: NotRequired[str | None]
     digest: NotRequired[str | None]
@@ -73,7 +73,7 @@ class _Peaks(TypedDict):
 
 
 class _Device(TypedDict):
-    """What is read of `Verdict.device`."""
+    """The parts of `Verdict.device` that the service reads."""
 
     name: NotRequired[str | None]
     peaks: NotRequired[_Peaks | None]
@@ -85,8 +85,10 @@ class _Sandbox(TypedDict):
 
 
 def read_line(line: str) -> SignedVerdict | SignedUnjudged:
-    """The signed verdict on a line, or why there is none. Raises BrokenDocument; whether its ticket is ours is another
-    question."""
+    """Read the signed verdict of a line, or the reason why there is none; raises BrokenDocument.
+
+    Does not check that its ticket is ours.
+    """
     if len(line) > LONGEST_LINE:
         raise BrokenDocument("(line)", f"{len(line)} characters", f"at most {LONGEST_LINE}")
     try:
@@ -95,11 +97,11 @@ def read_line(line: str) -> SignedVerdict | SignedUnjudged:
         raise BrokenDocument("(line)", short(line), f"a verdict as one line of JSON ({error})") from None
     check_values(document)
     kind: Any = SignedUnjudged if isinstance(document, dict) and "unjudged" in document else SignedVerdict
-    check(kind, _as_numbers(document), "")
-    _only(kind, document, "")
+    check(kind, _replace_non_finite(document), "")
+    _check_names(kind, document, "")
     for field, pattern in TICKET.items():
         if not re.fullmatch(pattern, document[field]):
-            raise BrokenDocument(field, short(document[field]), f"what matches {pattern}")
+            raise BrokenDocument(field, short(document[field]), f"text that matches {pattern}")
     _check_host(document["host"])
     if kind is SignedUnjudged:
         _check_unjudged(document["unjudged"])
@@ -112,7 +114,7 @@ def read_line(line: str) -> SignedVerdict | SignedUnjudged:
 
 
 def check_values(document: Any) -> None:
-    """Raise BrokenDocument where a value is not finite or beyond what a verdict can hold, or there are too many."""
+    """Raise BrokenDocument where a value is not finite or too large, or there are too many."""
     for number, (location, level, value) in enumerate(walk(document)):
         found, expected = None, ""
         if number > MOST_VALUES:
@@ -130,8 +132,8 @@ def check_values(document: Any) -> None:
 
 
 def check_verdict(verdict: Verdict) -> None:
-    """What types do not say. Raises BrokenDocument."""
-    _only(Verdict, cast("dict[str, Any]", verdict), "verdict.")
+    """Check the rules that types do not express; raises BrokenDocument."""
+    _check_names(Verdict, cast("dict[str, Any]", verdict), "verdict.")
     if BY_THE_SERVICE in verdict:
         raise BrokenDocument("verdict.bundle", "a provenance", "none: the service writes it")
     if verdict["level"] == "profile":
@@ -143,7 +145,7 @@ def check_verdict(verdict: Verdict) -> None:
         path = f"verdict.device.peaks.bandwidth_gbs.{footprint}"
         if not re.fullmatch(r"\d{1,18}(\.\d{1,6})?", footprint):
             raise BrokenDocument(path[:200], short(footprint), "bytes")
-        _within(rate, path)
+        _check_range(rate, path)
     for position, launch in enumerate((verdict["compile"] or {}).get("launches") or []):
         if len(launch["block"]) != 3:
             raise BrokenDocument(f"verdict.compile.launches[{position}].block", launch["block"], "three sizes")
@@ -170,7 +172,7 @@ def _check_host(host: dict[str, str]) -> None:
 
 
 def _check_unjudged(unjudged: Unjudged) -> None:
-    _only(Unjudged, cast("dict[str, Any]", unjudged), "unjudged.")
+    _check_names(Unjudged, cast("dict[str, Any]", unjudged), "unjudged.")
     length = len(unjudged["reason"])
     if length > LONGEST_REASON:
         raise BrokenDocument("unjudged.reason", f"{length} characters", f"at most {LONGEST_REASON}")
@@ -182,7 +184,7 @@ def _check_score(verdict: Verdict) -> None:
         if interval is not None:
             raise BrokenDocument("verdict.score_ci95", interval, "null, where there is no score")
         return
-    _within(score, "verdict.score")
+    _check_range(score, "verdict.score")
     if interval is None:
         raise BrokenDocument("verdict.score_ci95", None, "two numbers, beside a score")
     _check_interval(interval, "verdict.score_ci95")
@@ -192,13 +194,13 @@ def _check_workload(workload: WorkloadVerdict, path: str) -> None:
     check(Literal["bench", "test", "holdout"], workload["role"], f"{path}.role")
     for name in ("time_us", "speedup"):
         for key, value in cast("dict[str, dict[str, float]]", workload)[name].items():
-            _within(value, f"{path}.{name}.{key}")
+            _check_range(value, f"{path}.{name}.{key}")
     for key, interval in workload["ci95"].items():
         _check_interval(interval, f"{path}.ci95.{key}")
     for name in ("limit_us", "limit_fraction"):
         found = cast("dict[str, Any]", workload)[name]
         if found is not None:
-            _within(found, f"{path}.{name}")
+            _check_range(found, f"{path}.{name}")
     for key in workload["speedup"]:
         if key not in workload["time_us"]:
             raise BrokenDocument(f"{path}.time_us.{key}", None, "the time to the speed-up of that name")
@@ -209,33 +211,33 @@ def _check_workload(workload: WorkloadVerdict, path: str) -> None:
         raise BrokenDocument(f"{path}.kernel_calls", len(calls), f"{len(names)} numbers, one for each kernel")
 
 
-def _as_numbers(line: Any) -> Any:
-    """The line with 0 for "nan", "inf" and "-inf" where the judge writes an error that is no number: JSON has none."""
+def _replace_non_finite(line: Any) -> Any:
+    """Replace "nan", "inf" and "-inf", which the judge writes for errors, by 0."""
     if not isinstance(line, dict) or not isinstance(line.get("verdict"), dict):
         return line
     verdict = dict(line["verdict"])
-    if isinstance(verdict.get("failure"), dict) and _told(verdict["failure"].get("limit")):
+    if isinstance(verdict.get("failure"), dict) and _is_non_finite(verdict["failure"].get("limit")):
         verdict["failure"] = {**verdict["failure"], "limit": 0.0}
     if isinstance(verdict.get("workloads"), list):
-        verdict["workloads"] = [_with_numbers(workload) for workload in verdict["workloads"]]
+        verdict["workloads"] = [_replace_in_workload(workload) for workload in verdict["workloads"]]
     return {**line, "verdict": verdict}
 
 
-def _with_numbers(workload: Any) -> Any:
+def _replace_in_workload(workload: Any) -> Any:
     if not isinstance(workload, dict):
         return workload
     given = {name: workload[name] for name in ("error", "families") if isinstance(workload.get(name), dict)}
-    return {**workload, **{name: _numbers(errors) for name, errors in given.items()}}
+    return {**workload, **{name: _replace_in_errors(errors) for name, errors in given.items()}}
 
 
-def _numbers(errors: dict[str, Any]) -> dict[str, Any]:
+def _replace_in_errors(errors: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: 0.0 if _told(value) else _numbers(value) if isinstance(value, dict) else value
+        name: 0.0 if _is_non_finite(value) else _replace_in_errors(value) if isinstance(value, dict) else value
         for name, value in errors.items()
     }
 
 
-def _told(value: object) -> bool:
+def _is_non_finite(value: object) -> bool:
     return isinstance(value, str) and value in NOT_FINITE
 
 
@@ -243,17 +245,17 @@ def _check_interval(interval: list[float], path: str) -> None:
     if len(interval) != 2 or interval[0] > interval[1]:
         raise BrokenDocument(path, short(interval), "the lower and the upper end")
     for end in interval:
-        _within(end, path, least=0.0)
+        _check_range(end, path, least=0.0)
 
 
-def _within(value: float, path: str, least: float | None = None) -> None:
-    """A positive number that is no fantasy; from `least` on, where given."""
+def _check_range(value: float, path: str, least: float | None = None) -> None:
+    """Raise BrokenDocument for a number that is too large, or not positive (below `least`)."""
     low = value > 0 if least is None else value >= least
     if not low or value > LARGEST_NUMBER:
         raise BrokenDocument(path, value, f"a number above 0 and up to {LARGEST_NUMBER:g}")
 
 
-def _only(kind: Any, document: dict[str, Any], path: str) -> None:
+def _check_names(kind: Any, document: dict[str, Any], path: str) -> None:
     """Raise BrokenDocument where a name is not one of the TypedDict's."""
     for name, value in document.items():
         if name not in kind.__annotations__:

@@ -1,4 +1,4 @@
-"""The `warpsmith` command: one module per group of commands; this one puts them together and words the errors."""
+"""The `warpsmith` command: joins the modules of its commands and prints their errors."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ def _root(
     """LLM-driven kernel search: ideas in prose, kernels in code, verdicts from a judge that cannot be fooled."""
 
 
-def application(arguments: list[str] | None = None) -> typer.Typer:
-    """The command with all that it can do. Of `arguments`, which name one command, that one alone: each loads what it
-    needs, which for some is a second's worth.
+def make_app(arguments: list[str] | None = None) -> typer.Typer:
+    """Make the command with all subcommands, or with the one that `arguments` name alone.
+
+    Each module loads what it needs, which for some takes a second.
     """
     app = typer.Typer(
         name="warpsmith",
@@ -93,22 +94,25 @@ def application(arguments: list[str] | None = None) -> typer.Typer:
 
 
 def main() -> NoReturn:
-    """The entry point of the `warpsmith` command."""
+    """Run the `warpsmith` command."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind of error
-    """Run one command and return its exit code. What a user can mend is said in a sentence; a traceback is our bug."""
+    """Run one command and return its exit code.
+
+    An error that a user can mend is printed as a sentence; a traceback is a bug of ours.
+    """
     try:
-        application(arguments)(arguments, prog_name="warpsmith")
+        make_app(arguments)(arguments, prog_name="warpsmith")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     except CommandError as error:
         return _fail(arguments, str(error), error.code, error.document)
     except SpecErrors as error:
-        return _fail(arguments, str(error), MISUSE, {"errors": [_field(item) for item in error.errors]})
+        return _fail(arguments, str(error), MISUSE, {"errors": [error_document(item) for item in error.errors]})
     except SpecError as error:
-        return _fail(arguments, str(error), MISUSE, {"errors": [_field(error)]})
+        return _fail(arguments, str(error), MISUSE, {"errors": [error_document(error)]})
     except ProblemError as error:
         return _fail(arguments, str(error), MISUSE if error.status == 422 else FAILED, {"problem": error.document})
     except ServiceUnreachableError as error:
@@ -125,7 +129,7 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind 
 
 
 def describe_validation(error: ValidationError) -> str:
-    """A setting that is wrong, by its variable; or a service whose answers are of another version."""
+    """Describe a wrong setting by its variable, or an answer of a service of another version."""
     settings = error.title.endswith("Settings")
     lines = [
         f"{'WARPSMITH_' + path.upper() if settings else path}: found {item['input']!r}, expected {expected_of(item)}"
@@ -144,5 +148,5 @@ def _fail(arguments: list[str], message: str, code: int, document: dict[str, Any
     return code
 
 
-def _field(error: SpecError) -> dict[str, object]:
+def error_document(error: SpecError) -> dict[str, object]:
     return {"field": error.field, "found": error.found, "expected": error.expected}

@@ -1,4 +1,4 @@
-"""Arguments with a form of their own: `--budget`, `--policy`, `--model`. Pure functions from text to documents."""
+"""Parsers of `--budget`, `--policy` and `--model`: pure functions from text to documents."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MODEL_DOCUMENT = 'a JSON object such as {"provider": "openai", "models": [{"mode
 
 
 def parse_budget(text: str) -> dict[str, float]:
-    """`candidates=20,cost=1.5,time=10m` as the budget document of a search."""
+    """Read `candidates=20,cost=1.5,time=10m` as the budget document of a search."""
     budget: dict[str, float] = {}
-    for name, value in _pairs("--budget", text):
+    for name, value in _split_pairs("--budget", text):
         if name not in BUDGET_NAMES:
             misuse(f"--budget {name}", name, f"one of {', '.join(BUDGET_NAMES)}")
         budget |= parse_limit(f"--budget {name}", name, value)
@@ -37,9 +37,9 @@ def parse_budget(text: str) -> dict[str, float]:
 
 
 def parse_limit(option: str, name: str, text: str) -> dict[str, float]:
-    """The limit `name` (one of BUDGET_NAMES) as it stands in a budget document; `option` is where it was given."""
+    """Read the limit `name` (one of BUDGET_NAMES) as a budget document; `option` named it."""
     document_name = BUDGET_NAMES[name]
-    number = _seconds(text) if document_name in TIMES else _number(text)
+    number = _parse_seconds(text) if document_name in TIMES else _parse_number(text)
     if number is None or number <= 0:
         misuse(
             option,
@@ -52,10 +52,10 @@ def parse_limit(option: str, name: str, text: str) -> dict[str, float]:
 
 
 def parse_policy(text: str) -> dict[str, str | int | float | bool]:
-    """`beam=2,ideas=3` as the policy document of a search; the service knows which parameters there are."""
+    """Read `beam=2,ideas=3` as the policy document of a search; the service checks the names."""
     policy: dict[str, str | int | float | bool] = {"name": "idea_beam"}
-    for name, value in _pairs("--policy", text):
-        number = _number(value)
+    for name, value in _split_pairs("--policy", text):
+        number = _parse_number(value)
         if value in {"true", "false"}:
             policy[name] = value == "true"
         elif number is None:
@@ -66,7 +66,7 @@ def parse_policy(text: str) -> dict[str, str | int | float | bool]:
 
 
 def choose_model(model: str | None, model_file: Path | None, base_url: str | None) -> dict[str, Any] | None:
-    """The model document that --model, --model-file and --base-url name; None where none of them is given."""
+    """Return the model that --model, --model-file and --base-url name; None without all three."""
     if model_file is None:
         return None if model is None and base_url is None else parse_model(model or "openai", base_url)
     for option, value in (("--model", model), ("--base-url", base_url)):
@@ -76,12 +76,12 @@ def choose_model(model: str | None, model_file: Path | None, base_url: str | Non
 
 
 def read_model(path: Path) -> dict[str, Any]:
-    """A search's model document from a JSON file: the place for several models with a share each."""
+    """Read a search's model document from a JSON file, for one model or several with shares."""
     return {"provider": "openai", **read_object("--model-file", path, MODEL_DOCUMENT)}
 
 
 def parse_model(text: str, base_url: str | None) -> dict[str, Any]:
-    """A search's model document; for a pool that is a file it has `file`, its path, in place of `pool`."""
+    """Read a search's model document; a pool file gives `file`, its path, in place of `pool`."""
     if text.lstrip().startswith("{"):
         if base_url is not None:
             misuse("--base-url", base_url, "no endpoint beside a document: it names its own")
@@ -102,7 +102,7 @@ def parse_model(text: str, base_url: str | None) -> dict[str, Any]:
     return {"provider": "agent"}
 
 
-def _pairs(option: str, text: str) -> list[tuple[str, str]]:
+def _split_pairs(option: str, text: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
@@ -114,7 +114,7 @@ def _pairs(option: str, text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
@@ -122,7 +122,7 @@ def _number(text: str) -> float | None:
     return number if abs(number) < 1e18 else None
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     unit = SECONDS.get(text[-1:])
-    number = _number(text[:-1]) if unit is not None else _number(text)
+    number = _parse_number(text[:-1]) if unit is not None else _parse_number(text)
     return None if number is None else number * (unit or 1)

@@ -1,4 +1,4 @@
-"""Finding the service that a command speaks to, or starting one for as long as the command runs."""
+"""Connections to the service of a command, which starts one for itself where none runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 from warpsmith.service.cli.output import say
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
-from warpsmith.service.local.home import running_service
-from warpsmith.service.local.supervisor import dies_with
+from warpsmith.service.local.home import find_running_service
+from warpsmith.service.local.supervisor import die_with
 from warpsmith.service.settings import ServiceSettings
 
 START_TIMEOUT_S = 150.0
@@ -25,17 +25,17 @@ STOP_TIMEOUT_S = 30.0
 
 
 def service_url(url: str | None) -> str:
-    """`url` where given; else that of the launcher on this home; else where the settings would have it."""
+    """Return `url` where given, else the running launcher's URL, else that of the settings."""
     if url is not None:
         return url
     settings = ServiceSettings()
-    running = running_service(settings.home.expanduser().resolve())
+    running = find_running_service(settings.home.expanduser().resolve())
     return running["url"] if running else f"http://{settings.host}:{settings.port}"
 
 
 @contextmanager
 def connected(url: str | None, key: str | None) -> Iterator[Client]:
-    """A client of the running service."""
+    """Open a client of the running service."""
     with Client(service_url(url), key) as client:
         yield client
 
@@ -44,11 +44,12 @@ def connected(url: str | None, key: str | None) -> Iterator[Client]:
 def connected_or_embedded(
     url: str | None, key: str | None, *, may_start: bool = True, must_work: bool = True
 ) -> Iterator[tuple[Client, bool]]:
-    """A client of the running service, or of one started here and stopped at the end; and whether it is such a one.
+    """Open a client of the running service, or of one started here.
 
-    A URL that was named and does not answer is an error: work meant for one service must not end up on another. So is
-    one that does not answer where none `may_start`, and one that answers and is not ready where it `must_work`, and not
-    only tell what it keeps.
+    Yields the client, and whether the service was started here; such a one is stopped at the end. A URL that was
+    given and does not answer is an error: work meant for one service must not end up on another. Without `may_start`
+    no service is started. With `must_work` a service that answers but is not ready is an error; without it, it only
+    has to answer.
     """
     with Client(service_url(url), key) as client:
         answers = True
@@ -70,7 +71,7 @@ def connected_or_embedded(
 
 @contextmanager
 def embedded_service() -> Iterator[str]:
-    """A `warpsmith up` of this command's own, on a free port; yields its URL."""
+    """Run a `warpsmith up` of this command's own on a free port; yields its URL."""
     home = ServiceSettings().home.expanduser().resolve()
     log_path = home / "logs" / "embedded.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,10 +84,10 @@ def embedded_service() -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
-            preexec_fn=dies_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - two system calls; nothing else runs yet
+            preexec_fn=die_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - two system calls; nothing else runs yet
         )
     try:
-        yield _announced_url(process, log_path, start_of_log)
+        yield _await_url(process, log_path, start_of_log)
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -98,7 +99,7 @@ def embedded_service() -> Iterator[str]:
             process.stdout.close()
 
 
-def _announced_url(process: subprocess.Popen[bytes], log_path: Path, start_of_log: int) -> str:
+def _await_url(process: subprocess.Popen[bytes], log_path: Path, start_of_log: int) -> str:
     """Wait for the document that `warpsmith up --json` prints once it is ready."""
     assert process.stdout is not None
     deadline = time.monotonic() + START_TIMEOUT_S
@@ -118,5 +119,5 @@ def _announced_url(process: subprocess.Popen[bytes], log_path: Path, start_of_lo
             return str(document["url"])
     with log_path.open("rb") as log:
         log.seek(start_of_log)
-        said = log.read().decode(errors="replace").strip()
-    raise CommandError(f"the service could not be started:\n{said or f'it said nothing within {START_TIMEOUT_S:g} s'}")
+        output = log.read().decode(errors="replace").strip()
+    raise CommandError(f"the service could not be started:\n{output or f'no output within {START_TIMEOUT_S:g} s'}")

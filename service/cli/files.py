@@ -1,5 +1,7 @@
-"""Files and documents that options name or hold. What stands in them is never repeated in an error: it may be a key,
-put into the wrong file or where its variable's name belongs."""
+"""Readers of the files and documents that options name or hold.
+
+Errors never repeat their content: it may be a key, put into the wrong file or where its variable's name belongs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false"
 
 
 def read_text(option: str, path: Path) -> str:
-    """The text of the file that `option` names; ends with misuse where it cannot be read."""
+    """Read the text of the file that `option` names; ends with misuse where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -23,12 +25,15 @@ def read_text(option: str, path: Path) -> str:
 
 
 def read_object(option: str, path: Path, expected: str) -> dict[str, Any]:
-    """The JSON object in the file that `option` names; ends with misuse, naming file, line and column."""
+    """Read the JSON object in the file that `option` names.
+
+    Ends with misuse that names file, line and column where it cannot be read.
+    """
     return parse_object(option, read_text(option, path), expected, str(path))
 
 
 def parse_object(option: str, text: str, expected: str, where: str = "a document") -> dict[str, Any]:
-    """The JSON object that `text` is; `where` it stands, for the error."""
+    """Parse `text` as a JSON object; errors say that it comes from `where`."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -41,7 +46,7 @@ def parse_object(option: str, text: str, expected: str, where: str = "a document
 
 
 def make_directory(option: str, directory: Path) -> None:
-    """Make the directory that `option` names, or that its file stands in; ends with misuse where that cannot be."""
+    """Make the directory that `option` names, or that of its file; ends with misuse on failure."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

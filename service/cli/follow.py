@@ -1,4 +1,4 @@
-"""Following a search on a terminal."""
+"""The progress of a search, followed on a terminal."""
 
 from __future__ import annotations
 
@@ -12,49 +12,52 @@ from rich.live import Live
 from warpsmith.service.cli.output import say, stderr
 from warpsmith.service.client.http import Client
 from warpsmith.service.client.narrator import Narrator
-from warpsmith.service.client.progress import progress_panel
+from warpsmith.service.client.progress import build_progress_panel
 from warpsmith.service.documents.searches import SearchDocument
 
 REFRESH_S = 0.5
-HAPPENINGS_SHOWN = 8
+EVENTS_SHOWN = 8
 
 
 def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> SearchDocument:
-    """Show a search's progress on standard error until it ends or pauses; lines where that is no terminal."""
+    """Show a search's progress on standard error until it ends or pauses.
+
+    A terminal gets a live panel, anything else one line for each event.
+    """
     if quiet:
         return watch(client, search, lambda *_: None)
     if not stderr.is_terminal:
         say(f"search {search.id}: {search.op_name} on {search.target}")
         return watch(client, search, lambda _, line: say(line) if line else None)
     state = {"search": search}
-    happenings: deque[str] = deque(maxlen=HAPPENINGS_SHOWN)
+    recent: deque[str] = deque(maxlen=EVENTS_SHOWN)
 
     def show(current: SearchDocument, line: str | None) -> None:
         state["search"] = current
         if line:
-            happenings.append(line)
+            recent.append(line)
 
     def panel() -> Any:
-        return progress_panel(state["search"], list(happenings), time.time())
+        return build_progress_panel(state["search"], list(recent), time.time())
 
     with Live(get_renderable=panel, console=stderr, refresh_per_second=4, transient=False):
         return watch(client, search, show)
 
 
-def _is_left_to_us(search: SearchDocument) -> bool:
-    """Whether the search is paused until somebody resumes it; after an outage of the model it goes on by itself."""
+def _needs_person(search: SearchDocument) -> bool:
+    """Whether a person must resume the search; after a model's outage it goes on by itself."""
     return search.state == "paused" and any(item.what == "person" for item in search.waiting_for)
 
 
 def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]) -> SearchDocument:
-    """Call `show` with the search and a line for each event, until it ends or pauses; return it as it is then."""
+    """Call `show` with the search and each event's line; return the search at its end or pause."""
     narrator = Narrator()
     current, refreshed = search, time.monotonic()
     for event in client.follow(search.id):
         if time.monotonic() - refreshed > REFRESH_S:
             current, refreshed = client.search(search.id), time.monotonic()
         show(current, narrator.line(event))
-        if event.type == "search.paused" and _is_left_to_us(client.search(search.id)):
+        if event.type == "search.paused" and _needs_person(client.search(search.id)):
             break
     final = client.search(search.id)
     show(final, None)

@@ -1,10 +1,9 @@
-"""What commands say and how they end.
+"""Output of commands, and their exit codes.
 
 Standard output carries results, standard error progress and errors. Under `--json` standard output is one JSON
-document, an error's included. Exit codes: 0 done (`judge`: accepted), 1 it did not come off (`judge`: not accepted),
-2 misuse.
+document, an error's included. Exit codes: 0 done (`judge`: accepted), 1 failed (`judge`: not accepted), 2 misuse.
 
-Much of what is said was written by models, by ops' authors or by other clients: nothing of it steers the terminal.
+Models, ops' authors and other clients wrote much of the text: control characters in it never reach the terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from warpsmith.service.documents.escaping import escaped, visible
+from warpsmith.service.documents.escaping import clean_text, escape_json
 
 WIDEST = 400
 
@@ -27,12 +26,12 @@ stderr = Console(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def print_json(value: object) -> None:
-    """One JSON document on standard output; models and lists of models are understood."""
-    sys.stdout.write(escaped(json.dumps(plain(value), ensure_ascii=False, indent=2)) + "\n")
+    """Print one JSON document on standard output; models and lists of models are converted."""
+    sys.stdout.write(escape_json(json.dumps(plain(value), ensure_ascii=False, indent=2)) + "\n")
 
 
 def plain(value: object) -> Any:
-    """`value` with every model turned into a document."""
+    """Return `value` with every model turned into a document."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, list | tuple):
@@ -43,16 +42,18 @@ def plain(value: object) -> Any:
 
 
 def print_wide(picture: Table | Tree) -> None:
-    """A table or a tree on standard output at its natural width: nothing is cut, whatever the terminal's width. What
-    others wrote stands in it as `foreign.seen` leaves it."""
+    """Print a table or a tree at its natural width, uncut on any terminal.
+
+    Text of others in it must have passed `escaping.clean_line`.
+    """
     Console(width=WIDEST, highlight=False, emoji=False).print(picture)
 
 
 def say(text: str) -> None:
-    """A line on standard error."""
-    stderr.print(visible(text), markup=False)
+    """Print a line on standard error."""
+    stderr.print(clean_text(text), markup=False)
 
 
 def tell(text: str) -> None:
-    """A line of the result on standard output, as it is but for `foreign.visible`."""
-    sys.stdout.write(visible(text) + "\n")
+    """Print a line of the result on standard output, changed by `escaping.clean_text` alone."""
+    sys.stdout.write(clean_text(text) + "\n")

@@ -1,4 +1,4 @@
-"""Unpacking an export: a zip archive from the service, treated as any archive from elsewhere."""
+"""Unpacking of exports: zip archives from the service, trusted no more than any archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from warpsmith.workers.exports.report import NAMES as VERIFICATION
+from warpsmith.workers.exports import report
 
 LARGEST_FILE_BYTES = 64 * 2**20
 LARGEST_TOTAL_BYTES = 256 * 2**20
@@ -22,10 +22,10 @@ class ArchiveError(ValueError):
 def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Path]:
     """Write the archive's files under `directory` and return their paths.
 
-    Refused whole, before anything is written: what is no zip archive; names that lead out of `directory`; links;
-    archives that grow beyond 1,000 files, 64 MiB a file or 256 MiB in all; a file where a directory has to be; and,
-    unless `replace`, files that exist with another content, and a directory of the export's name that holds anything
-    else than the export and its verification.
+    Refused whole, before anything is written: content that is no zip archive; names that lead out of `directory`;
+    links; archives that grow beyond 1,000 files, 64 MiB a file or 256 MiB in all; a file where a directory has to be;
+    and, unless `replace`, files that exist with another content, and a directory of the export's name that holds
+    anything else than the export and its verification.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
@@ -35,7 +35,7 @@ def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Pa
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         if len(entries) > MOST_FILES or sum(entry.file_size for entry in entries) > LARGEST_TOTAL_BYTES:
             raise ArchiveError(f"archive: found {len(entries)} files, expected at most {MOST_FILES} and 256 MiB in all")
-        files = {_destination(entry, directory): _content(archive, entry) for entry in entries}
+        files = {_resolve_path(entry, directory): _read_entry(archive, entry) for entry in entries}
     for place in dict.fromkeys(place for path in files for place in path.parents):
         if place.exists() and not place.is_dir():
             raise ArchiveError(f"output: found {place}, which is a file, expected a directory or nothing yet")
@@ -45,18 +45,18 @@ def unpack(content: bytes, directory: Path, *, replace: bool = False) -> list[Pa
                 raise ArchiveError(
                     f"output: found {path} with another content, expected a new file; give --force to replace it"
                 )
-        _refuse_foreign(files, directory)
+        _refuse_other_files(files, directory)
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     return sorted(files)
 
 
-def _refuse_foreign(files: Mapping[Path, bytes], directory: Path) -> None:
-    """Raise where a directory that the archive would fill holds what is not of it."""
+def _refuse_other_files(files: Mapping[Path, bytes], directory: Path) -> None:
+    """Raise where a directory that the archive would fill holds other files."""
     for name in {path.relative_to(directory).parts[0] for path in files}:
         root = directory / name
-        ours = {*files, *(root / report for report in VERIFICATION)}
+        ours = {*files, *(root / name for name in report.NAMES)}
         for path in sorted(root.rglob("*")) if root.is_dir() else ():
             if path not in ours and not path.is_dir() and "__pycache__" not in path.parts:
                 raise ArchiveError(
@@ -65,7 +65,7 @@ def _refuse_foreign(files: Mapping[Path, bytes], directory: Path) -> None:
                 )
 
 
-def _destination(entry: zipfile.ZipInfo, directory: Path) -> Path:
+def _resolve_path(entry: zipfile.ZipInfo, directory: Path) -> Path:
     name = PurePosixPath(entry.filename)
     outside = (
         name.is_absolute() or ".." in name.parts or "\\" in entry.filename or ":" in entry.filename or not name.parts
@@ -79,7 +79,7 @@ def _destination(entry: zipfile.ZipInfo, directory: Path) -> Path:
     return path
 
 
-def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     # The header may lie about the size: read no more than is allowed.
     with archive.open(entry) as file:
         data = file.read(LARGEST_FILE_BYTES + 1)

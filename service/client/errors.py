@@ -1,4 +1,4 @@
-"""Errors of a client and of a command, and exit codes; apart from the client, since loading that takes longer."""
+"""Errors of a client and of a command, and exit codes; quicker to load than the client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProblemError(RuntimeError):
 
 
 def describe_problem(status: int, document: dict[str, Any]) -> str:
-    """A problem+json document as text: one line for each bad field."""
+    """Describe a problem+json document: one line for each bad field."""
     lines = [
         f"{item.get('field')}: found {json.dumps(item.get('found'))}, expected {item.get('expected')}"
         for item in document.get("errors") or []
@@ -42,7 +42,7 @@ def describe_problem(status: int, document: dict[str, Any]) -> str:
 
 
 class CommandError(Exception):
-    """Ends a command with a message and an exit code; `document` stands beside the message under `--json`."""
+    """Ends a command with a message and an exit code; `--json` prints `document` as well."""
 
     def __init__(self, message: str, code: int = FAILED, document: dict[str, Any] | None = None) -> None:
         super().__init__(message)

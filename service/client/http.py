@@ -1,4 +1,4 @@
-"""The HTTP client of the API, for the command line and the demonstration; documents are those of `service.schemas`."""
+"""The HTTP client of the API; its documents are those of `service.documents`."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Client:
         self._http.close()
 
     def ready(self) -> Ready:
-        """Whether the service can work; raises `ProblemError` naming what is not ready."""
+        """Return that the service can work; raises `ProblemError` that names the part that cannot."""
         return self._get("/readyz", Ready)
 
     def admits(self) -> bool:
-        """Whether the service serves a caller with this client's key, or without one where it has none."""
+        """Whether the service admits this client's key, or a caller without one where it has none."""
         try:
             self._send("GET", "/v1/ops", params={"limit": 1})
         except ProblemError as error:
@@ -89,12 +89,12 @@ class Client:
         return OpDocument.model_validate(self._send("POST", "/v1/ops", json=spec))
 
     def ops(self, *, most: int | None = None, name: str | None = None) -> list[OpSummary]:
-        """Ops, newest first; at most `most`."""
-        return self._all("/v1/ops", OpSummary, {"name": name}, most)
+        """List ops, newest first; at most `most`."""
+        return self._list("/v1/ops", OpSummary, {"name": name}, most)
 
     def op(self, op_id: str) -> OpDocument:
-        """One op with its spec."""
-        return self._get(f"/v1/ops/{_id(op_id)}", OpDocument)
+        """Fetch an op with its spec."""
+        return self._get(f"/v1/ops/{_check_id(op_id)}", OpDocument)
 
     def create_search(self, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
         """Submit a search."""
@@ -102,76 +102,76 @@ class Client:
         return SearchDocument.model_validate(self._send("POST", "/v1/searches", json=body, headers=headers))
 
     def estimate(self, body: dict[str, Any]) -> EstimateDocument:
-        """What a search would cost; `body` as for `create_search`."""
+        """Estimate the cost of a search; `body` as for `create_search`."""
         return EstimateDocument.model_validate(self._send("POST", "/v1/searches/estimate", json=body))
 
     def searches(self, *, most: int | None = None, **filters: str | None) -> list[SearchSummary]:
-        """Searches, newest first; at most `most`."""
-        return self._all("/v1/searches", SearchSummary, filters, most)
+        """List searches, newest first; at most `most`."""
+        return self._list("/v1/searches", SearchSummary, filters, most)
 
     def search(self, search_id: str) -> SearchDocument:
-        """One search with its progress."""
-        return self._get(f"/v1/searches/{_id(search_id)}", SearchDocument)
+        """Fetch a search with its progress."""
+        return self._get(f"/v1/searches/{_check_id(search_id)}", SearchDocument)
 
     def change_search(self, search_id: str, action: str) -> SearchDocument:
-        """pause, resume or cancel a search."""
-        return SearchDocument.model_validate(self._send("POST", f"/v1/searches/{_id(search_id)}/{action}"))
+        """Pause, resume or cancel a search, as `action` says."""
+        return SearchDocument.model_validate(self._send("POST", f"/v1/searches/{_check_id(search_id)}/{action}"))
 
     def change_budget(self, search_id: str, changes: dict[str, float | None]) -> SearchDocument:
         """Set limits of a search; None lifts one."""
         body = {"budget": changes}
-        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_id(search_id)}", json=body))
+        return SearchDocument.model_validate(self._send("PATCH", f"/v1/searches/{_check_id(search_id)}", json=body))
 
     def add_idea(self, search_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> IdeaDocument:
         """Add a person's idea to a search."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
-        path = f"/v1/searches/{_id(search_id)}/ideas"
+        path = f"/v1/searches/{_check_id(search_id)}/ideas"
         return IdeaDocument.model_validate(self._send("POST", path, json=body, headers=headers))
 
     def mark_node(self, node_id: str, mark: str, *, wanted: bool) -> NodeSummary:
-        """pin or ban a node, or take it back."""
+        """Pin or ban a node, or take it back."""
         method = "POST" if wanted else "DELETE"
-        return NodeSummary.model_validate(self._send(method, f"/v1/nodes/{_id(node_id)}/{mark}"))
+        return NodeSummary.model_validate(self._send(method, f"/v1/nodes/{_check_id(node_id)}/{mark}"))
 
     def branch(self, node_id: str, body: dict[str, Any], idempotency_key: str | None = None) -> SearchDocument:
         """Start a new search from a node's candidate."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         return SearchDocument.model_validate(
-            self._send("POST", f"/v1/nodes/{_id(node_id)}/branch", json=body, headers=headers)
+            self._send("POST", f"/v1/nodes/{_check_id(node_id)}/branch", json=body, headers=headers)
         )
 
     def node_at(self, search_id: str, seq: int) -> NodeSummary | None:
-        """The node with this number in the search's tree."""
-        page = self._get(f"/v1/searches/{_id(search_id)}/tree", TreePage, {"after_seq": seq - 1, "limit": 1})
+        """Find the node with this number in the search's tree."""
+        page = self._get(f"/v1/searches/{_check_id(search_id)}/tree", TreePage, {"after_seq": seq - 1, "limit": 1})
         return next((node for node in page.nodes if node.seq == seq), None)
 
     def tree(self, search_id: str) -> list[NodeSummary]:
-        """Every node of a search by rising `seq`."""
+        """List every node of a search by rising `seq`."""
         nodes: list[NodeSummary] = []
         after: int | None = None
         while True:
             parameters = {} if after is None else {"after_seq": after}
-            page = self._get(f"/v1/searches/{_id(search_id)}/tree", TreePage, parameters)
+            page = self._get(f"/v1/searches/{_check_id(search_id)}/tree", TreePage, parameters)
             nodes += page.nodes
             if page.next_after_seq is None or page.next_after_seq == after:
                 return nodes
             after = page.next_after_seq
 
     def story(self, search_id: str) -> StoryDocument:
-        """A search in prose."""
-        return self._get(f"/v1/searches/{_id(search_id)}/story", StoryDocument)
+        """Fetch the story of a search in prose."""
+        return self._get(f"/v1/searches/{_check_id(search_id)}/story", StoryDocument)
 
     def node(self, node_id: str) -> NodeDocument:
-        """One node with its source, verdicts and model calls."""
-        return self._get(f"/v1/nodes/{_id(node_id)}", NodeDocument)
+        """Fetch a node with its source, verdicts and model calls."""
+        return self._get(f"/v1/nodes/{_check_id(node_id)}", NodeDocument)
 
     def request_profile(self, node_id: str) -> ProfileDocument:
-        """Ask for a profile of a node's candidate."""
-        return ProfileDocument.model_validate(self._send("POST", f"/v1/nodes/{_id(node_id)}/profile"))
+        """Request a profile of a node's candidate."""
+        return ProfileDocument.model_validate(self._send("POST", f"/v1/nodes/{_check_id(node_id)}/profile"))
 
     def profile(self, node_id: str, *, trace: bool = False) -> ProfileDocument:
-        """The node's latest profile, finished or not."""
-        return self._get(f"/v1/nodes/{_id(node_id)}/profile", ProfileDocument, {"trace": trace})
+        """Fetch the node's latest profile, finished or not."""
+        return self._get(f"/v1/nodes/{_check_id(node_id)}/profile", ProfileDocument, {"trace": trace})
 
     def import_pool(self, content: bytes) -> PoolDocument:
         """Store a recorded pool (JSON lines); the same pool is stored once."""
@@ -179,91 +179,91 @@ class Client:
         return PoolDocument.model_validate(self._send("POST", "/v1/pools", content=content, headers=headers))
 
     def pools(self) -> list[PoolDocument]:
-        """Every pool, newest first."""
-        return self._all("/v1/pools", PoolDocument, {})
+        """List every pool, newest first."""
+        return self._list("/v1/pools", PoolDocument, {})
 
     def export_pool(self, search_id: str) -> bytes:
-        """The pool of a search: its recorded replies as JSON lines."""
-        return self._send_raw("GET", f"/v1/searches/{_id(search_id)}/pool").content
+        """Fetch the pool of a search: its recorded replies as JSON lines."""
+        return self._send_raw("GET", f"/v1/searches/{_check_id(search_id)}/pool").content
 
     def create_bundle(self, search_id: str, idempotency_key: str | None = None) -> BundleDocument:
-        """Take the steps of a search that wait for a judge, as signed jobs."""
+        """Take the judge steps of a search that wait, as signed jobs."""
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
         return BundleDocument.model_validate(
-            self._send("POST", f"/v1/searches/{_id(search_id)}/bundles", headers=headers)
+            self._send("POST", f"/v1/searches/{_check_id(search_id)}/bundles", headers=headers)
         )
 
     def merge_verdicts(self, lines: bytes) -> MergeReport:
-        """Store verdicts, or why there are none (JSON lines); each verdict is taken once."""
+        """Store verdicts, or the reasons why there are none (JSON lines); each verdict counts once."""
         headers = {"Content-Type": "application/x-ndjson"}
         return MergeReport.model_validate(self._send("POST", "/v1/bundles/merge", content=lines, headers=headers))
 
     def unjudged(self, bundle_id: str) -> list[UnjudgedJob]:
-        """The jobs of a bundle that their host could not judge, and why."""
-        found = self._send("GET", f"/v1/bundles/{_id(bundle_id)}/unjudged")
+        """List the jobs of a bundle that their host could not judge, with the reasons."""
+        found = self._send("GET", f"/v1/bundles/{_check_id(bundle_id)}/unjudged")
         return [UnjudgedJob.model_validate(job) for job in found]
 
     def settle_unjudged(self, bundle_id: str, then: Literal["queue", "fail"]) -> DroppedBundle:
         """Give the steps of these jobs back to the queue, or fail them."""
-        path = f"/v1/bundles/{_id(bundle_id)}/unjudged"
+        path = f"/v1/bundles/{_check_id(bundle_id)}/unjudged"
         return DroppedBundle.model_validate(self._send("POST", path, json={"then": then}))
 
     def drop_bundle(self, bundle_id: str) -> DroppedBundle:
         """Give the steps of a bundle back to the queue."""
-        return DroppedBundle.model_validate(self._send("DELETE", f"/v1/bundles/{_id(bundle_id)}"))
+        return DroppedBundle.model_validate(self._send("DELETE", f"/v1/bundles/{_check_id(bundle_id)}"))
 
     def asks(self, state: str | None = "open", search_id: str | None = None) -> list[AskSummary]:
-        """Model requests of agent mode."""
-        return self._all("/v1/asks", AskSummary, {"state": state, "search_id": search_id})
+        """List model requests of agent mode."""
+        return self._list("/v1/asks", AskSummary, {"state": state, "search_id": search_id})
 
     def ask(self, ask_id: str) -> AskDocument:
-        """One ask with its prompt."""
-        return self._get(f"/v1/asks/{_id(ask_id)}", AskDocument)
+        """Fetch an ask with its prompt."""
+        return self._get(f"/v1/asks/{_check_id(ask_id)}", AskDocument)
 
     def answer(self, ask_id: str, reply: str, answered_by: str | None) -> AskDocument:
         """Answer an ask."""
         body = {"reply": reply} | ({"answered_by": answered_by} if answered_by else {})
-        return AskDocument.model_validate(self._send("POST", f"/v1/asks/{_id(ask_id)}/answer", json=body))
+        return AskDocument.model_validate(self._send("POST", f"/v1/asks/{_check_id(ask_id)}/answer", json=body))
 
     def kernels(self, *, most: int | None = None, **filters: str | None) -> list[KernelSummary]:
-        """Kept kernels, newest first; at most `most`."""
-        return self._all("/v1/kernels", KernelSummary, filters, most)
+        """List kept kernels, newest first; at most `most`."""
+        return self._list("/v1/kernels", KernelSummary, filters, most)
 
     def kernel(self, kernel_id: str) -> KernelDocument:
-        """One kernel with its evidence."""
-        return self._get(f"/v1/kernels/{_id(kernel_id)}", KernelDocument)
+        """Fetch a kernel with its evidence."""
+        return self._get(f"/v1/kernels/{_check_id(kernel_id)}", KernelDocument)
 
     def reverify(self, kernel_id: str) -> ReverificationDocument:
-        """Have a kernel judged anew."""
-        return ReverificationDocument.model_validate(self._send("POST", f"/v1/kernels/{_id(kernel_id)}/reverify"))
+        """Have a kernel judged again."""
+        return ReverificationDocument.model_validate(self._send("POST", f"/v1/kernels/{_check_id(kernel_id)}/reverify"))
 
     def reverify_all(self, *, op: str | None, target: str | None, due: bool, limit: int = 500) -> ReverificationBatch:
-        """Have every kernel judged anew that matches; at most `limit`."""
+        """Have every matching kernel judged again; at most `limit`."""
         body = {"op": op, "target": target, "due": due, "limit": limit}
         return ReverificationBatch.model_validate(self._send("POST", "/v1/kernels/reverify", json=body))
 
     def reverification(self, reverification_id: str) -> ReverificationDocument:
-        """One re-verification with its verdict."""
-        return self._get(f"/v1/reverifications/{_id(reverification_id)}", ReverificationDocument)
+        """Fetch a re-verification with its verdict."""
+        return self._get(f"/v1/reverifications/{_check_id(reverification_id)}", ReverificationDocument)
 
     def reverifications(self, kernel_id: str) -> list[ReverificationSummary]:
-        """A kernel's re-verifications, newest first."""
-        return self._all(f"/v1/kernels/{_id(kernel_id)}/reverifications", ReverificationSummary, {})
+        """List a kernel's re-verifications, newest first."""
+        return self._list(f"/v1/kernels/{_check_id(kernel_id)}/reverifications", ReverificationSummary, {})
 
     def export(self, kernel_id: str, form: str = "package", others: Sequence[str] = ()) -> bytes:
-        """The kernel in an export format, as a zip archive; with others of its op in the same one."""
+        """Fetch an export of the kernel, with `others` of its op, as a zip archive."""
         params = {"format": form, "with": list(others)}
-        return self._send_raw("GET", f"/v1/kernels/{_id(kernel_id)}/export", params=params).content
+        return self._send_raw("GET", f"/v1/kernels/{_check_id(kernel_id)}/export", params=params).content
 
     def workers(self) -> list[WorkerDocument]:
-        """Every worker that reported in."""
-        return self._all("/v1/workers", WorkerDocument, {})
+        """List every worker that reported in."""
+        return self._list("/v1/workers", WorkerDocument, {})
 
     def follow(self, search_id: str) -> Iterator[EventDocument]:
-        """The events of a search, from its beginning to its end.
+        """Yield the events of a search, from its beginning to its end.
 
-        A stream that drops is taken up again after the last event seen. Raises `ServiceUnreachableError` when no
-        connection can be made for five minutes.
+        A dropped stream continues after the last event seen. Raises `ServiceUnreachableError` when no connection can
+        be made for five minutes.
         """
         last: int | None = None
         lost_at: float | None = None
@@ -288,14 +288,14 @@ class Client:
             time.sleep(delay_s)
 
     def _stream(self, search_id: str, last: int | None) -> Iterator[EventDocument | None]:
-        """One connection: None once it stands, then its events."""
+        """Yield None once connected, then the events of this connection."""
         headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": str(last)})
         timeout = httpx.Timeout(TIMEOUT_S, read=STREAM_SILENCE_S)
-        path = f"/v1/searches/{_id(search_id)}/events"
+        path = f"/v1/searches/{_check_id(search_id)}/events"
         with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
             if response.is_error:
                 response.read()
-                raise _problem(response)
+                raise _make_problem(response)
             yield None
             with suppress(SSEError):  # no stream: asking for the search tells who answers here
                 for event in EventSource(response).iter_sse():
@@ -305,7 +305,7 @@ class Client:
     def _get(self, path: str, kind: type[Document], parameters: dict[str, Any] | None = None) -> Document:
         return kind.model_validate(self._send("GET", path, params=parameters or {}))
 
-    def _all(
+    def _list(
         self, path: str, kind: type[Document], filters: dict[str, str | None], most: int | None = None
     ) -> list[Document]:
         parameters = {name: value for name, value in filters.items() if value is not None}
@@ -336,12 +336,15 @@ class Client:
         except (httpx.TransportError, httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ServiceUnreachableError(self.url, error) from None
         if response.is_error:
-            raise _problem(response)
+            raise _make_problem(response)
         return response
 
 
-def _id(text: str) -> str:
-    """`text` as a part of a path. Raises ProblemError where it could be no id, and would name another path."""
+def _check_id(text: str) -> str:
+    """Return `text` as a part of a path; raises ProblemError where it cannot be an id.
+
+    Other text might name another path.
+    """
     if _ID.fullmatch(text) is None:
         raise ProblemError(
             404, {"title": "Not found", "detail": f"id: found {text!r}, expected one such as sr_01kd..."}
@@ -349,7 +352,7 @@ def _id(text: str) -> str:
     return text
 
 
-def _problem(response: httpx.Response) -> ProblemError:
+def _make_problem(response: httpx.Response) -> ProblemError:
     try:
         document = response.json()
     except json.JSONDecodeError:

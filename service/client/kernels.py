@@ -1,4 +1,4 @@
-"""Find an op's best kernel over the API, and whether its environment has changed."""
+"""Search for an op's best kernel over the API, and for kernels that have drifted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from warpsmith.service.client.http import Client
 from warpsmith.service.documents.kernels import KernelSummary
 
 
-def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:
-    """The kernel of an op with the highest score, of those that have not drifted where there is one; `field` is the
-    argument that names the op. Without a target those for what the service judges on come first: a kernel that ships
-    for a GPU which nobody has here may have the larger figure.
+def choose_best_kernel(client: Client, op: str, target: str | None, field: str = "KERNEL|OP") -> KernelSummary:
+    """Choose the kernel of an op with the highest score, if possible one that has not drifted.
+
+    `field` is the argument that names the op. Without a target, kernels for the targets of live workers come first: a
+    shipped kernel for a GPU that no worker has may have the higher score.
     """
     found = client.kernels(op=op, target=target)
     if len({item.target for item in found}) > 1:
@@ -25,14 +26,14 @@ def best_kernel(client: Client, op: str, target: str | None, field: str = "KERNE
     return max(found, key=lambda item: (not has_drifted(item), item.score))
 
 
-def drift(client: Client, kernel_id: str) -> str | None:
-    """That what is taken away is no longer what its evidence says; None where that was not found."""
+def describe_drift(client: Client, kernel_id: str) -> str | None:
+    """Describe the drift of a kernel from its evidence; None where none was found."""
     again = client.kernel(kernel_id).reverification
     if again is None or not again.drifted:
         return None
-    return f"{kernel_id} has drifted ({again.state}); warpsmith reverify {kernel_id} asks again"
+    return f"{kernel_id} has drifted ({again.state}); warpsmith reverify {kernel_id} judges it again"
 
 
 def has_drifted(item: KernelSummary) -> bool:
-    """Whether the latest re-verification found it wrong, slower than a baseline, or that it no longer compiles."""
+    """Whether the latest re-verification found it wrong, slow, or uncompilable."""
     return item.reverification is not None and item.reverification.drifted

@@ -1,6 +1,6 @@
-"""How a search looks on a terminal: its state as a live panel, its tree and its results as text.
+"""Views of a search for a terminal: a live panel, its tree and its results as text.
 
-Pure functions from API documents to text and rich renderables; whoever calls them does the I/O.
+Pure functions from API documents to text and rich renderables; callers do the I/O.
 """
 
 from __future__ import annotations
@@ -14,8 +14,16 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from warpsmith.service.documents.escaping import seen
-from warpsmith.service.documents.figures import BASELINE_NAMES, dollars, duration, microseconds, ratio, repaired, share
+from warpsmith.service.documents.escaping import clean_line
+from warpsmith.service.documents.figures import (
+    BASELINE_NAMES,
+    format_dollars,
+    format_duration,
+    format_microseconds,
+    format_ratio,
+    format_repairs,
+    format_share,
+)
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import Best, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
@@ -26,35 +34,35 @@ VERDICT_STYLE = {"accepted": "green", "rejected": "red", "quarantined": "magenta
 ORIGINS = {"person": "a person's idea", "stored": "a stored kernel", "branch": "branched"}
 
 
-def outcome_of(node: NodeSummary) -> str:
-    """What became of a node: its speed-up, why it failed, or its state."""
+def describe_outcome(node: NodeSummary) -> str:
+    """Describe the outcome of a node: its speed-up, why it failed, or its state."""
     if node.verdict == "accepted":
-        return f"accepted {ratio(node.score, node.ci95)}"
+        return f"accepted {format_ratio(node.score, node.ci95)}"
     reason = f" ({shorten(node.reason, LONGEST_REASON)})" if node.reason else ""
     if node.verdict is not None:
-        return f"{node.verdict} at {node.gate}{repaired(node.repairs)}{reason}"
+        return f"{node.verdict} at {node.gate}{format_repairs(node.repairs)}{reason}"
     return f"{node.state}{reason}"
 
 
-def progress_panel(search: SearchDocument, happenings: Sequence[str], now: float) -> Panel:
-    """The live display of a running search; `now` in epoch seconds."""
+def build_progress_panel(search: SearchDocument, lines: Sequence[str], now: float) -> Panel:
+    """Build the live display of a running search; `now` in epoch seconds."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
-    facts.add_row("state", _state(search))
+    facts.add_row("state", _describe_state(search))
     facts.add_row("round", str(search.round))
-    facts.add_row("nodes", counts(search))
-    facts.add_row("best so far", best_line(search.best))
-    facts.add_row("model", model_line(search))
-    facts.add_row("time left", time_left(search, now))
-    log = Text("\n".join(happenings), overflow="ellipsis", no_wrap=True, style="dim")
+    facts.add_row("nodes", count_nodes(search))
+    facts.add_row("best so far", describe_best(search.best))
+    facts.add_row("model", describe_spend(search))
+    facts.add_row("time left", describe_time_left(search, now))
+    log = Text("\n".join(lines), overflow="ellipsis", no_wrap=True, style="dim")
     return Panel(
         Group(facts, Text(), log), title=Text(f"{search.op_name} on {search.target}  {search.id}"), title_align="left"
     )
 
 
-def counts(search: SearchDocument) -> str:
-    """How many nodes there are, by what became of them."""
+def count_nodes(search: SearchDocument) -> str:
+    """Count the nodes by verdict."""
     verdicts = dict(search.nodes_by_verdict)
     parts = [
         f"{verdicts[word]} {word}"
@@ -67,8 +75,8 @@ def counts(search: SearchDocument) -> str:
     return f"{search.nodes} ({', '.join(parts)})" if parts else str(search.nodes)
 
 
-def best_line(best: Best | None) -> str:
-    """The best candidate against each baseline."""
+def describe_best(best: Best | None) -> str:
+    """Describe the best candidate against each baseline."""
     if best is None:
         return "none yet"
     against = ", ".join(f"{value:.2f}x {BASELINE_NAMES.get(name, name)}" for name, value in best.speedup.items())
@@ -76,32 +84,32 @@ def best_line(best: Best | None) -> str:
     return f"#{best.seq} {against} ({verified}): {shorten(best.title or '', LONGEST_TITLE)}"
 
 
-def model_line(search: SearchDocument) -> str:
-    """Calls, tokens and cost so far, against their limits."""
+def describe_spend(search: SearchDocument) -> str:
+    """Describe calls, tokens and cost so far, against their limits."""
     spend, budget = search.spend, search.budget
-    calls = _of(f"{spend.model_calls}", budget.get("model_calls")) + " calls"
-    tokens = _of(f"{spend.tokens:,}", budget.get("tokens")) + " tokens"
+    calls = _add_limit(f"{spend.model_calls}", budget.get("model_calls")) + " calls"
+    tokens = _add_limit(f"{spend.tokens:,}", budget.get("tokens")) + " tokens"
     limit = budget.get("cost_usd")
-    cost = dollars(spend.cost_usd)
+    cost = format_dollars(spend.cost_usd)
     cost += f" of ${limit:.2f}" if limit is not None else ""
     return f"{cost}, {calls}, {tokens}"
 
 
-def time_left(search: SearchDocument, now: float) -> str:
-    """What is left of the wall-clock budget and of the candidates."""
+def describe_time_left(search: SearchDocument, now: float) -> str:
+    """Describe the rest of the wall-clock budget and of the candidates."""
     candidates = search.budget.get("candidates")
     left = [] if candidates is None else [f"{max(0, candidates - search.spend.candidates)} of {candidates} candidates"]
     limit = search.budget.get("wall_clock_s")
     running = now - search.updated_at if search.state == "running" else 0.0
     used = search.spend.wall_clock_s + max(0.0, running)
     if limit is None:
-        return ", ".join([f"no limit ({duration(used)} so far)", *left])
-    return ", ".join([f"{duration(max(0.0, limit - used))} of {duration(limit)}", *left])
+        return ", ".join([f"no limit ({format_duration(used)} so far)", *left])
+    return ", ".join([f"{format_duration(max(0.0, limit - used))} of {format_duration(limit)}", *left])
 
 
-def tree_text(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
-    """The whole tree; the path to the best node is marked with a star."""
-    path = best_path(nodes)
+def build_tree(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
+    """Build the whole tree; stars mark the path to the best node."""
+    path = find_best_path(nodes)
     branches: dict[str, Tree] = {}
     root = Tree(Text(f"{search.op_name} on {search.target}  {search.id}  {search.state}"))
     for node in nodes:
@@ -111,12 +119,12 @@ def tree_text(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
         if node.parent_id is None:
             label.append("reference and its baselines")
             if node.verdict not in {None, "accepted"}:
-                label.append(f"  {outcome_of(node)}", style="red")
+                label.append(f"  {describe_outcome(node)}", style="red")
         else:
             label.append(f"#{node.seq} ", style="dim")
             label.append(shorten(node.title or "", LONGEST_TITLE))
             label.append(f" [{node.technique or 'no technique'}, round {node.round}]", style="dim")
-            label.append(f"  {outcome_of(node)}", style=VERDICT_STYLE.get(node.verdict or "", "dim"))
+            label.append(f"  {describe_outcome(node)}", style=VERDICT_STYLE.get(node.verdict or "", "dim"))
             if node.verification != "none":
                 label.append(f"  verification {node.verification}", style="dim")
             if node.origin != "model":
@@ -128,8 +136,8 @@ def tree_text(search: SearchDocument, nodes: Sequence[NodeSummary]) -> Tree:
     return root
 
 
-def best_path(nodes: Iterable[NodeSummary]) -> set[str]:
-    """The ids from the root to the best node; empty where there is none."""
+def find_best_path(nodes: Iterable[NodeSummary]) -> set[str]:
+    """Find the ids from the root to the best node; empty where there is none."""
     by_id = {node.id: node for node in nodes}
     current = next((node for node in by_id.values() if node.best), None)
     path: set[str] = set()
@@ -139,26 +147,30 @@ def best_path(nodes: Iterable[NodeSummary]) -> set[str]:
     return path
 
 
-def result_rows(op_name: str, workloads: Iterable[WorkloadTimes], roles: Sequence[str] = ("bench",)) -> list[list[str]]:
-    """One row a workload: op, workload, times of baselines and winner, gain over the fastest, share of the limit.
+def build_result_rows(
+    op_name: str, workloads: Iterable[WorkloadTimes], roles: Sequence[str] = ("bench",)
+) -> list[list[str]]:
+    """Build one row for each workload of `roles`.
 
-    The gain is a speed-up with its 95 % interval; the share is the physical limit over the winner's time.
+    A row holds the op, the workload, the times of baselines and winner, the gain over the fastest baseline, and the
+    share of the limit. The gain is a speed-up with its 95 % interval; the share is the physical limit over the winner's
+    time.
     """
     rows = []
     for workload in workloads:
         if workload.role not in roles or "candidate" not in workload.time_us or not workload.speedup:
             continue
         fastest = min(workload.speedup, key=lambda name: workload.speedup[name])
-        times = [microseconds(workload.time_us.get(name)) for name in BASELINE_NAMES]
+        times = [format_microseconds(workload.time_us.get(name)) for name in BASELINE_NAMES]
         interval = workload.ci95.get(fastest)
-        gain = f"{ratio(workload.speedup[fastest], interval)} {BASELINE_NAMES.get(fastest, fastest)}"
-        winner = microseconds(workload.time_us["candidate"])
-        rows.append([op_name, workload.id, *times, winner, gain, share(workload.limit_fraction)])
+        gain = f"{format_ratio(workload.speedup[fastest], interval)} {BASELINE_NAMES.get(fastest, fastest)}"
+        winner = format_microseconds(workload.time_us["candidate"])
+        rows.append([op_name, workload.id, *times, winner, gain, format_share(workload.limit_fraction)])
     return rows
 
 
-def result_table(rows: Sequence[Sequence[str]]) -> Table:
-    """The rows of `result_rows` as a table."""
+def build_result_table(rows: Sequence[Sequence[str]]) -> Table:
+    """Build a table of the rows of `build_result_rows`."""
     table = Table(title="Against PyTorch, in microseconds a call", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("op", "workload"):
         table.add_column(name, no_wrap=True)
@@ -172,14 +184,14 @@ def result_table(rows: Sequence[Sequence[str]]) -> Table:
 
 
 def shorten(text: str, length: int) -> str:
-    """Foreign text on one line of at most `length` characters."""
-    return seen(text, length)
+    """Put text of others on one line of at most `length` characters."""
+    return clean_line(text, length)
 
 
-def _of(spent: str, limit: float | None) -> str:
+def _add_limit(spent: str, limit: float | None) -> str:
     return spent if limit is None else f"{spent} of {limit:,}"
 
 
-def _state(search: SearchDocument) -> str:
+def _describe_state(search: SearchDocument) -> str:
     waiting = "; ".join(dict.fromkeys(item.detail for item in search.waiting_for))
     return ": ".join(part for part in (search.state, search.reason or waiting) if part)

@@ -22,7 +22,7 @@ class AskSummary(BaseModel):
     issue: int = Field(0, description="How often the request was issued before: it counts up when an ask expires")
     op_name: str
     target: str
-    seq: int = Field(description="Of the node that it is asked for")
+    seq: int = Field(description="Number of the node that it is asked for")
     title: str | None = Field(description="That node's idea in one line")
     created_at: float
     expires_at: float | None = Field(None, description="When it expires and is issued again; null: never")

@@ -11,7 +11,7 @@ from warpsmith.service.documents.field_error import FieldError
 
 
 class BundleDocument(BaseModel):
-    """Judge jobs that leave for a host which this service cannot reach."""
+    """Judge jobs for a host that this service cannot reach."""
 
     format: Literal["warpsmith-bundle"]
     version: int
@@ -21,7 +21,7 @@ class BundleDocument(BaseModel):
     target: str
     created_at: float
     count: int = Field(description="Jobs in the bundle")
-    left: int = Field(description="Steps that wait for a judge and found no room: they are for another bundle")
+    left: int = Field(description="Steps that wait for a judge and found no room; another bundle can take them")
     jobs: list[str] = Field(description="The lines of jobs.jsonl, each a signed job as JSON, to be kept as they are")
 
 
@@ -48,13 +48,13 @@ class UnjudgedJob(BaseModel):
     seq: int = Field(description="The node's number in its search")
     step: Literal["judge", "verify"]
     reason: str = Field(
-        description="refused, timeout or died, and what the judge there said: it could not read the job, had no "
-        "verdict in time, or fell"
+        description="refused, timeout or died, and the message of the judge there: it could not read the job, had no "
+        "verdict in time, or crashed"
     )
 
 
 class DroppedBundle(BaseModel):
-    """What was dropped of a bundle."""
+    """Outcome of dropping a bundle, or its unjudged jobs."""
 
     id: str
     search_id: str
@@ -64,15 +64,15 @@ class DroppedBundle(BaseModel):
 
 
 class MergedLine(BaseModel):
-    """What became of one line of verdicts.jsonl or unjudged.jsonl."""
+    """Outcome of one line of verdicts.jsonl or unjudged.jsonl."""
 
     line: int = Field(description="Its number in the body, from 1")
     nonce: str | None = Field(description="The job's, where that could be read")
     bundle_id: str | None = Field(None, description="The job's bundle, where that could be read")
     outcome: Literal["merged", "unjudged", "already", "late", "refused"] = Field(
         description="merged: stored now. unjudged: its host could not judge the job, and `detail` says why; it stays "
-        "out. already: this very verdict was stored before, or the job has one. late: its search ended, or its step is "
-        "somebody else's. refused: the line is; `error` says why, and nothing of it was stored"
+        "out. already: this very verdict was stored before, or the job has one. late: its search ended, or its step "
+        "was given to another judge. refused: `error` says why, and nothing of the line was stored"
     )
     search_id: str | None = None
     detail: str | None = Field(None, description="Of one that is unjudged, came already or late: since when, or why")
@@ -80,7 +80,7 @@ class MergedLine(BaseModel):
 
 
 class MergeReport(BaseModel):
-    """What became of lines that came back."""
+    """Outcomes of the lines that came back."""
 
     merged: int
     unjudged: int
@@ -91,7 +91,7 @@ class MergeReport(BaseModel):
 
     @classmethod
     def of(cls, lines: list[MergedLine]) -> MergeReport:
-        """The lines, and how many had each outcome."""
+        """Make the report of `lines`, with counts by outcome."""
         counts = Counter(line.outcome for line in lines)
         return cls(
             merged=counts["merged"],

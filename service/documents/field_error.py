@@ -1,4 +1,4 @@
-"""One bad field of a request or a document, as every answer tells it; apart from the problems, which need FastAPI."""
+"""The document of one bad field; kept apart from the problems, which need FastAPI."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class FieldError(BaseModel):
     field: str = Field(
         description="Path of the field, as in `op.inputs[1].dtype`, `query.limit` or `header.Idempotency-Key`"
     )
-    found: Any = Field(None, description="What was found there; long values are shortened")
-    expected: str = Field(description="What would be accepted")
+    found: Any = Field(None, description="The value found there; long values are shortened")
+    expected: str = Field(description="A description of values that are accepted")

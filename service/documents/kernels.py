@@ -16,37 +16,35 @@ class KernelWorkload(BaseModel):
 
 
 class Verification(BaseModel):
-    """When and where a kernel was verified in full, and whether that still says something here."""
+    """The full verification of a kernel, and whether it still counts on this service."""
 
     verdict: str
     verified_at: float
     device: str | None
-    sandbox: str | None = Field(description="What stood around the candidate: its level")
+    sandbox: str | None = Field(description="Level of the sandbox around the candidate")
     fingerprint: str | None = Field(description="SHA-256 of device, versions and protocol")
     versions: dict[str, str]
     current: bool | None = Field(
         description="Whether the latest verdict on this target has the same fingerprint. false: device, versions or "
-        "protocol are others now, so verify it anew; null: nothing tells"
+        "protocol are others now, so verify it again; null: not known"
     )
 
 
 class Reverified(BaseModel):
-    """Whether a kernel still is what its evidence says, by the latest time that somebody looked."""
+    """The result of a kernel's latest re-verification."""
 
     state: Literal["verified", "holds", "wrong", "slower", "uncompilable"] = Field(
-        description="verified: as it was kept, and no re-verification since has come to a result. holds: right and not "
-        "slower than its fastest baseline; wrong, slower, uncompilable: it has drifted"
+        description="verified: as it was kept, and no re-verification since has come to a result. holds: correct and "
+        "not slower than its fastest baseline; wrong, slower, uncompilable: it has drifted"
     )
     drifted: bool
     at: float | None = Field(description="When that was found; null for a kernel that is as it was kept")
-    due: bool = Field(
-        description="Nobody has judged it under what its target has now (device, versions), or not for too long"
-    )
-    under_way: str | None = Field(description="The re-verification that is to come to a result")
+    due: bool = Field(description="Not yet judged on its target's present device and versions, or too long ago")
+    under_way: str | None = Field(description="The re-verification that has no result yet")
 
 
 class ExportFormat(BaseModel):
-    """A form in which a kernel can be taken away."""
+    """A format in which a kernel can be exported."""
 
     name: str = Field(description="Give it as `format`")
     title: str
@@ -89,4 +87,4 @@ class KernelDocument(KernelSummary):
     envelope: dict[str, Any]
     evidence: dict[str, Any] = Field(description="The verify verdict, whole")
     lineage: list[dict[str, Any]] = Field(description="From the root to the winner: the ideas that led there")
-    formats: list[ExportFormat] = Field(default_factory=list, description="What it can be exported as")
+    formats: list[ExportFormat] = Field(default_factory=list, description="Formats that it can be exported in")

@@ -21,7 +21,8 @@ class NodeSummary(BaseModel):
     state: str
     reason: str | None
     origin: str = Field(
-        "model", description="Whose idea: model, person, stored (a kept kernel), branch (a node of an older search)"
+        "model",
+        description="Source of the idea: model, person, stored (a kept kernel), branch (an older search's node)",
     )
     mark: Literal["pinned", "banned"] | None = Field(None, description="Set by a person")
     language: str | None
@@ -64,7 +65,7 @@ class AttemptDocument(BaseModel):
 
 
 class ModelCallDocument(BaseModel):
-    """One model call with its prompt and its reply, as they were."""
+    """One model call with its prompt and its reply."""
 
     id: str
     kind: str = Field(description="reflect, ideate, code or repair")
@@ -108,7 +109,7 @@ class NodeReference(BaseModel):
 
 
 class NodeCost(BaseModel):
-    """What a node has cost so far, all its attempts together."""
+    """The cost of a node so far, all its attempts together."""
 
     model_calls: int = Field(description="Calls that brought a reply")
     prompt_tokens: int
@@ -119,7 +120,7 @@ class NodeCost(BaseModel):
 
 
 class NodeDocument(NodeSummary):
-    """A node with everything that is known of it."""
+    """A node with all its records."""
 
     search_id: str
     idea: dict[str, Any] | None
@@ -135,7 +136,7 @@ class NodeDocument(NodeSummary):
 
 
 class SourceDocument(BaseModel):
-    """A node's code alone, to compare another's with."""
+    """A node's code alone, for comparisons."""
 
     id: str
     seq: int
@@ -145,7 +146,7 @@ class SourceDocument(BaseModel):
 
 
 class IdeaDocument(BaseModel):
-    """A person's idea in the tree: one planned node for each candidate that is to realise it."""
+    """A person's idea in the tree: one planned node for each candidate of it."""
 
     search_id: str
     nodes: list[NodeSummary]

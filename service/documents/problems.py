@@ -1,4 +1,4 @@
-"""Every error that the API answers, as RFC 9457 problem details.
+"""Errors of the API, as RFC 9457 problem details.
 
     Problem (application/problem+json)
     ├── MalformedBody        400  not UTF-8, not JSON or YAML: names line and column
@@ -19,9 +19,9 @@
     │   ├── MissingSetting   422  the request needs a setting that this server lacks
     │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
     ├── TooManyStreams       429  more open event streams than this server serves
-    ├── TooManyImports       429  more files to be run for an import than this server runs at once
-    ├── InternalError        500  ours; logged under `error_id`, nothing else leaves the server
-    ├── NotReady             503  /readyz: names what fails
+    ├── TooManyImports       429  more files to run for imports than this server runs at once
+    ├── InternalError        500  a bug; logged under `error_id`, nothing else leaves the server
+    ├── NotReady             503  /readyz: names the parts that fail
     ├── DatabaseUnavailable  503  the database cannot be reached or stays locked; try again
     └── StorageFull          507  the disk is full; nothing was stored, try again once there is room
 
@@ -71,8 +71,8 @@ class ProblemDocument(BaseModel):
     errors: list[FieldError] | None = Field(None, description="The bad fields, where fields are at fault")
     error_id: str | None = Field(None, description="Names an internal error in the server's log")
     replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
-    answered_by: str | None = Field(None, description="Of an ask that was answered before: whose answer stands")
-    answered_at: float | None = Field(None, description="Since when that answer stands")
+    answered_by: str | None = Field(None, description="Of an ask that was answered before: who answered it")
+    answered_at: float | None = Field(None, description="When that answer came")
 
 
 class Problem(HTTPException):
@@ -90,7 +90,7 @@ class Problem(HTTPException):
         self.error_id: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """The problem document."""
+        """Return the problem document."""
         document: dict[str, Any] = {
             "type": URN + self.slug,
             "title": self.title,
@@ -104,7 +104,7 @@ class Problem(HTTPException):
         return document
 
     def response(self) -> Response:
-        """The problem as a response."""
+        """Make a response of the problem."""
         body = json.dumps(self.document(), ensure_ascii=True, allow_nan=False)
         return Response(body, self.code, headers=dict(self.headers or {}), media_type=MEDIA_TYPE)
 
@@ -145,7 +145,7 @@ class WrongState(Problem):
 
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> WrongState:
-        """The problem with what is at fault named, as InvalidInput names a field."""
+        """Make the problem of a single field, as InvalidInput does."""
         error = FieldError(field=field, found=shown(found), expected=expected)
         return cls(f"{field}: found {error.found}, expected {expected}", errors=[error])
 
@@ -165,7 +165,7 @@ class AskClosed(WrongState):
         self.members = {"replaced_by": replaced_by, "answered_by": answered_by, "answered_at": answered_at}
 
     def document(self) -> dict[str, Any]:
-        """The problem document, with what a client needs to go on."""
+        """Return the problem document, with the answer or the ask that replaced it."""
         return super().document() | {name: value for name, value in self.members.items() if value is not None}
 
 
@@ -182,12 +182,13 @@ class InvalidInput(Problem):
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__(
-            "; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""), errors=errors
+            "; ".join(sentence(error) for error in errors[:5]) + ("; ..." if len(errors) > 5 else ""),
+            errors=errors,
         )
 
     @classmethod
     def one(cls, field: str, found: object, expected: str) -> InvalidInput:
-        """The problem of a single field."""
+        """Make the problem of a single field."""
         return cls([FieldError(field=field, found=shown(found), expected=expected)])
 
 
@@ -247,13 +248,15 @@ class StorageFull(Problem):
 
 
 def sentence(error: FieldError) -> str:
-    """`inputs[1].dtype: found 'float31', expected one of ...`."""
+    """Format a bad field: `inputs[1].dtype: found 'float31', expected one of ...`."""
     return f"{error.field}: found {error.found!r}, expected {error.expected}"
 
 
 def field_path(location: Sequence[int | str]) -> str:
-    """Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`; other places keep their
-    name in front."""
+    """Write Pydantic's location as a path: ("body", "inputs", 1, "dtype") is `inputs[1].dtype`.
+
+    Places other than the body keep their name in front.
+    """
     parts = list(location)
     if parts and parts[0] == "body" and len(parts) > 1:
         parts = parts[1:]
@@ -264,7 +267,7 @@ def field_path(location: Sequence[int | str]) -> str:
 
 
 def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    """Pydantic's errors as ours."""
+    """Convert Pydantic's errors to ours."""
     found = []
     for error in errors:
         value = None if error["type"] == "missing" else shown(error.get("input"))
@@ -272,8 +275,8 @@ def field_errors(errors: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     return found
 
 
-def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI `responses` of these problems; those of one status share an entry."""
+def document_problems(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
+    """Build the OpenAPI `responses` of these problems; those of one status share an entry."""
     by_status: dict[int, list[type[Problem]]] = {}
     for problem in problems:
         by_status.setdefault(problem.code, []).append(problem)
@@ -287,7 +290,7 @@ def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def documented_with_body(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """The same of a route that takes a JSON body: with what may be wrong with one, by status."""
+def document_problems_with_body(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
+    """Build the same for a route with a JSON body, with the problems that a body can have."""
     of_body: list[type[Problem]] = [MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidInput]
-    return documented(*sorted([*of_body, *problems], key=lambda problem: problem.code))
+    return document_problems(*sorted([*of_body, *problems], key=lambda problem: problem.code))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class ProfileRowDocument(BaseModel):
-    """What a profiled run did under one name."""
+    """All calls of a profiled run under one name."""
 
     name: str
     kind: str = Field(
@@ -24,7 +24,7 @@ class ProfileRowDocument(BaseModel):
 
 
 class NsightKernelDocument(BaseModel):
-    """One kernel; what took longest comes first."""
+    """One kernel; the slowest comes first."""
 
     name: str
     launches: int
@@ -34,11 +34,11 @@ class NsightKernelDocument(BaseModel):
 
 
 class NsightDocument(BaseModel):
-    """What `ncu` measured in a process of its own."""
+    """Measurements of `ncu` in a separate process."""
 
     kernels: list[NsightKernelDocument]
     reason: str | None = Field(None, description="Why there are no metrics, with the remedy where one is known")
-    sandbox: dict[str, Any] | None = Field(None, description="What stood around that process: level and layers")
+    sandbox: dict[str, Any] | None = Field(None, description="The sandbox around that process: level and layers")
 
 
 class ProfileDocument(BaseModel):
@@ -57,7 +57,7 @@ class ProfileDocument(BaseModel):
         None, description="Nsight Compute's metrics, on a GPU whose judge has `ncu`; null elsewhere"
     )
     said_by: Literal["runner"] = Field(
-        "runner", description="Whose word this is: the process's in which the candidate ran. It decides nothing"
+        "runner", description="Source of the figures: the process in which the candidate ran. They decide nothing"
     )
     trace: dict[str, Any] | None = Field(description="A Chrome trace, for chrome://tracing or Perfetto, if asked for")
     created_at: float

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class Measured(BaseModel):
-    """A full verification of a kernel in short."""
+    """A summary of a full verification of a kernel."""
 
     device: str | None
     versions: dict[str, str]
@@ -22,7 +22,7 @@ class Measured(BaseModel):
 
 
 class ReverificationSummary(BaseModel):
-    """One judging anew of a stored kernel."""
+    """One repeated verification of a stored kernel."""
 
     id: str
     kernel_id: str
@@ -36,15 +36,15 @@ class ReverificationSummary(BaseModel):
         "leaves the kernel's state as it was"
     )
     reason: str | None
-    before: Measured | None = Field(description="What the kernel was kept for; null until it is done")
-    now: Measured | None = Field(description="What was found; null where the judge gave no verdict")
+    before: Measured | None = Field(description="The verification that the kernel was kept for; null until it is done")
+    now: Measured | None = Field(description="The verification now; null where the judge gave no verdict")
     created_at: float
     started_at: float | None
     finished_at: float | None
 
 
 class ReverificationDocument(ReverificationSummary):
-    """The same with the judge's verdict."""
+    """A re-verification with the judge's verdict."""
 
     verdict: dict[str, Any] | None = Field(description="The verdict, whole; null where the judge gave none")
 
@@ -54,5 +54,5 @@ class ReverificationBatch(BaseModel):
 
     asked: int = Field(description="How many are new")
     under_way: int = Field(description="How many were under way already; they are not judged twice")
-    left: int = Field(description="Kernels that match and found no room under `limit`; asked again, they come next")
+    left: int = Field(description="Kernels that match and found no room under `limit`; the next request takes them")
     items: list[ReverificationSummary]

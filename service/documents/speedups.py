@@ -10,8 +10,8 @@ from warpsmith.service.documents.workloads import WorkloadTimes
 _TAIL = 0.025
 
 
-def mean_speedups(workloads: Sequence[WorkloadTimes]) -> dict[str, float]:
-    """Geometric mean over the bench workloads of the speed-up over each baseline."""
+def compute_mean_speedups(workloads: Sequence[WorkloadTimes]) -> dict[str, float]:
+    """Compute the geometric mean over bench workloads of the speed-up over each baseline."""
     logs: dict[str, list[float]] = {}
     for workload in workloads:
         if workload.role == "bench":
@@ -21,15 +21,15 @@ def mean_speedups(workloads: Sequence[WorkloadTimes]) -> dict[str, float]:
     return {baseline: math.exp(sum(values) / len(values)) for baseline, values in logs.items()}
 
 
-def mean_intervals(workloads: Sequence[WorkloadTimes]) -> dict[str, list[float]]:
-    """95 % interval of each such mean; a baseline of which some workload has no interval is left out.
+def compute_mean_intervals(workloads: Sequence[WorkloadTimes]) -> dict[str, list[float]]:
+    """Compute the 95 % interval of each such mean.
 
-    Workloads are timed one after another, so their errors are independent: on the logarithmic scale the half-widths
-    above and below add in quadrature.
+    Leaves out a baseline where a workload has no interval. Workloads are timed one after another, so their errors are
+    independent: on the logarithmic scale the half-widths above and below add in quadrature.
     """
     bench = [workload for workload in workloads if workload.role == "bench"]
     found: dict[str, list[float]] = {}
-    for baseline, mean in mean_speedups(workloads).items():
+    for baseline, mean in compute_mean_speedups(workloads).items():
         own = [workload for workload in bench if workload.speedup.get(baseline, 0.0) > 0]
         ends = [(workload.speedup[baseline], *workload.ci95.get(baseline, [])) for workload in own]
         if any(len(end) != 3 or min(end) <= 0 for end in ends):
@@ -40,9 +40,12 @@ def mean_intervals(workloads: Sequence[WorkloadTimes]) -> dict[str, list[float]]
     return found
 
 
-def median_interval(samples: Sequence[float]) -> list[float] | None:
-    """95 % interval of the median of what `samples` are drawn from, by order statistics (Conover, Practical
-    Nonparametric Statistics, 1999, 3.2); None for fewer than six, which cannot bound it so surely."""
+def compute_median_interval(samples: Sequence[float]) -> list[float] | None:
+    """Compute the 95 % interval of the median of the distribution of `samples`.
+
+    By order statistics (Conover, Practical Nonparametric Statistics, 1999, 3.2); None for fewer than six samples, which
+    cannot give that confidence.
+    """
     count = len(samples)
     tail, rank = 0.0, 0
     while rank < count // 2:

@@ -20,9 +20,9 @@ class WorkerDocument(BaseModel):
 
 
 class SessionDocument(BaseModel):
-    """Whether keys are in force here, and who asks."""
+    """Whether this server requires keys, and the caller's name."""
 
-    keys_required: bool = Field(description="false: every request is served, and nobody need sign in")
+    keys_required: bool = Field(description="false: every request is served without a key")
     name: str | None = Field(description="The name of the key that the request came or the session began with")
     csrf_token: str | None = Field(
         description="Of a session: the value of X-CSRF-Token, without which its cookie changes nothing"

@@ -1,4 +1,4 @@
-"""Times of one workload, as documents show them."""
+"""Documents of a workload's times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 
 class WorkloadTimes(BaseModel):
-    """One workload, timed. Times are microseconds by contender; speed-ups are keyed by baseline."""
+    """One timed workload. Times are microseconds by contender; speed-ups are keyed by baseline."""
 
     id: str
     role: str
@@ -19,8 +19,8 @@ class WorkloadTimes(BaseModel):
     limit_fraction: float | None = None
 
 
-def workload_times(workloads: Sequence[Mapping[str, Any]] | None) -> list[WorkloadTimes]:
-    """The timed part of a verdict's workloads."""
+def read_workload_times(workloads: Sequence[Mapping[str, Any]] | None) -> list[WorkloadTimes]:
+    """Read the times of a verdict's workloads."""
     fields = WorkloadTimes.model_fields
     workloads = workloads or []
     return [WorkloadTimes(**{name: workload[name] for name in fields if name in workload}) for workload in workloads]

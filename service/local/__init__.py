@@ -1,1 +1,1 @@
-"""This machine: its devices, its home directory, its processes, its own judge runs."""
+"""Services and judge runs on this machine: devices, home directory, child processes."""

@@ -1,4 +1,4 @@
-"""The home directory of a local service: one launcher at a time, and where its service is found."""
+"""The home directory of a local service: its launcher's lock, and its URL."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from typing import TextIO, TypedDict
 
-# `running_service` holds the lock for an instant; a launcher that starts in that instant tries again.
+# `find_running_service` holds the lock for an instant; a launcher that starts in that instant tries again.
 ACQUIRE_RETRIES_S = (0.05, 0.1, 0.2)
 
 
 class RunningService(TypedDict):
-    """What a launcher leaves in its lock file."""
+    """Content of a launcher's lock file."""
 
     pid: int
     url: str
@@ -35,7 +35,7 @@ class HomeInUseError(RuntimeError):
 
 
 class HomeLock:
-    """An exclusive lock on a home; the kernel releases it when the process ends, however it ends."""
+    """An exclusive lock on a home; the kernel releases it when the process ends in any way."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -53,13 +53,13 @@ class HomeLock:
             except BlockingIOError:
                 if patience_s is None:
                     file.close()
-                    raise HomeInUseError(self.home, running_service(self.home)) from None
+                    raise HomeInUseError(self.home, find_running_service(self.home)) from None
                 time.sleep(patience_s)
         file.truncate(0)
         self._file = file
 
     def announce(self, url: str) -> None:
-        """Let other commands on this home find the service."""
+        """Write the URL for other commands on this home."""
         assert self._file is not None
         document: RunningService = {"pid": os.getpid(), "url": url}
         self._file.seek(0)
@@ -75,8 +75,8 @@ class HomeLock:
             self._file = None
 
 
-def running_service(home: Path) -> RunningService | None:
-    """The service that a live launcher announced on `home`, or None."""
+def find_running_service(home: Path) -> RunningService | None:
+    """Find the service that a live launcher announced on `home`; None where there is none."""
     try:
         file = _lock_path(home).open(encoding="utf-8")
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def running_service(home: Path) -> RunningService | None:
         except BlockingIOError:
             text = file.read()
         else:
-            return None  # nobody holds it: what it says is of the past
+            return None  # no launcher holds it: its content is old
     if not text:
         return None
     document = json.loads(text)

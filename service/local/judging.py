@@ -1,4 +1,4 @@
-"""Judge one candidate on this machine, without a service."""
+"""Judging of one candidate on this machine, without a service."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, Jud
 
 LANGUAGES = ("cpp", "triton", "cuda", "python")
 IMPORTED = LANGUAGES[:3]
-"""Languages that a candidate's imports name."""
+"""Languages that a candidate's imports can name."""
 
 
 def run_job(job: Any) -> Verdict:
-    """Put one job before a judge of its own."""
+    """Judge one job in a judge of its own."""
     settings = ServiceSettings()
     with JudgeClient(cache=settings.judge_cache_dir.expanduser().resolve()) as client:
         try:
@@ -34,7 +34,7 @@ def run_job(job: Any) -> Verdict:
 
 
 def language_of(source: str, name: str) -> str:
-    """The language of a candidate, read from its imports; misuse where they name none or several."""
+    """Read the language of a candidate from its imports; misuse where they name none or several."""
     try:
         tree = ast.parse(source, filename=name)
     except (SyntaxError, ValueError) as error:
@@ -60,9 +60,9 @@ def language_of(source: str, name: str) -> str:
 
 
 def adapted(path: Path, source: str, spec: Op) -> Adapted | None:
-    """Rewrite a file of another format as a candidate; None where it defines `run` itself or has no known format.
+    """Rewrite a file of another format as a candidate; raises SpecErrors.
 
-    Raises SpecErrors.
+    None where it defines `run` itself or has no known format.
     """
     file = raw_file(path, source)
     if path.suffix == ".py" and _defines_run(file):
@@ -85,5 +85,5 @@ def raw_file(path: Path, text: str) -> RawFile:
 def _defines_run(file: RawFile) -> bool:
     try:
         return "run" in python_source.defined(python_source.parse(file))
-    except SpecErrors:  # told by whoever judges it, as of any candidate
+    except SpecErrors:  # the judge reports it, as for any candidate
         return False

@@ -1,14 +1,14 @@
-"""`warpsmith up`: API, broker, workers and reconciler on this machine, as child processes that are kept alive.
+"""`warpsmith up`: runs and restarts API, broker, workers and reconciler as child processes.
 
     redis        a private redis-server on a unix socket, where no broker is configured
     api          python -m warpsmith.service.server.serve, on the launcher's own socket: a restart drops no connection
     reconciler   python -m warpsmith.workers.queue.reconciler
-    beat         Celery beat, where stored kernels are to be judged anew every so often
+    beat         Celery beat, where stored kernels are judged again on a schedule
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
-    judge-gpuN   one more for each CUDA GPU, which alone it sees
+    judge-gpuN   one more for each CUDA GPU; it sees that GPU alone
 
-The children end with the launcher, however it ends; what they were doing returns to the queue when its lease runs out.
+The children end with the launcher, however it ends; their unfinished steps return to the queue when the leases expire.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ DEATHS_BEFORE_GIVING_UP = 3
 LONGEST_SOCKET_PATH = 107  # sockaddr_un.sun_path, less its terminator
 MODEL_CONCURRENCY = 2
 GPU_CONCURRENCY = 8
-"""Steps in flight at one GPU: the judge times one and prepares the others beside it."""
+"""Steps in flight at one GPU: the judge times one and prepares the others meanwhile."""
 
-# A worker gets a moment to finish its step; what it leaves undone goes back to the queue when its lease ends.
+# A worker gets a moment to finish its step; an unfinished one goes back to the queue when its lease ends.
 WORKER_STOP = ((signal.SIGTERM, 3.0), (signal.SIGQUIT, 2.0))
 PYTHON = (sys.executable, "-P", "-m")
 """`-P`: a folder of the working directory that has the name of a package is not imported in its place."""
@@ -77,13 +77,13 @@ class Launcher:
 
     @property
     def url(self) -> str:
-        """Where the API answers."""
+        """The URL of the API."""
         assert self._socket is not None
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def pids(self) -> dict[str, int]:
-        """The children that run now."""
+        """Return the process ids of the children that run now, by name."""
         return self._supervisor.pids()
 
     def start(self, interrupted: Callable[[], bool] = lambda: False) -> None:
@@ -97,7 +97,7 @@ class Launcher:
             self._socket = self._listen()
             self._start_broker()
             self._upgrade_database()
-            for spec in self._specs():
+            for spec in self._make_specs():
                 self._supervisor.start(spec)
             self._await_ready(interrupted)
             self._lock.announce(self.url)
@@ -106,13 +106,13 @@ class Launcher:
             raise
 
     def poll(self) -> None:
-        """Look after the children; call it several times a second."""
+        """Restart children that died; call it several times a second."""
         self._supervisor.poll()
 
     def stop(self) -> None:
-        """Stop in order: who takes work, who answers, who carries messages. Returns when no child is left."""
-        everyone = set(self._supervisor.names())
-        self._supervisor.stop(*(everyone - {"api", "redis"}))
+        """Stop workers, then the API, then the broker; returns when no child is left."""
+        names = set(self._supervisor.names())
+        self._supervisor.stop(*(names - {"api", "redis"}))
         self._supervisor.stop("api")
         self._supervisor.stop("redis")
         if self._socket is not None:
@@ -154,8 +154,8 @@ class Launcher:
         # Nothing is persisted: the database knows every step, and the reconciler sends lost messages again.
         command = (executable, "--port", "0", "--unixsocket", str(path), "--unixsocketperm", "700")
         options = ("--dir", str(self.home), "--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
-        self._supervisor.start(ChildSpec("redis", command + options, _without(os.environ, self._secrets)))
-        self._await("redis", lambda: _redis_answers(path), READY_TIMEOUT_S)
+        self._supervisor.start(ChildSpec("redis", command + options, _drop_variables(os.environ, self._secrets)))
+        self._await("redis", lambda: _ping_redis(path), READY_TIMEOUT_S)
 
     def _check_broker(self) -> None:
         connection = make_app(self.settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
@@ -173,7 +173,7 @@ class Launcher:
 
     def _upgrade_database(self) -> None:
         try:
-            database = Database(self._environment()["WARPSMITH_DATABASE_URL"])
+            database = Database(self._make_environment()["WARPSMITH_DATABASE_URL"])
         except ValueError as error:
             raise StartError(str(error)) from None
         try:
@@ -190,9 +190,9 @@ class Launcher:
         finally:
             database.dispose()
 
-    def _environment(self) -> dict[str, str]:
+    def _make_environment(self) -> dict[str, str]:
         return {
-            **_without(os.environ, self._secrets),
+            **_drop_variables(os.environ, self._secrets),
             "WARPSMITH_HOME": str(self.home),
             "WARPSMITH_HOST": self.settings.host,
             "WARPSMITH_PORT": str(self.settings.port),
@@ -201,18 +201,18 @@ class Launcher:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _specs(self) -> list[ChildSpec]:
+    def _make_specs(self) -> list[ChildSpec]:
         assert self._socket is not None
-        environment = self._environment()
+        environment = self._make_environment()
         descriptor = self._socket.fileno()
         api = (*PYTHON, "warpsmith.service.server.serve", "--fd", str(descriptor))
         specs = [
-            ChildSpec("api", api, environment | self._key_at_workers(), pass_fds=(descriptor,)),
+            ChildSpec("api", api, environment | self._announce_key(), pass_fds=(descriptor,)),
             ChildSpec("reconciler", (*PYTHON, "warpsmith.workers.queue.reconciler"), environment),
             ChildSpec(
                 "model",
-                worker_command(MODEL_QUEUE, "model", self._model_concurrency),
-                environment | _only(os.environ, self._secrets) | self._model_key(),
+                build_worker_command(MODEL_QUEUE, "model", self._model_concurrency),
+                environment | _keep_variables(os.environ, self._secrets) | self._pass_model_key(),
                 WORKER_STOP,
             ),
         ]
@@ -225,13 +225,16 @@ class Launcher:
         if not missing:
             specs.append(
                 ChildSpec(
-                    "judge", worker_command(judge_queue(machine.cpu_target()), "judge", 1), environment, WORKER_STOP
+                    "judge",
+                    build_worker_command(judge_queue(machine.cpu_target()), "judge", 1),
+                    environment,
+                    WORKER_STOP,
                 )
             )
             specs += [
                 ChildSpec(
                     f"judge-gpu{gpu.index}",
-                    worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", GPU_CONCURRENCY, "threads"),
+                    build_worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", GPU_CONCURRENCY, "threads"),
                     environment | {"CUDA_VISIBLE_DEVICES": gpu.uuid},
                     WORKER_STOP,
                 )
@@ -241,34 +244,34 @@ class Launcher:
 
     @property
     def _secrets(self) -> tuple[str, ...]:
-        """The variables that hold keys of models: the model workers alone get them."""
+        """Variables that hold keys of models; only the model workers get them."""
         return (*SECRETS, *self.settings.model_keys.values())
 
-    def _key_at_workers(self) -> dict[str, str]:
-        return {"WARPSMITH_OPENAI_KEY_AT_WORKERS": "true"} if self._model_key() else {}
+    def _announce_key(self) -> dict[str, str]:
+        return {"WARPSMITH_OPENAI_KEY_AT_WORKERS": "true"} if self._pass_model_key() else {}
 
-    def _model_key(self) -> dict[str, str]:
+    def _pass_model_key(self) -> dict[str, str]:
         key = self.settings.openai_api_key
         return {} if key is None else {"WARPSMITH_OPENAI_API_KEY": key.get_secret_value()}
 
     def _await_ready(self, interrupted: Callable[[], bool]) -> None:
-        self._await("api", self._api_ready, READY_TIMEOUT_S, interrupted)
-        database = Database(self._environment()["WARPSMITH_DATABASE_URL"])
+        self._await("api", self._is_api_ready, READY_TIMEOUT_S, interrupted)
+        database = Database(self._make_environment()["WARPSMITH_DATABASE_URL"])
         try:
             for name in self._supervisor.names():
                 if name not in {"api", "redis"}:
-                    self._await(name, partial(self._reported_in, database, name), READY_TIMEOUT_S, interrupted)
+                    self._await(name, partial(self._has_reported, database, name), READY_TIMEOUT_S, interrupted)
         finally:
             database.dispose()
 
-    def _api_ready(self) -> bool:
+    def _is_api_ready(self) -> bool:
         try:
             # The readiness route needs no key and is asked over the loopback name that the API always serves.
             return httpx.get(f"{self.url}/readyz", timeout=2.0).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
-    def _reported_in(self, database: Database, name: str) -> bool:
+    def _has_reported(self, database: Database, name: str) -> bool:
         with database.reading() as session:
             query = select(WorkerRow.name).where(
                 WorkerRow.name.startswith(f"{name}@", autoescape=True), WorkerRow.seen_at >= self._started_at
@@ -295,15 +298,15 @@ class Launcher:
             time.sleep(POLL_S)
 
 
-def worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
-    """The Celery worker that serves `queue`, with `concurrency` steps in flight."""
+def build_worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
+    """Build the command of a Celery worker for `queue`, with `concurrency` steps in flight."""
     worker = (*PYTHON, "warpsmith.workers.queue", "worker", "-Q", queue, "-n", f"{name}@%h")
     # Workers here know of each other only through the database.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)
 
 
-def _redis_answers(path: Path) -> bool:
+def _ping_redis(path: Path) -> bool:
     client = redis.Redis(unix_socket_path=str(path))
     try:
         return bool(client.ping())
@@ -313,9 +316,9 @@ def _redis_answers(path: Path) -> bool:
         client.close()
 
 
-def _without(environment: os._Environ[str], names: tuple[str, ...]) -> dict[str, str]:
+def _drop_variables(environment: os._Environ[str], names: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in names}
 
 
-def _only(environment: os._Environ[str], names: tuple[str, ...]) -> dict[str, str]:
+def _keep_variables(environment: os._Environ[str], names: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in names}

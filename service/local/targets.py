@@ -1,4 +1,4 @@
-"""Where a candidate is judged: its target, and what this machine can do for it."""
+"""The target of a candidate, and how far this machine can judge on it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ ON_A_CPU = ("cpp", "python")
 WITHOUT_DEVICE = {
     "triton": "the candidate is compiled for the target and checked under Triton's interpreter on the smallest "
     "workloads; nothing is timed",
-    "cuda": "the candidate is compiled for the target, and what its kernels use is reported; it is not run",
+    "cuda": "the candidate is compiled for the target, and its kernels' resources are reported; it is not run",
     "python": "the file is parsed and its imports are looked up; it is not run",
 }
-"""What becomes of a candidate for a GPU that is not here, by language."""
+"""Treatment of a candidate for a GPU that this machine lacks, by language."""
 
 
-def target_for(named: str | None, language: str) -> Target:
-    """The target to judge on: `named`, or by default the CPU for C++ and for free Python, which is timed there alone,
-    and the first GPU for the other languages.
+def choose_target(named: str | None, language: str) -> Target:
+    """Choose the target to judge on: `named`, or the language's default.
 
-    Ends with misuse where the language cannot run on the target that is named, or none is named and there is no GPU.
+    The default is the CPU for C++ and for free Python, which is timed there alone, and the first GPU for the other
+    languages. Ends with misuse where the language cannot run on the named target, or none is named and there is no GPU.
     """
     if named is None and language in ON_A_CPU:
         return Target.parse("cpu")
@@ -39,14 +39,14 @@ def target_for(named: str | None, language: str) -> Target:
     return target
 
 
-def own_targets() -> list[str]:
-    """The targets whose device this machine has."""
+def list_own_targets() -> list[str]:
+    """List the targets of this machine's devices."""
     gpus = [gpu.target for gpu in machine.gpus()] if machine.torch_cuda() is not None else []
     return [str(Target.parse("cpu")), *dict.fromkeys(gpus)]
 
 
-def shortfall(target: Target, language: str) -> str | None:
-    """Why `target` cannot be judged on in full here and what happens instead; None where it can."""
+def describe_shortfall(target: Target, language: str) -> str | None:
+    """Say why this machine cannot judge on `target` in full, and the substitute; None if it can."""
     if target.device == "cpu":
         return None
     found = machine.gpus()

@@ -1,4 +1,4 @@
-"""What every tool works with."""
+"""Context of the tools: the service, the caller's key, and the directory for exports."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
 
 caller_key: ContextVar[str | None] = ContextVar("caller_key", default=None)
-"""The API key of whoever calls over HTTP, for the length of the call."""
+"""The API key of an HTTP caller, for the length of the call."""
 
 
 @dataclass(frozen=True)
 class Desk:
-    """The service, and what a caller may have done on this machine.
+    """The service, and the limits of a caller on this machine.
 
-    url: finds the service, anew for every call: it may be started later, or again on another port. key: the API key
-    of a server that one agent alone talks to; None where every caller brings their own. exports: the directory below
-    which packages may be written; None: anywhere.
+    url: finds the service for every call: it may be started later, or again on another port. key: the API key of a
+    server for one agent alone; None where every caller sends their own. exports: the directory below which packages
+    may be written; None: anywhere. judging: held while the judge runs, so that it takes one candidate at a time.
     """
 
     url: Callable[[], str]
@@ -30,11 +30,11 @@ class Desk:
     judging: threading.Lock = field(default_factory=threading.Lock)
 
     def client(self) -> Client:
-        """A client of the service, to be used as a context manager; one for every call."""
+        """Make a client of the service for one call, to be used as a context manager."""
         return Client(self.url(), self.key if self.key is not None else caller_key.get())
 
-    def export_directory(self, directory: str) -> Path:
-        """Where a package may be written; ends with misuse where it may not."""
+    def check_export_directory(self, directory: str) -> Path:
+        """Return the path that a package may be written to; ends with misuse where it may not."""
         root = self.exports
         path = Path(directory).expanduser()
         path = (path if root is None else root / path).resolve()

@@ -1,4 +1,4 @@
-"""Tools that hand files over: a kernel's package, and the files that prompts are made of."""
+"""Tools for files: write a kernel's package, and show the files that prompts are made of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from warpsmith import prompts
 from warpsmith.service.client.archive import unpack
 from warpsmith.service.client.errors import misuse
-from warpsmith.service.client.kernels import best_kernel, drift
+from warpsmith.service.client.kernels import choose_best_kernel, describe_drift
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import Exported, PromptFile, PromptFiles
 
@@ -19,7 +19,7 @@ KINDS = (".md", ".j2", ".py")
 
 
 class Packing:
-    """Hands files over."""
+    """Tools that write kernels' packages and read the files of the prompts."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -34,13 +34,14 @@ class Packing:
         ],
         target: Annotated[str | None, Field(description="With an op's name: only kernels for this target")] = None,
     ) -> Exported:
-        """Write a kernel as a Python package: a PyTorch op with its guards, its PyTorch fallback and its evidence. The
-        package needs no Warpsmith. Files that exist with another content are never replaced: name another directory
-        then."""
-        into = self._desk.export_directory(directory)
+        """Write a kernel as a Python package.
+
+        It is a PyTorch op with its guards, its PyTorch fallback and its evidence, and needs no Warpsmith. Files that
+        exist with another content are never replaced: name another directory then."""
+        into = self._desk.check_export_directory(directory)
         with self._desk.client() as client:
-            chosen = kernel if kernel.startswith("kn_") else best_kernel(client, kernel, target, "kernel").id
-            drifted = drift(client, chosen)
+            chosen = kernel if kernel.startswith("kn_") else choose_best_kernel(client, kernel, target, "kernel").id
+            drifted = describe_drift(client, chosen)
             content = client.export(chosen)
         written = unpack(content, into)
         project = into / written[0].relative_to(into).parts[0]
@@ -58,10 +59,12 @@ class Packing:
     def fetch_prompts(
         self, name: Annotated[str | None, Field(description="One of `files`; without it they are listed")] = None
     ) -> PromptFiles:
-        """Fetch the files that prompts are made of: the templates of every request, the playbook of optimisation
-        techniques (by memory access, fusion, parallelism ...), what is allowed in each language, and one minimal
-        candidate for each. Asks come with all of it filled in; read these to know the rules beforehand."""
-        files = prompt_files()
+        """Fetch the files that prompts are made of.
+
+        They are the templates of every request, the playbook of optimisation techniques (by memory access, fusion,
+        parallelism ...), the rules of each language, and one minimal candidate for each. Asks come with all of it
+        filled in; read these to know the rules beforehand."""
+        files = list_prompt_files()
         if name is None:
             return PromptFiles(files=[PromptFile(name=key, title=title(key)) for key in files], name=None, text=None)
         if name not in files:
@@ -69,14 +72,14 @@ class Packing:
         return PromptFiles(files=[], name=name, text=files[name].read_text(encoding="utf-8"))
 
 
-def prompt_files() -> dict[str, Path]:
-    """The files that prompts are made of, by name."""
+def list_prompt_files() -> dict[str, Path]:
+    """List the files that prompts are made of, by name."""
     found = (path for path in sorted(FILES.rglob("*")) if path.suffix in KINDS and path.name != "__init__.py")
     return {str(path.relative_to(FILES)): path for path in found}
 
 
 def title(name: str) -> str:
-    """A file's purpose in a few words."""
+    """Describe a file's purpose in a few words."""
     kind, _, file = name.rpartition("/")
     words = {"playbook": "techniques", "languages": "rules of the language", "examples": "a minimal candidate"}
     return f"{words.get(kind, 'template')}: {file.partition('.')[0].strip('_').replace('_', ' ')}"

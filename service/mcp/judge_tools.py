@@ -1,8 +1,8 @@
-"""The tool that puts a candidate before the judge.
+"""The tool that judges a single candidate.
 
-The service judges what its searches propose and has no route for a single candidate, so this runs the judge on the
+The service judges the candidates of its searches and has no route for a single one, so this runs the judge on the
 host of the MCP server, as `warpsmith judge` does: sandboxed, with its own processes, one candidate at a time. For
-another host's target it would compile at most; an agent that takes that for a verdict is misled, so it is refused.
+another host's target it could compile at most; an agent might take that for a verdict, so it is refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from warpsmith.kernels_db.job.documents import JobCandidate, tier_of
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.spec.resolve import build_job, limits_with, resolve_workload
 from warpsmith.service.client.errors import MISUSE, CommandError, misuse
-from warpsmith.service.documents.workloads import workload_times
+from warpsmith.service.documents.workloads import read_workload_times
 from warpsmith.service.local import machine
 from warpsmith.service.local.judging import adapted, language_of, run_job
-from warpsmith.service.local.targets import own_targets, shortfall, target_for
+from warpsmith.service.local.targets import choose_target, describe_shortfall, list_own_targets
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import JudgeReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
@@ -32,13 +32,13 @@ INSTEAD = (
     "start `warpsmith mcp` on a host that has that device, or answer the ask untried: the candidates of a search are "
     "judged by a worker for its target"
 )
-"""What to do where the candidate is for another device."""
-GOOD = "Right, and timed: answer an ask with it, or go on."
-FREE = "Right, and timed. No search takes free Python: answer an ask with kernels of the search's language."
+"""Advice for a candidate for another device."""
+GOOD = "Correct, and timed: answer an ask with it, or go on."
+FREE = "Correct, and timed. No search takes free Python: answer an ask with kernels of the search's language."
 
 
 class Judging:
-    """Judges on this machine."""
+    """The tool that judges on this machine."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -68,11 +68,12 @@ class Judging:
             Field(description="screen: the bench workloads, a short timing. verify: everything, as for a winner"),
         ] = "screen",
     ) -> JudgeReport:
-        """Compile, check against PyTorch and time one candidate, outside of any search. It runs on the host of this MCP
-        server, not on the service's judge workers: a target whose device that host has not is refused, and times are
-        those of its device. It runs in a sandbox and takes from some seconds to minutes; one candidate at a time. Use
-        it to try an idea before you answer an ask with it: what a search is told counts against its budget, this does
-        not."""
+        """Compile, check against PyTorch and time one candidate, outside of any search.
+
+        It runs on the host of this MCP server, not on the service's judge workers: a target whose device that host does
+        not have is refused, and times are those of its device. It runs in a sandbox and takes from some seconds to
+        minutes; one candidate at a time. Use it to try an idea before you answer an ask with it: answers count against
+        a search's budget, this does not."""
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
@@ -81,8 +82,8 @@ class Judging:
             language, source = (language, source) if rewritten is None else (kernel_import.LANGUAGE, rewritten.source)
         language = language or language_of(source, "source")  # type: ignore[assignment] # one of them
         assert language is not None
-        where = target_for(target, language)
-        if str(where) not in (here := own_targets()):
+        where = choose_target(target, language)
+        if str(where) not in (here := list_own_targets()):
             misuse("target", str(where), f"{' or '.join(here)}, which the host of this MCP server has; {INSTEAD}")
         if missing := machine.missing_for_judge(language):
             raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
@@ -105,8 +106,8 @@ class Judging:
             score=verdict["score"],
             score_ci95=verdict["score_ci95"],
             feedback=feedback.feedback(verdict, workloads),
-            workloads=workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
+            workloads=read_workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
             sandbox=str(verdict["sandbox"].get("level", "none")),
-            note=shortfall(where, language),
+            note=describe_shortfall(where, language),
             next=(GOOD if tier_of(language) == "gated" else FREE) if good else "The feedback says what to change.",
         )

@@ -12,7 +12,7 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.nodes import NodeDocument
 from warpsmith.service.documents.searches import SearchDocument, SearchState, SearchSummary
-from warpsmith.service.documents.workloads import workload_times
+from warpsmith.service.documents.workloads import read_workload_times
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import Kernels, NodeReport, Ops, OpSpec, Searches, SearchReport, TreeNode, TreeReport
 from warpsmith.workers.llm.prompt import feedback
@@ -27,34 +27,37 @@ NodeId = Annotated[str, Field(min_length=1, max_length=32, description="A node's
 
 
 class Reading:
-    """Reads the service; changes nothing."""
+    """Tools that read the service and change nothing."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     def list_ops(self, limit: Limit = 50) -> Ops:
-        """List the ops that the service has stored. An op is what a search optimises: named axes, typed inputs and
-        outputs, a PyTorch reference, tolerances. Start a search for one with submit_search; read its spec with
-        read_op."""
+        """List the ops that the service has stored.
+
+        A search optimises one op: named axes, typed inputs and outputs, a PyTorch reference, tolerances. Start a search
+        for one with submit_search; read its spec with read_op."""
         with self._desk.client() as client:
             found = client.ops(most=limit)
         empty = "No op is stored yet: submit_search and judge_candidate take a spec as YAML."
         return Ops(ops=found, next="read_op shows a spec; submit_search starts a search." if found else empty)
 
     def read_op(self, op_id: Annotated[str, Field(min_length=1, max_length=32, description="`op_...`")]) -> OpSpec:
-        """Read an op's spec: reference, shapes, dtypes, workloads, tolerances. It is a template for specs of your
-        own, too."""
+        """Read an op's spec: reference, shapes, dtypes, workloads, tolerances.
+
+        It is a template for specs of your own, too."""
         with self._desk.client() as client:
             found = client.op(op_id)
         return OpSpec(id=found.id, name=found.name, spec=found.spec)
 
     def list_searches(self, state: SearchState | None = None, limit: Limit = 20) -> Searches:
-        """List searches, newest first, with their states. Of one that runs in agent mode, list_asks shows what it waits
-        for."""
+        """List searches, newest first, with their states.
+
+        For one that runs in agent mode, list_asks shows the requests that it waits for."""
         with self._desk.client() as client:
             found = client.searches(most=limit, state=state)
         return Searches(
-            searches=[brief(item) for item in found],
+            searches=[summarise(item) for item in found],
             next="list_asks(search_id) shows what a running search asks; read_tree shows what it tried.",
         )
 
@@ -64,8 +67,10 @@ class Reading:
         after_seq: Annotated[int, Field(ge=-1, description="Only nodes after this `seq`")] = -1,
         limit: Annotated[int, Field(ge=1, le=500, description="At most so many nodes")] = 200,
     ) -> TreeReport:
-        """Read a search's tree: every idea that was tried, its technique, verdict and speed-up, and where the search
-        stands. read_node shows the code of one."""
+        """Read a search's tree and progress.
+
+        The tree holds every idea that was tried, with its technique, verdict and speed-up. read_node shows the code of
+        one."""
         with self._desk.client() as client:
             document = client.search(search_id)
             nodes = client.tree(search_id)
@@ -84,7 +89,7 @@ class Reading:
                 gate=node.gate,
                 score=node.score,
                 repairs=node.repairs,
-                # The reason of a full verification may name what is hidden from whoever writes candidates.
+                # The reason of a full verification may name hold-out shapes, which authors of candidates must not see.
                 reason=IN_FULL
                 if node.gate == "verify" or node.verification == "failed"
                 else one_line(node.reason, LONGEST_REASON)
@@ -98,14 +103,15 @@ class Reading:
             for node in rest[:limit]
         ]
         more = f"{len(rest) - limit} more: call again with after_seq={shown[-1].seq}. " if len(rest) > limit else ""
-        return TreeReport(search=report(document), nodes=shown, next=more + what_next(document))
+        return TreeReport(search=summarise_progress(document), nodes=shown, next=more + advise(document))
 
     def read_node(self, node_id: NodeId) -> NodeReport:
-        """Read one node: the idea, the candidate's code, the verdict, and the feedback that says why it failed or what
-        holds it back."""
+        """Read one node: the idea, the candidate's code, the verdict, and the feedback on it.
+
+        The feedback says why it failed or what limits its speed."""
         with self._desk.client() as client:
             node = client.node(node_id)
-            told, verdict = _feedback(client, node)
+            words, verdict = _describe_latest_verdict(client, node)
         visible = [] if verdict is None else [item for item in verdict["workloads"] if item["role"] != "holdout"]
         return NodeReport(
             id=node.id,
@@ -123,22 +129,23 @@ class Reading:
             repairs=node.repairs,
             verification=node.verification,
             reason=node.reason if verdict is None else None,
-            feedback=told,
-            workloads=workload_times(visible),
+            feedback=words,
+            workloads=read_workload_times(visible),
         )
 
     def list_kernels(self, op: str | None = None, target: str | None = None, limit: Limit = 50) -> Kernels:
-        """List the kernels that searches kept and those that ship: verified winners, with their speed-up over the
-        fastest baseline. `op` is an op's name or id, `target` as in `cpu:x86_64`. export_kernel writes one as a
-        package."""
+        """List the kernels that searches kept and those that ship, with their speed-ups.
+
+        They are verified winners; speed-ups are over the fastest baseline. `op` is an op's name or id, `target` as in
+        `cpu:x86_64`. export_kernel writes one as a package."""
         with self._desk.client() as client:
             found = client.kernels(most=limit, op=op, target=target)
         none = "None yet: a search keeps its best candidate once it ends, if it beats a baseline beyond the noise."
         return Kernels(kernels=found, next="export_kernel writes a package." if found else none)
 
 
-def brief(item: SearchSummary) -> SearchReport:
-    """A search of a list."""
+def summarise(item: SearchSummary) -> SearchReport:
+    """Summarise a search of a list."""
     return SearchReport(
         id=item.id,
         op=item.op_name,
@@ -151,9 +158,9 @@ def brief(item: SearchSummary) -> SearchReport:
     )
 
 
-def report(document: SearchDocument) -> SearchReport:
-    """A search with its progress."""
-    return brief(document).model_copy(
+def summarise_progress(document: SearchDocument) -> SearchReport:
+    """Summarise a search with its progress."""
+    return summarise(document).model_copy(
         update={
             "problem": document.problem,
             "round": document.round,
@@ -165,8 +172,8 @@ def report(document: SearchDocument) -> SearchReport:
     )
 
 
-def what_next(document: SearchDocument) -> str:
-    """What an agent does with a search in this state."""
+def advise(document: SearchDocument) -> str:
+    """Say how an agent goes on with a search in this state."""
     waits = {item.what for item in document.waiting_for}
     kept = f"It kept {', '.join(document.kernels)}: export_kernel writes the package." if document.kernels else ""
     if document.state == "finished":
@@ -181,8 +188,8 @@ def what_next(document: SearchDocument) -> str:
     return "Nothing to answer now: the judge or a worker is at it. list_asks with wait_s waits for the next ask."
 
 
-def _feedback(client: Client, node: NodeDocument) -> tuple[str | None, Verdict | None]:
-    """The latest verdict on the node, in words and whole; None before the first."""
+def _describe_latest_verdict(client: Client, node: NodeDocument) -> tuple[str | None, Verdict | None]:
+    """Return the latest verdict on the node in words, and whole; None before the first."""
     if not node.verdicts:
         return None, None
     verdict: Verdict = node.verdicts[-1].document  # type: ignore[assignment] # as the judge wrote it

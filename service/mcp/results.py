@@ -1,4 +1,4 @@
-"""What the tools answer. `next` says what an agent does with it; times are UTC epoch seconds."""
+"""Documents that the tools return. `next` advises the agent; times are UTC epoch seconds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OpSpec(BaseModel):
 
 
 class SearchReport(BaseModel):
-    """Where a search stands."""
+    """A search and its progress."""
 
     id: str
     op: str
@@ -37,7 +37,7 @@ class SearchReport(BaseModel):
     language: str
     state: SearchState
     reason: str | None = Field(description="Why it ended or was paused")
-    problem: BadField | None = Field(None, description="Of a failed search: what the op's author must change")
+    problem: BadField | None = Field(None, description="Of a failed search: the field that the op's author must change")
     round: int | None = None
     nodes: int | None = None
     best_score: float | None = Field(description="Speed-up of the best candidate over the fastest baseline")
@@ -62,7 +62,7 @@ class Submitted(BaseModel):
 
 
 class Asks(BaseModel):
-    """Open asks, oldest first, and where the search stands."""
+    """Open asks, oldest first, and the search's progress."""
 
     asks: list[AskSummary]
     search: SearchReport | None
@@ -75,7 +75,7 @@ class AskPrompt(BaseModel):
     id: str
     search_id: str
     node_id: str
-    kind: str = Field(description="ideate, code or repair: what the reply is")
+    kind: str = Field(description="ideate, code or repair: the kind of reply")
     state: AskState
     issue: int
     expires_at: float | None
@@ -125,7 +125,7 @@ class TreeReport(BaseModel):
 
 
 class NodeReport(BaseModel):
-    """One candidate: its idea, its code, and what the judge said of it."""
+    """One candidate: its idea, its code, and the judge's verdict."""
 
     id: str
     search_id: str
@@ -161,8 +161,8 @@ class JudgeReport(BaseModel):
     score_ci95: list[float] | None
     feedback: str
     workloads: list[WorkloadTimes] = Field(description="Times; hold-out shapes are left out")
-    sandbox: str = Field(description="How far what ran was confined")
-    note: str | None = Field(description="What could not be done on this machine")
+    sandbox: str = Field(description="How far the candidate's code was confined")
+    note: str | None = Field(description="Checks that this machine could not do")
     next: str
 
 
@@ -195,5 +195,5 @@ class Exported(BaseModel):
     project: str = Field(description="Directory of the package's project: put it on sys.path, or pip install it")
     package: str = Field(description="Name to import")
     files: list[str]
-    note: str | None = Field(None, description="That the kernel has drifted: it is no longer what its evidence says")
+    note: str | None = Field(None, description="A warning where the kernel has drifted from its evidence")
     next: str

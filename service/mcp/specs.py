@@ -1,4 +1,4 @@
-"""An op as a tool takes it: the id or name of a stored one, or a spec."""
+"""Ops as arguments of tools: the id or name of a stored one, or a spec."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ OpArgument: TypeAlias = Annotated[
 
 
 def spec_of(client: Client, op: str | dict[str, Any]) -> dict[str, Any]:
-    """The spec's document. Raises SpecErrors for a bad spec; ends with misuse for an op that is not stored."""
+    """Return the spec's document.
+
+    Raises SpecErrors for a bad spec; ends with misuse for an op that is not stored.
+    """
     if isinstance(op, dict):
         return parse_op(op).document()
     if "\n" in op or op.lstrip().startswith("{"):

@@ -1,4 +1,4 @@
-"""A tool as agents need it: unknown arguments are refused, and every error that a caller can mend is told."""
+"""Tools that refuse unknown arguments and report every error that a caller can mend."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from warpsmith.service.client.archive import ArchiveError
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.documents.problems import field_errors, sentence
 
-TOLD = (ArchiveError, CommandError, OSError, ProblemError, ServiceUnreachableError, SpecError, SpecErrors)
-"""Errors whose text is for the caller; any other is a fault of ours and stays in the log."""
+REPORTED = (ArchiveError, CommandError, OSError, ProblemError, ServiceUnreachableError, SpecError, SpecErrors)
+"""Errors with a text for the caller; any other is a fault of ours and stays in the log."""
 
 
 class ServiceTool(Tool):
-    """A tool of the SDK with errors in the house's words."""
+    """A tool of the SDK with errors as field, found and expected."""
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
-        """Run it; raises ToolError with a text that names the field, what was found and what was expected."""
+        """Run the tool; raises ToolError with a text that names field, found and expected."""
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
@@ -32,14 +32,14 @@ class ServiceTool(Tool):
         try:
             return await super().run(arguments, context, convert_result)
         except UnexpectedToolError as error:
-            if isinstance(error.__cause__, TOLD):
+            if isinstance(error.__cause__, REPORTED):
                 # The options of a command are the arguments of a tool: `--target` is `target` here.
                 raise ToolError(str(error.__cause__).removeprefix("--")) from error.__cause__
             raise
 
 
 def tool(function: Callable[..., Any], title: str, *, reads: bool = False, repeats: bool = True) -> ServiceTool:
-    """`function` as a tool: its docstring is the description, its annotations are the schemas.
+    """Make a tool of `function`, with its docstring as description, its annotations as schemas.
 
     reads: it changes nothing. repeats: the same call again does no more than the first.
     """

@@ -1,7 +1,7 @@
-"""Streamable HTTP for the MCP server: host names, origins and API keys as the REST API has them.
+"""Streamable HTTP for the MCP server, with host names, origins and keys as in the REST API.
 
-A loopback address needs no key, unless the service asks for one. Any other address is bound only before a service that
-asks for keys; every caller brings their own, and it goes on to the service, which alone decides.
+A loopback address needs no key, unless the service requires one. Any other address is bound only in front of a service
+that requires keys; every caller sends their own, and it is passed on to the service, which alone decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.documents.authorization import bearer_key
+from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import KeyRequired, NotReady, Problem
 
 PATH = "/mcp"
@@ -30,14 +30,14 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True)
 class Address:
-    """Where to bind."""
+    """Host and port to bind."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """`HOST:PORT`, with brackets around an IPv6 address; ends with misuse for anything else."""
+        """Parse `HOST:PORT`, with brackets around an IPv6 address; other text ends with misuse."""
         host, colon, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         bracketed = host.startswith("[") and host.endswith("]")
@@ -65,14 +65,15 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The host as it stands in a URL."""
+        """The host as part of a URL."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
-def security(address: Address, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
-    """Which host names are served and which origins may ask: a web page elsewhere reaches nothing (DNS rebinding).
+def make_security(address: Address, allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
+    """Make the settings of served host names and allowed origins.
 
-    Ends with misuse where every address is bound and no host name is allowed.
+    They keep web pages of other sites out (DNS rebinding). Ends with misuse where every address is bound and no host
+    name is allowed.
     """
     names = [
         *allowed_hosts,
@@ -90,21 +91,21 @@ def security(address: Address, allowed_hosts: Sequence[str]) -> TransportSecurit
 
 
 class KeyGate:
-    """Lets through whom the service would serve; the key is looked at for every request."""
+    """Middleware that passes on requests whose key the service admits; checks every request."""
 
     def __init__(self, app: ASGIApp, url: Callable[[], str]) -> None:
         self.app = app
         self._url = url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = await run_in_threadpool(self._problem, scope) if scope["type"] == "http" else None
+        problem = await run_in_threadpool(self._find_problem, scope) if scope["type"] == "http" else None
         if problem is not None:
             await problem.response()(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
-    def _problem(self, scope: Scope) -> Problem | None:
-        key = bearer_key(Headers(scope=scope).get("authorization"))
+    def _find_problem(self, scope: Scope) -> Problem | None:
+        key = read_bearer_key(Headers(scope=scope).get("authorization"))
         try:
             with Client(self._url(), key) as client:
                 if client.admits():
@@ -115,15 +116,15 @@ class KeyGate:
         return KeyRequired(f"Authorization: found {found}, expected 'Bearer wsk_...' (warpsmith keys create)")
 
 
-def check_place(address: Address, url: str) -> None:
-    """Raise CommandError where others could reach a service that asks nobody for a key."""
+def check_exposure(address: Address, url: str) -> None:
+    """Raise CommandError where others could reach a service that requires no key."""
     if address.loopback:
         return
     with Client(url) as client:
         if client.admits():
             raise CommandError(
-                f"--http: found {address.host}, which others can reach, before a service that asks for no keys; "
-                "expected a loopback address, or a service that asks for keys (WARPSMITH_AUTH=always)"
+                f"--http: found {address.host}, which others can reach, in front of a service that requires no keys; "
+                "expected a loopback address, or a service that requires keys (WARPSMITH_AUTH=always)"
             )
 
 
@@ -134,9 +135,12 @@ def serve(
     allowed_hosts: Sequence[str],
     announce: Callable[[str], None],
 ) -> None:
-    """Serve until interrupted; `announce` is told the URL once it listens. Raises CommandError where it cannot."""
+    """Serve until interrupted; calls `announce` with the URL once it listens.
+
+    Raises CommandError where it cannot listen.
+    """
     app = server.streamable_http_app(
-        streamable_http_path=PATH, stateless_http=True, transport_security=security(address, allowed_hosts)
+        streamable_http_path=PATH, stateless_http=True, transport_security=make_security(address, allowed_hosts)
     )
     with _listen(address) as listener:
         config = uvicorn.Config(KeyGate(app, url), log_config=None, access_log=False)

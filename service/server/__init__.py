@@ -1,1 +1,1 @@
-"""The ASGI application: middleware, OpenAPI document, dashboard files, process entry."""
+"""The server: ASGI application, middleware, OpenAPI document, dashboard files, process."""

@@ -60,8 +60,10 @@ ROUTERS = (
 
 
 def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.DIST) -> FastAPI:
-    """The application; opens no connection before its first request. Every app has a database pool and metrics of
-    its own. `dashboard` holds the dashboard's built files."""
+    """Create the application; it opens no connection before its first request.
+
+    Every app has its own database pool and metrics. `dashboard` holds the dashboard's built files.
+    """
     settings = settings or ServiceSettings()
     db = Database(settings.database)
     service = Service(
@@ -77,9 +79,9 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         version=openapi.VERSION,
         docs_url=None,  # the usual pages load scripts from elsewhere
         redoc_url=None,
-        generate_unique_id_function=openapi.operation_id,
-        lifespan=_lifespan,
-        middleware=_middleware(service),
+        generate_unique_id_function=openapi.make_operation_id,
+        lifespan=_run_lifespan,
+        middleware=_list_middleware(service),
     )
     app.state.service = service
     install(app)
@@ -90,8 +92,8 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     return app
 
 
-def _middleware(service: Service) -> list[Middleware]:
-    """From the outside in."""
+def _list_middleware(service: Service) -> list[Middleware]:
+    """List the middleware, the outermost first."""
     settings = service.settings
 
     def limit(path: str) -> int:
@@ -112,7 +114,7 @@ def _middleware(service: Service) -> list[Middleware]:
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def _run_lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     log.configure(service.settings)
     yield

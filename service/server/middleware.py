@@ -1,7 +1,7 @@
-"""What stands before every route, from the outside in: the request log, response headers, host and origin, API key,
-body limit.
+"""Middleware of every route: request log, headers, host and origin, API key, body limit.
 
-Plain ASGI, so that event streams pass through unbuffered. Each piece answers its own problem document.
+This is their order, the outermost first. Plain ASGI, so that event streams pass through unbuffered. Each answers with
+its own problem document.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.api import auth, sessions
-from warpsmith.service.api.handlers import as_problem
-from warpsmith.service.documents.authorization import bearer_key
+from warpsmith.service.api.handlers import convert_error
+from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import (
     BodyTooLarge,
     CrossSite,
@@ -33,27 +33,29 @@ from warpsmith.service.documents.problems import (
 )
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without an API key: orchestrators ask them, and they tell nothing but names of parts that fail."""
+"""Paths for orchestrators, open without an API key; they show only the names of parts that fail."""
 
 SIGNING_IN = frozenset({("GET", sessions.PATH), ("HEAD", sessions.PATH), ("POST", sessions.PATH)})
-"""Asked by who has no session yet."""
+"""Requests that come before there is a session."""
 
 CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 DOCUMENT_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""For every answer that is no page: should a browser show one after all, it runs and loads nothing."""
+"""Policy for answers that are no page: a browser that shows one runs and loads nothing."""
 
 LONGEST_REQUEST_ID = 64
 
 Observe = Callable[[str, str, int, float], None]
-"""Takes method, route template, status and seconds of an answered request."""
+"""Callback for method, route template, status and seconds of an answered request."""
 
 log = structlog.get_logger("service.requests")
 
 
 class RequestLog:
-    """One log line and one measurement per request; turns what nobody caught into a 500 with an id that the log
-    explains."""
+    """Logs and measures every request.
+
+    Turns uncaught errors into a 500 with an id that the log explains.
+    """
 
     def __init__(self, app: ASGIApp, observe: Observe) -> None:
         self.app = app
@@ -65,9 +67,9 @@ class RequestLog:
             return
         started = time.perf_counter()
         status = 0
-        request_id = _request_id(scope)
+        request_id = _choose_request_id(scope)
 
-        async def noting(message: Message) -> None:
+        async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -76,22 +78,22 @@ class RequestLog:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self.app(scope, receive, noting)
+                await self.app(scope, receive, note_status)
             except Exception as error:
                 if status:
                     log.exception("request.broken_off", method=scope["method"], path=scope["path"])
                     raise
-                await self._answer(error, scope, receive, noting)
+                await self._answer(error, scope, receive, note_status)
             finally:
                 seconds = time.perf_counter() - started
-                self.observe(scope["method"], route_template(scope), status, seconds)
+                self.observe(scope["method"], find_route_template(scope), status, seconds)
                 log.info(
                     "request", method=scope["method"], path=scope["path"], status=status, ms=round(1000 * seconds, 1)
                 )
 
     @staticmethod
     async def _answer(error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = as_problem(error)
+        problem = convert_error(error)
         if problem is None:
             error_id = uuid.uuid4().hex[:12]
             log.exception("request.failed", error_id=error_id, method=scope["method"], path=scope["path"])
@@ -100,13 +102,13 @@ class RequestLog:
 
 
 class ResponseHeaders:
-    """Headers that keep a browser from running, framing or guessing anything."""
+    """Adds headers that keep a browser from running, framing or guessing anything."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def hardened(message: Message) -> None:
+        async def harden(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("Content-Security-Policy", DOCUMENT_POLICY)
@@ -117,13 +119,15 @@ class ResponseHeaders:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await self.app(scope, receive, hardened if scope["type"] == "http" else send)
+        await self.app(scope, receive, harden if scope["type"] == "http" else send)
 
 
 class Gatekeeper:
-    """Refuses what a web page elsewhere could make a browser send: a foreign Host (DNS rebinding), and changes from
-    another site. `origins` are names of hosts whose pages may change something besides the one that is asked: that of a
-    proxy which asks under another name than the browser asked it."""
+    """Refuses requests that a web page of another site could make a browser send.
+
+    They have a foreign Host (DNS rebinding), or are changes from another site. `origins` are further host names whose
+    pages may change something, such as that of a proxy with a public name of its own.
+    """
 
     def __init__(self, app: ASGIApp, served_hosts: frozenset[str] | None, origins: frozenset[str]) -> None:
         self.app = app
@@ -139,7 +143,7 @@ class Gatekeeper:
 
     def _problem(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
-        host = host_name(headers.get("host", ""))
+        host = cut_port(headers.get("host", ""))
         if self.served_hosts is not None and host not in self.served_hosts:
             return HostRefused(f"Host: found {host[:200]!r}, expected one of {', '.join(sorted(self.served_hosts))}")
         if scope["method"] in SAFE_METHODS:
@@ -153,16 +157,16 @@ class Gatekeeper:
         return None
 
     def _is_own(self, origin: str, host: str) -> bool:
-        """By host and port alone: behind a proxy that ends TLS, the scheme here is not the browser's."""
+        """Compare host and port alone: behind a proxy that ends TLS the schemes differ."""
         scheme, _, authority = origin.partition("://")
-        return scheme in {"http", "https"} and (authority == host or host_name(authority) in self.origins)
+        return scheme in {"http", "https"} and (authority == host or cut_port(authority) in self.origins)
 
 
 class RequireKey:
-    """Asks for an API key, or for the session of a browser that signed in with one.
+    """Requires an API key, or the session of a browser that signed in with one.
 
-    A browser adds the session's cookie by itself, so a change needs what only a page of this origin can read as well:
-    the session's CSRF token. Pages are open: they hold nothing until the API has answered them.
+    A browser adds the session's cookie by itself, so a change also needs the session's CSRF token, which only a page of
+    this origin can read. Pages are open: they hold nothing until the API has answered them.
     """
 
     def __init__(self, app: ASGIApp, db: Database, is_page: Callable[[str], bool]) -> None:
@@ -186,9 +190,9 @@ class RequireKey:
             await self.app(scope, receive, send)
 
     def _identify(self, scope: Scope) -> Problem | None:
-        """Note in `scope` who asks, or return what is missing. A key that is sent is not passed over for a cookie."""
+        """Note the caller in `scope`, or return the problem; a key counts before a cookie."""
         headers = Headers(scope=scope)
-        key = bearer_key(headers.get("authorization"))
+        key = read_bearer_key(headers.get("authorization"))
         if key is not None:
             row = auth.valid_key(self.db, key)
             if row is not None:
@@ -196,7 +200,7 @@ class RequireKey:
                 return None
             found = "an unknown or revoked key"
         else:
-            token = sessions.token_in(headers.getlist("cookie"))
+            token = sessions.read_token(headers.getlist("cookie"))
             held = None if token is None else sessions.find(self.db, token, time.time())
             if held is not None:
                 if scope["method"] not in SAFE_METHODS and not held.has_token(headers.get(CSRF_HEADER)):
@@ -213,10 +217,10 @@ class RequireKey:
 
 
 class BodyLimit:
-    """Refuses a body above the limit of its path with 413: at once by its Content-Length, else as soon as the limit
-    is passed.
+    """Refuses a body above the limit of its path with 413.
 
-    What is below the limit is read here and handed on, so a route starts with the whole body at hand.
+    At once by its Content-Length, else as soon as the limit is passed. Smaller bodies are read here and passed on, so a
+    route starts with the whole body.
     """
 
     def __init__(self, app: ASGIApp, limit: Callable[[str], int]) -> None:
@@ -240,7 +244,7 @@ class BodyLimit:
             try:
                 body = await _read(receive, limit)
             except ClientDisconnect:
-                return  # nobody is left to answer, and half a body is nothing to act on
+                return  # the client has gone, and half a body is of no use
             found = f"more than {limit} bytes"
         if body is None:
             problem = BodyTooLarge(f"body: found {found}, expected at most {limit}")
@@ -251,7 +255,7 @@ class BodyLimit:
 
 
 async def _read(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, or None as soon as it passes `limit`."""
+    """Read the whole body; None as soon as it passes `limit`."""
     chunks: list[bytes] = []
     size, more = 0, True
     while more:
@@ -268,7 +272,7 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body once, then what the server still says (a disconnect)."""
+    """Make a `receive` that gives the body once, then the server's own messages (a disconnect)."""
     given = False
 
     async def replay() -> Message:
@@ -281,20 +285,20 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def host_name(host: str) -> str:
-    """A Host header without its port: "[::1]:8420" is "[::1]"."""
+def cut_port(host: str) -> str:
+    """Cut the port from a Host header: "[::1]:8420" is "[::1]"."""
     if host.startswith("["):
         return host.partition("]")[0].lower() + "]"
     return host.partition(":")[0].lower()
 
 
-def route_template(scope: Scope) -> str:
-    """The path with its parameters' names, so that metrics have as many labels as there are routes."""
+def find_route_template(scope: Scope) -> str:
+    """Return the path with its parameters' names, so that metrics have one label for each route."""
     route: Any = scope.get("route")
     return getattr(route, "path", None) or "unmatched"
 
 
-def _request_id(scope: Scope) -> str:
+def _choose_request_id(scope: Scope) -> str:
     given = Headers(scope=scope).get("x-request-id", "")
     if 0 < len(given) <= LONGEST_REQUEST_ID and given.isascii() and all(c.isalnum() or c in "-_." for c in given):
         return given

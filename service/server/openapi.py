@@ -1,6 +1,6 @@
-"""The OpenAPI document: what FastAPI derives from the routes, and what it cannot know.
+"""The OpenAPI document: FastAPI's, completed with facts that the routes do not show.
 
-`write_openapi` writes it where the dashboard's types are generated from it.
+`write_openapi` writes it for the dashboard, whose types are generated from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warpsmith.service.documents.problems import (
     KeyRequired,
     ProblemDocument,
     TokenRequired,
-    documented,
+    document_problems,
 )
 from warpsmith.service.server.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
 from warpsmith.workers.steps.values import EventType
@@ -30,15 +30,15 @@ from warpsmith.workers.steps.values import EventType
 VERSION = version("warpsmith")
 TAGS = [
     {"name": "searches", "description": "Submit, watch, steer, pause, resume, cancel"},
-    {"name": "ops", "description": "What can be searched for"},
+    {"name": "ops", "description": "Operations to search kernels for"},
     {"name": "nodes", "description": "Steps of a search's tree"},
     {"name": "kernels", "description": "Verified winners and their packages"},
     {"name": "pools", "description": "Recorded model replies"},
     {"name": "bundles", "description": "Judge jobs for hosts that the service cannot reach, and their verdicts"},
-    {"name": "asks", "description": "Model requests that wait for somebody's answer"},
+    {"name": "asks", "description": "Model requests that wait for an answer"},
     {"name": "workers", "description": "Processes that do the work"},
-    {"name": "system", "description": "The state of the house, and what a submission can say"},
-    {"name": "session", "description": "Browsers that sign in with an API key, where keys are in force"},
+    {"name": "system", "description": "The state of the service, and the options of a submission"},
+    {"name": "session", "description": "Browsers that sign in with an API key, where keys are required"},
     {"name": "health", "description": "Liveness, readiness, metrics"},
 ]
 REFERENCE = "#/components/schemas/{model}"
@@ -81,34 +81,34 @@ LIST_LINKS = {
     "list_kernels": ("kernel_id", "get_kernel"),
     "list_reverifications": ("reverification_id", "get_reverification"),
 }
-"""What an answer's ids are good for, by operation."""
+"""Operations that take an answer's ids, by the operation that answers."""
 
 
-def operation_id(route: APIRoute) -> str:
-    """The name of the route's function."""
+def make_operation_id(route: APIRoute) -> str:
+    """Name the operation after the route's function."""
     return route.name
 
 
 def install(app: FastAPI, *, keys_required: bool) -> None:
-    """Serve the completed document at /openapi.json; it is made once, on first use."""
+    """Make the app serve the completed document at /openapi.json; built once, on first use."""
 
-    def document() -> dict[str, Any]:
+    def build_once() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = build(app, keys_required=keys_required)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign] # FastAPI's documented way to extend the document
+    app.openapi = build_once  # type: ignore[method-assign] # FastAPI's documented way to extend the document
 
 
 def build(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
-    """The document of `app`, with the op spec's schema, the problems that any route may answer, and the API key."""
+    """Build the document of `app`, with the op spec's schema, common problems and the API key."""
     document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes, tags=TAGS)
     schemas: dict[str, Any] = document.setdefault("components", {}).setdefault("schemas", {})
     for model in (ProblemDocument, Op):
         schema = model.model_json_schema(ref_template=REFERENCE)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
-    # Not in the model: a client of an older version takes what a newer service tells.
+    # Not in the model: a client of an older version must take new event types of a newer service.
     schemas["EventDocument"]["properties"]["type"]["enum"] = list(get_args(EventType))
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
@@ -140,18 +140,18 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
             common.append(TokenRequired)
         operation["security"] = [{"key": []}, {"session": []}]
     responses = operation["responses"]
-    links = _links(operation["operationId"])
+    links = _make_links(operation["operationId"])
     if links:
         for success in {"200", "201", "202"} & responses.keys():
             responses[success]["links"] = links
-    for status, entry in documented(*common).items():
+    for status, entry in document_problems(*common).items():
         responses.setdefault(str(status), entry)
     unprocessable = responses.get("422", {})
     if "HTTPValidationError" in str(unprocessable.get("content", "")):
         del responses["422"]
 
 
-def _links(operation: str) -> dict[str, Any]:
+def _make_links(operation: str) -> dict[str, Any]:
     parameter, followers = ITEM_LINKS.get(operation, ("", ()))
     links = {name: {"operationId": name, "parameters": {parameter: "$response.body#/id"}} for name in followers}
     if operation in LIST_LINKS:

@@ -1,6 +1,6 @@
-"""The dashboard's built files, and its one page for every address that is a page's.
+"""The dashboard's built files, and its one page for the address of every page.
 
-Whoever asks for a page need hold no key: the files are the same for everybody, and what they show they ask of the API.
+They need no key: the files are the same for all callers, and get their data from the API.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ npm run build</pre>
 
 
 def is_page(path: str) -> bool:
-    """Whether `path` is the dashboard's and not the API's."""
+    """Whether `path` belongs to the dashboard and not to the API."""
     return path not in API_PATHS and not path.startswith("/v1/")
 
 
 @dataclass(frozen=True)
 class _Route:
-    """What the request log takes for the route, so that metrics tell pages from paths that are not there."""
+    """The route that the request log sees, so that metrics tell pages from unknown paths."""
 
     path: str
 
 
 class Dashboard:
-    """Answers what no route of the API did: a file of the dashboard, its page, or what `absent` answers.
+    """Answers requests without a route: by a file of the dashboard, its page, or `absent`.
 
-    The browser's side routes by address, so every address that is asked for as `text/html` gets the one page.
+    The browser's side routes by address, so every request for `text/html` gets the one page.
     """
 
     def __init__(self, dist: Path, absent: ASGIApp) -> None:
@@ -62,8 +62,8 @@ class Dashboard:
         self.files = StaticFiles(directory=dist, check_dir=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Never looks outside of `dist`, whatever the path says."""
-        response = await self._response(scope) if scope["type"] == "http" else None
+        """Answer a request; no path leads outside of `dist`."""
+        response = await self._make_response(scope) if scope["type"] == "http" else None
         if response is None:
             await self.absent(scope, receive, send)
             return
@@ -71,16 +71,16 @@ class Dashboard:
         response.headers["Content-Security-Policy"] = POLICY
         await response(scope, receive, send)
 
-    async def _response(self, scope: Scope) -> Response | None:
+    async def _make_response(self, scope: Scope) -> Response | None:
         path = scope["path"]
         if scope["method"] not in READING or not is_page(path):
             return None
         if not (self.dist / "index.html").is_file():
             return HTMLResponse(ABSENT, 503) if _wants_page(scope) else None
         name = self.files.get_path(scope)
-        found = await self._file(name, scope)
+        found = await self._find_file(name, scope)
         if found is not None:
-            # The build names what lies here by its content; everything else may change under its name.
+            # The build names these files by their content; all others may change under their names.
             asset = name.startswith("assets/")
             found.headers["Cache-Control"] = "public, max-age=31536000, immutable" if asset else "no-cache"
             return found
@@ -90,7 +90,7 @@ class Dashboard:
         page.headers["Cache-Control"] = "no-cache"
         return page
 
-    async def _file(self, name: str, scope: Scope) -> Response | None:
+    async def _find_file(self, name: str, scope: Scope) -> Response | None:
         try:
             return await self.files.get_response(name, scope)
         except HTTPException:

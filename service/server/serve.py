@@ -1,4 +1,4 @@
-"""The API process: `python -m warpsmith.service.server.serve`, bound as the settings say, or on its parent's socket."""
+"""`python -m warpsmith.service.server.serve`: the API process, on its own or a parent's socket."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def main() -> None:
     )
     sockets = None if arguments.fd is None else [socket.socket(fileno=arguments.fd)]
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Once it has shut down, uvicorn raises the signal again for whoever handled it before: a stop in order is no
-        # failure.
+        # After its shutdown uvicorn raises the signal again for the earlier handler; a clean stop is no failure.
         signal.signal(number, lambda *_: None)
     uvicorn.Server(config).run(sockets=sockets)
 

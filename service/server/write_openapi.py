@@ -12,11 +12,11 @@ COMMITTED = Path(__file__).resolve().parents[1] / "dashboard" / "openapi.json"
 COMMAND = "python -m warpsmith.service.server.write_openapi"
 
 
-def committed_text() -> str:
-    """The document as it is committed: with keys in force, since a client must know their problems."""
+def build_committed_text() -> str:
+    """Build the committed document: with keys required, since clients must know their problems."""
     document = create_app(ServiceSettings(auth="always")).openapi()
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    COMMITTED.write_text(committed_text(), "utf-8")
+    COMMITTED.write_text(build_committed_text(), "utf-8")

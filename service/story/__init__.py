@@ -1,8 +1,8 @@
-"""A search told in prose: what was asked and tried, what worked, what failed and why, what it cost, how it ended.
+"""The story of a search in prose: its task, ideas, successes, failures, cost and end.
 
 Pure functions from plain records (`facts`) to sections, and from sections to text; `gather` reads the records. Ratios
-are speed-ups over PyTorch's fastest baseline with their 95 % interval. What a model, an op's author or a person wrote
-is data: `warpsmith.service.documents.escaping` keeps it on one line and never lets it be markup.
+are speed-ups over PyTorch's fastest baseline with their 95 % interval. Text of models, ops' authors and persons is
+data: `warpsmith.service.documents.escaping` keeps it on one line and never lets it be markup.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from warpsmith.service.documents.escaping import as_markdown, as_text, said
-from warpsmith.service.documents.figures import ratio
+from warpsmith.service.documents.escaping import mark_foreign, render_markdown, render_text
+from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.story import failures, parts
 from warpsmith.service.story.facts import Answers, Section, Steer, StoryFacts, StoryNode
 
@@ -21,59 +21,60 @@ __all__ = ["Answers", "Section", "Steer", "Story", "StoryFacts", "StoryNode", "t
 WIDTH = 100
 
 PARTS: tuple[Callable[[StoryFacts], Section | None], ...] = (
-    parts.asked,
-    parts.tried,
-    parts.worked,
-    failures.failed,
-    parts.winner,
-    parts.cost,
-    parts.steered,
-    parts.ended,
+    parts.tell_task,
+    parts.tell_attempts,
+    parts.tell_successes,
+    failures.tell_failures,
+    parts.tell_winner,
+    parts.tell_cost,
+    parts.tell_steering,
+    parts.tell_end,
 )
 
 
 @dataclass(frozen=True)
 class Story:
-    """A story; its foreign text is marked until it is rendered."""
+    """A story; text of others in it is marked until it is rendered."""
 
     title: str
     sections: tuple[Section, ...]
 
     def plain(self) -> tuple[str, list[Section]]:
-        """The title and the sections as plain text."""
+        """Render the title and the sections as plain text."""
         shown = [
-            Section(part.heading, as_text(part.paragraph), tuple(map(as_text, part.items))) for part in self.sections
+            Section(part.heading, render_text(part.paragraph), tuple(map(render_text, part.items)))
+            for part in self.sections
         ]
-        return as_text(self.title), shown
+        return render_text(self.title), shown
 
     def text(self, width: int = WIDTH) -> str:
-        """The story for a terminal, in lines of at most `width` columns."""
+        """Render the story for a terminal, in lines of at most `width` columns."""
         title, sections = self.plain()
-        blocks = [_wrapped(title, width)]
+        blocks = [_wrap(title, width)]
         for section in sections:
-            items = [_wrapped(item, width, "  - ", "    ") for item in section.items]
-            blocks.append("\n".join([section.heading.upper(), _wrapped(section.paragraph, width), *items]))
+            items = [_wrap(item, width, "  - ", "    ") for item in section.items]
+            blocks.append("\n".join([section.heading.upper(), _wrap(section.paragraph, width), *items]))
         return "\n\n".join(blocks) + "\n"
 
     def markdown(self) -> str:
-        """The story as Markdown, in which foreign text is literal."""
-        blocks = [f"# {as_markdown(self.title)}"]
+        """Render the story as Markdown, in which text of others is literal."""
+        blocks = [f"# {render_markdown(self.title)}"]
         for section in self.sections:
-            blocks += [f"## {section.heading}", as_markdown(section.paragraph)]
+            blocks += [f"## {section.heading}", render_markdown(section.paragraph)]
             if section.items:
-                blocks.append("\n".join(f"- {as_markdown(item)}" for item in section.items))
+                blocks.append("\n".join(f"- {render_markdown(item)}" for item in section.items))
         return "\n\n".join(blocks) + "\n"
 
 
 def tell(facts: StoryFacts) -> Story:
-    """The story of a search, whatever state it is in; parts with nothing to tell are left out."""
+    """Tell the story of a search in any state; leaves out empty parts."""
     sections = (part(facts) for part in PARTS)
-    return Story(_title(facts), tuple(section for section in sections if section is not None))
+    return Story(_make_title(facts), tuple(section for section in sections if section is not None))
 
 
-def _title(facts: StoryFacts) -> str:
+def _make_title(facts: StoryFacts) -> str:
     search = facts.search
-    what = f"{said(search.op_name)} on {said(search.target)}"
+    what = f"{mark_foreign(search.op_name)} on {mark_foreign(search.target)}"
     match search.state:
         case "failed":
             return f"{what}: the search failed"
@@ -81,9 +82,11 @@ def _title(facts: StoryFacts) -> str:
             return f"{what}: a kernel {search.best.score:.2f} times as fast as PyTorch's fastest"
         case "finished":
             return f"{what}: nothing was found that is surely faster than PyTorch"
-    so_far = "nothing right so far" if search.best is None else f"{ratio(search.best.score, search.best.ci95)} so far"
+    so_far = (
+        "nothing right so far" if search.best is None else f"{format_ratio(search.best.score, search.best.ci95)} so far"
+    )
     return f"{what}: {search.state}, {so_far}"
 
 
-def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
+def _wrap(text: str, width: int, first: str = "", rest: str = "") -> str:
     return textwrap.fill(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

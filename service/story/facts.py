@@ -1,4 +1,4 @@
-"""What a story is told from, and what it is made of: plain records."""
+"""Plain records: the facts of a story, and its sections."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from warpsmith.workers.search.tree import ENDED
 
 @dataclass(frozen=True)
 class StoryNode:
-    """A node without its code. `parent` is a `seq`; `failure` is the kind of its last verdict's failure; `coded` says
-    whether it ever had code."""
+    """A node without its code.
+
+    `parent` is a `seq`; `failure` is the kind of its last verdict's failure; `coded` says whether it ever had code.
+    """
 
     seq: int
     parent: int | None
@@ -34,18 +36,18 @@ class StoryNode:
 
     @property
     def right(self) -> bool:
-        """Accepted by the judge."""
+        """Whether the judge accepted it."""
         return self.state == "judged" and self.verdict == "accepted"
 
     @property
     def surely_faster(self) -> bool:
-        """Faster than PyTorch's fastest beyond the noise."""
+        """Whether it is faster than PyTorch's fastest beyond the noise."""
         return self.right and self.ci95 is not None and self.ci95[0] > 1.0
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Calls that one model answered, and what they cost in US dollars; of `unpriced` of them nobody knows."""
+    """Calls that one model answered, with their cost in US dollars; `unpriced` have none."""
 
     provider: str
     model: str | None
@@ -56,8 +58,11 @@ class Answers:
 
 @dataclass(frozen=True)
 class Steer:
-    """Something that a person did: the event's type, `after_s` seconds from the search's creation. `by` is the name of
-    an API key, where keys are in force; `text` the idea's title or the new budget."""
+    """An action of a person.
+
+    `kind` is the event's type, `after_s` its seconds from the search's creation. `by` is the name of an API key, where
+    keys are required; `text` the idea's title or the new budget.
+    """
 
     kind: str
     after_s: float
@@ -68,9 +73,12 @@ class Steer:
 
 @dataclass(frozen=True)
 class StoryFacts:
-    """All that a story is told from. `nodes` by rising `seq`, the root first. Times in seconds; `judge_s` is what the
-    judge took, `device_s` how long it held the device meanwhile. `branched_from`: search and `seq`; `branches`: the
-    searches that were branched from this one."""
+    """All facts of a story.
+
+    `nodes` by rising `seq`, the root first. Times in seconds; `judge_s` is the judge's time, `device_s` the part of it
+    in which it held the device. `branched_from`: search and `seq`; `branches`: the searches that were branched from
+    this one.
+    """
 
     search: SearchDocument
     nodes: Sequence[StoryNode]
@@ -83,7 +91,7 @@ class StoryFacts:
 
     @property
     def ended(self) -> bool:
-        """The search will not go on."""
+        """Whether the search has ended for good."""
         return self.search.state in ENDED
 
     @property
@@ -93,7 +101,7 @@ class StoryFacts:
 
     @property
     def lineage(self) -> list[StoryNode]:
-        """From the first idea to the best candidate; empty where there is none."""
+        """The nodes from the first idea to the best candidate; empty where there is none."""
         if self.search.best is None:
             return []
         by_seq = {node.seq: node for node in self.nodes}

@@ -1,13 +1,13 @@
-"""What failed in a search, and why: its nodes sorted by what became of them."""
+"""The part of a story on failures: nodes by the cause of their failure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from warpsmith.service.documents.escaping import quoted, said
+from warpsmith.service.documents.escaping import mark_foreign, quote_foreign
 from warpsmith.service.story.facts import Section, StoryFacts, StoryNode
-from warpsmith.service.story.words import count, listed, named
+from warpsmith.service.story.words import count, join_words, name_node
 
 LONGEST_REASON = 120
 KINDS_SHOWN = 3
@@ -28,29 +28,29 @@ _CAUSES = {
     "banned": ("was banned before it was judged", "were banned before they were judged"),
     "other": ("could not be carried through", "could not be carried through"),
 }
-"""What became of one node, and of several; in the order in which they are told among equals."""
+"""Words for a cause, of one node and of several; their order decides among equals."""
 
-TOLD_WITH_REASON = frozenset({"compile", "gate", "ambiguous", "other", "wrong", "unanswered"})
+CAUSES_WITH_REASON = frozenset({"compile", "gate", "ambiguous", "other", "wrong", "unanswered"})
 
 
-def failed(facts: StoryFacts) -> Section | None:
-    """What brought nothing, grouped by cause, the commonest first."""
+def tell_failures(facts: StoryFacts) -> Section | None:
+    """List the nodes without success by cause, the commonest first."""
     groups: dict[str, list[StoryNode]] = {cause: [] for cause in _CAUSES}
     for node in facts.candidates:
-        cause = cause_of(node, ended=facts.ended)
+        cause = find_cause(node, ended=facts.ended)
         if cause is not None:
             groups[cause].append(node)
-    told = [(cause, nodes) for cause, nodes in groups.items() if nodes]
-    if not told:
+    found = [(cause, nodes) for cause, nodes in groups.items() if nodes]
+    if not found:
         return None
-    told.sort(key=lambda pair: -len(pair[1]))
-    lost = sum(len(nodes) for _, nodes in told)
+    found.sort(key=lambda pair: -len(pair[1]))
+    lost = sum(len(nodes) for _, nodes in found)
     paragraph = f"{lost} of {count(len(facts.candidates), 'node')} brought nothing:"
-    return Section("What failed, and why", paragraph, tuple(_item(cause, nodes) for cause, nodes in told))
+    return Section("What failed, and why", paragraph, tuple(_describe_cause(cause, nodes) for cause, nodes in found))
 
 
-def cause_of(node: StoryNode, *, ended: bool) -> str | None:  # noqa: PLR0911 - one line for each fate
-    """Why the node brought nothing; None where it brought something, or may yet."""
+def find_cause(node: StoryNode, *, ended: bool) -> str | None:  # noqa: PLR0911 - one line for each fate
+    """Find why the node had no success; None where it had, or still may."""
     reason = node.reason or ""
     if node.state == "closed":
         if "duplicate of" in reason or reason.startswith("the same idea"):
@@ -71,30 +71,30 @@ def cause_of(node: StoryNode, *, ended: bool) -> str | None:  # noqa: PLR0911 - 
     return None if node.surely_faster else "slower"
 
 
-def _item(cause: str, nodes: Sequence[StoryNode]) -> str:
+def _describe_cause(cause: str, nodes: Sequence[StoryNode]) -> str:
     one, several = _CAUSES[cause]
     text = f"{len(nodes)} {one if len(nodes) == 1 else several}"
     if cause == "wrong":
         kinds = Counter((node.failure or "unknown").replace("_", " ") for node in nodes)
-        text += ": " + listed([f"{said(kind, 40)} ({number})" for kind, number in _commonest(kinds)])
+        text += ": " + join_words([f"{mark_foreign(kind, 40)} ({number})" for kind, number in _list_commonest(kinds)])
     if cause == "slower":
         reached = [node.score for node in nodes if node.score is not None]
         text += f", {max(reached):.2f}x at best" if reached else ""
-    if cause in TOLD_WITH_REASON:
-        example = _example(cause, nodes)
+    if cause in CAUSES_WITH_REASON:
+        example = _find_example(cause, nodes)
         if example is not None:
-            text += f"; {named(example)}: {quoted(example.reason, LONGEST_REASON)}"
+            text += f"; {name_node(example)}: {quote_foreign(example.reason, LONGEST_REASON)}"
     return text
 
 
-def _commonest(kinds: Counter[str]) -> list[tuple[str, int]]:
+def _list_commonest(kinds: Counter[str]) -> list[tuple[str, int]]:
     ordered = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     rest = sum(number for _, number in ordered[KINDS_SHOWN:])
     return ordered[:KINDS_SHOWN] + ([("something else", rest)] if rest else [])
 
 
-def _example(cause: str, nodes: Sequence[StoryNode]) -> StoryNode | None:
-    """The first node with the commonest kind of failure, or reason."""
+def _find_example(cause: str, nodes: Sequence[StoryNode]) -> StoryNode | None:
+    """Find the first node with the commonest kind of failure, or reason."""
     given = [node for node in nodes if node.reason]
     if not given:
         return None

@@ -1,4 +1,4 @@
-"""Reading from the database what a story is told from."""
+"""Reading of a story's facts from the database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.service.documents.figures import limits
+from warpsmith.service.documents.figures import format_limits
 from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode
 from warpsmith.service.views import searches
 
@@ -27,22 +27,22 @@ ON_REQUEST = "on request"
 
 
 def gather(session: Session, search: SearchRow, alive_after_s: float) -> StoryFacts:
-    """The facts of a search's story."""
-    judge_s, failures = _verdicts(session, search.id)
+    """Gather the facts of a search's story."""
+    judge_s, failures = _read_verdicts(session, search.id)
     return StoryFacts(
-        search=searches.search_document(session, search, alive_after_s),
-        nodes=_nodes(session, search.id, failures),
-        answers=_answers(session, search.id),
+        search=searches.make_search_document(session, search, alive_after_s),
+        nodes=_read_nodes(session, search.id, failures),
+        answers=_count_answers(session, search.id),
         judge_s=judge_s,
         device_s=search.gpu_seconds,
-        steers=_steers(session, search),
-        branched_from=_origin(session, search),
-        branches=_branches(session, search.id),
+        steers=_read_steers(session, search),
+        branched_from=_find_origin(session, search),
+        branches=_list_branches(session, search.id),
     )
 
 
-def _verdicts(session: Session, search_id: str) -> tuple[float, dict[str, str]]:
-    """Seconds that the judge took, and the kind of each node's last failure."""
+def _read_verdicts(session: Session, search_id: str) -> tuple[float, dict[str, str]]:
+    """Read the judge's seconds, and the kind of each node's last failure."""
     seconds, failures = 0.0, dict[str, str]()
     query = (
         select(VerdictRow.node_id, VerdictRow.document["seconds"], VerdictRow.document["failure"])
@@ -56,7 +56,7 @@ def _verdicts(session: Session, search_id: str) -> tuple[float, dict[str, str]]:
     return seconds, failures
 
 
-def _nodes(session: Session, search_id: str, failures: dict[str, str]) -> list[StoryNode]:
+def _read_nodes(session: Session, search_id: str, failures: dict[str, str]) -> list[StoryNode]:
     columns = (
         NodeRow.id,
         NodeRow.parent_id,
@@ -87,8 +87,8 @@ def _nodes(session: Session, search_id: str, failures: dict[str, str]) -> list[S
                 parent=seqs.get(row.parent_id),
                 round=row.round,
                 technique=row.technique,
-                title=_word(idea, "title"),
-                mechanism=_word(idea, "mechanism"),
+                title=_read_word(idea, "title"),
+                mechanism=_read_word(idea, "mechanism"),
                 state=row.state,
                 reason=row.reason,
                 verdict=row.verdict,
@@ -105,11 +105,11 @@ def _nodes(session: Session, search_id: str, failures: dict[str, str]) -> list[S
     return nodes
 
 
-def _word(idea: dict[str, Any], name: str) -> str | None:
+def _read_word(idea: dict[str, Any], name: str) -> str | None:
     return str(idea[name]) if idea.get(name) else None
 
 
-def _answers(session: Session, search_id: str) -> list[Answers]:
+def _count_answers(session: Session, search_id: str) -> list[Answers]:
     query = (
         select(
             ModelCallRow.provider,
@@ -125,27 +125,27 @@ def _answers(session: Session, search_id: str) -> list[Answers]:
     return [Answers(*row) for row in session.execute(query).tuples()]
 
 
-def _steers(session: Session, search: SearchRow) -> list[Steer]:
+def _read_steers(session: Session, search: SearchRow) -> list[Steer]:
     query = select(EventRow).where(EventRow.search_id == search.id, EventRow.type.in_(STEERS)).order_by(EventRow.id)
     steers = []
     for event in session.scalars(query):
         payload = event.payload
         if event.type == "search.paused" and payload.get("reason") != ON_REQUEST:
             continue
-        text = limits(payload["after"]) if event.type == "budget.changed" else payload.get("title")
+        text = format_limits(payload["after"]) if event.type == "budget.changed" else payload.get("title")
         after_s = max(0.0, event.created_at - search.created_at)
         steers.append(Steer(event.type, after_s, payload.get("seq"), payload.get("by"), text))
     return steers
 
 
-def _origin(session: Session, search: SearchRow) -> tuple[str, int] | None:
+def _find_origin(session: Session, search: SearchRow) -> tuple[str, int] | None:
     if search.branched_from is None:
         return None
     found = session.execute(select(NodeRow.search_id, NodeRow.seq).where(NodeRow.id == search.branched_from)).first()
     return None if found is None else (found.search_id, found.seq)
 
 
-def _branches(session: Session, search_id: str) -> list[str]:
+def _list_branches(session: Session, search_id: str) -> list[str]:
     own = select(NodeRow.id).where(NodeRow.search_id == search_id)
     query = select(SearchRow.id).where(SearchRow.branched_from.in_(own)).order_by(SearchRow.created_at, SearchRow.id)
     return list(session.scalars(query))

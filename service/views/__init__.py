@@ -1,1 +1,1 @@
-"""Build API documents from database rows; reads only."""
+"""Views: API documents from database rows; they only read."""

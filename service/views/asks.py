@@ -1,4 +1,4 @@
-"""Build documents of open requests."""
+"""Documents of asks from their rows."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow
 from warpsmith.service.documents.asks import AskDocument, AskStep, AskSummary
-from warpsmith.service.views.nodes import node_summary
-from warpsmith.service.views.ops import op_names
-from warpsmith.service.views.rows import by_id, idea_title
+from warpsmith.service.views.nodes import make_node_summary
+from warpsmith.service.views.ops import fetch_op_names
+from warpsmith.service.views.rows import fetch_by_id, read_title
 
 
-def ask_summaries(session: Session, rows: Sequence[AskRow]) -> list[AskSummary]:
-    """One page of asks without their prompts, in three queries."""
-    searches = by_id(session, SearchRow, {row.search_id for row in rows})
-    nodes = by_id(session, NodeRow, {row.node_id for row in rows})
-    names = op_names(session, {search.op_id for search in searches.values()})
+def make_ask_summaries(session: Session, rows: Sequence[AskRow]) -> list[AskSummary]:
+    """Make one page of asks without their prompts, in three queries."""
+    searches = fetch_by_id(session, SearchRow, {row.search_id for row in rows})
+    nodes = fetch_by_id(session, NodeRow, {row.node_id for row in rows})
+    names = fetch_op_names(session, {search.op_id for search in searches.values()})
     found = []
     for row in rows:
         search, node = searches[row.search_id], nodes[row.node_id]
-        found.append(_ask_summary(row, search, node, names[search.op_id]))
+        found.append(_make_ask_summary(row, search, node, names[search.op_id]))
     return found
 
 
-def _ask_summary(row: AskRow, search: SearchRow, node: NodeRow, op_name: str) -> AskSummary:
+def _make_ask_summary(row: AskRow, search: SearchRow, node: NodeRow, op_name: str) -> AskSummary:
     own = {name: getattr(row, name) for name in AskSummary.model_fields if hasattr(row, name)}
-    return AskSummary(**own, op_name=op_name, target=search.target, seq=node.seq, title=idea_title(node.idea))
+    return AskSummary(**own, op_name=op_name, target=search.target, seq=node.seq, title=read_title(node.idea))
 
 
-def ask_document(session: Session, row: AskRow, replaced_by: str | None) -> AskDocument:
-    """An ask with its prompt, and what became of its answer."""
-    [summary] = ask_summaries(session, [row])
+def make_ask_document(session: Session, row: AskRow, replaced_by: str | None) -> AskDocument:
+    """Make the document of an ask with its prompt and the state of its answer."""
+    [summary] = make_ask_summaries(session, [row])
     node, attempt = session.get_one(NodeRow, row.node_id), session.get_one(AttemptRow, row.attempt_id)
     best_id = session.scalar(select(SearchRow.best_node_id).where(SearchRow.id == row.search_id))
     return AskDocument(
@@ -42,5 +42,5 @@ def ask_document(session: Session, row: AskRow, replaced_by: str | None) -> AskD
         reply=row.reply,
         replaced_by=replaced_by,
         step=AskStep(kind=attempt.kind, state=attempt.state, error=attempt.error),
-        node=node_summary(node, best_id),
+        node=make_node_summary(node, best_id),
     )

@@ -1,4 +1,4 @@
-"""Build documents of bundles."""
+"""Documents of bundles from their rows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.listing import Bundle
 from warpsmith.kernels_db.store.tables import SearchRow
-from warpsmith.service.bundles.unjudged import unjudged_counts
+from warpsmith.service.bundles.unjudged import count_unjudged
 from warpsmith.service.documents.bundles import BundleSummary
-from warpsmith.service.views.ops import op_names
-from warpsmith.service.views.rows import by_id
+from warpsmith.service.views.ops import fetch_op_names
+from warpsmith.service.views.rows import fetch_by_id
 
 
-def bundle_summaries(session: Session, rows: Sequence[Bundle]) -> list[BundleSummary]:
-    """One page of bundles, in four queries."""
-    unjudged = unjudged_counts(session, [row.id for row in rows])
-    searches = by_id(session, SearchRow, {row.search_id for row in rows})
-    names = op_names(session, {search.op_id for search in searches.values()})
+def make_bundle_summaries(session: Session, rows: Sequence[Bundle]) -> list[BundleSummary]:
+    """Make one page of bundles, in four queries."""
+    unjudged = count_unjudged(session, [row.id for row in rows])
+    searches = fetch_by_id(session, SearchRow, {row.search_id for row in rows})
+    names = fetch_op_names(session, {search.op_id for search in searches.values()})
     return [
         BundleSummary(
             id=row.id,

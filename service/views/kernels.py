@@ -1,4 +1,4 @@
-"""From kernels' rows to their documents: with what they were verified on, and whether that still holds here."""
+"""Documents of kernels from their rows, with their verification and whether it still counts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from warpsmith.service.documents.kernels import (
     Reverified,
     Verification,
 )
-from warpsmith.service.documents.speedups import mean_intervals, mean_speedups
-from warpsmith.service.documents.workloads import workload_times
-from warpsmith.service.views.rows import idea_title
+from warpsmith.service.documents.speedups import compute_mean_intervals, compute_mean_speedups
+from warpsmith.service.documents.workloads import read_workload_times
+from warpsmith.service.views.rows import read_title
 from warpsmith.workers.reverification import OPEN
 from warpsmith.workers.search.tree import ENDED
 
@@ -32,20 +32,24 @@ FORMATS = tuple(
 """Every format that GET /v1/kernels/{id}/export takes; the first is the default."""
 
 
-def kernel_summaries(
+def make_kernel_summaries(
     session: Session, rows: Sequence[KernelRow], known: Mapping[str, Present], period_s: float
 ) -> list[KernelSummary]:
-    """One page of kernels, in a few queries. `known`: what their targets have now; `period_s`: the age at which one is
-    due."""
+    """Make one page of kernels, in a few queries.
+
+    `known`: the present devices and versions of their targets; `period_s`: the age in seconds at which one is due.
+    """
     ops = {op.id: op for op in session.scalars(select(OpRow).where(OpRow.id.in_({row.op_id for row in rows})))}
     fingerprints = {target: found.fingerprint for target, found in known.items()}
-    again = _reverified(session, rows, known, period_s)
-    return [_summary(row, ops[row.op_id], fingerprints.get(row.target), again[row.id]) for row in rows]
+    again = _make_reverified(session, rows, known, period_s)
+    return [_make_summary(row, ops[row.op_id], fingerprints.get(row.target), again[row.id]) for row in rows]
 
 
-def kernel_document(session: Session, row: KernelRow, known: Mapping[str, Present], period_s: float) -> KernelDocument:
-    """A kernel with its source, envelope and evidence."""
-    [summary] = kernel_summaries(session, [row], known, period_s)
+def make_kernel_document(
+    session: Session, row: KernelRow, known: Mapping[str, Present], period_s: float
+) -> KernelDocument:
+    """Make the document of a kernel with its source, envelope and evidence."""
+    [summary] = make_kernel_summaries(session, [row], known, period_s)
     return KernelDocument(
         **summary.model_dump(),
         source=row.source,
@@ -57,7 +61,7 @@ def kernel_document(session: Session, row: KernelRow, known: Mapping[str, Presen
     )
 
 
-def _reverified(
+def _make_reverified(
     session: Session, rows: Sequence[KernelRow], known: Mapping[str, Present], period_s: float
 ) -> dict[str, Reverified]:
     ids = [row.id for row in rows]
@@ -78,11 +82,11 @@ def _reverified(
     }
 
 
-def _summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified) -> KernelSummary:
+def _make_summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified) -> KernelSummary:
     evidence = row.evidence
-    workloads = workload_times(evidence.get("workloads"))
+    workloads = read_workload_times(evidence.get("workloads"))
     winner: Mapping[str, Any] = row.lineage[-1] if row.lineage else {}
-    axes = {name: item.get("axes", {}) for name, item in _declared(op.spec, row.target).items()}
+    axes = {name: item.get("axes", {}) for name, item in _read_workloads(op.spec, row.target).items()}
     return KernelSummary(
         id=row.id,
         op_id=row.op_id,
@@ -91,21 +95,21 @@ def _summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified) -
         language=row.language,
         search_id=row.search_id,
         node_id=row.node_id,
-        title=idea_title(winner.get("idea")),
+        title=read_title(winner.get("idea")),
         technique=winner.get("technique"),
         score=row.score,
         ci95=[row.ci_low, row.ci_high],
         limit_fraction=row.limit_fraction,
-        speedup=mean_speedups(workloads),
-        speedup_ci95=mean_intervals(workloads),
+        speedup=compute_mean_speedups(workloads),
+        speedup_ci95=compute_mean_intervals(workloads),
         workloads=[KernelWorkload(id=item.id, role=item.role, axes=axes.get(item.id)) for item in workloads],
-        verification=_verification(row, latest),
+        verification=_make_verification(row, latest),
         reverification=again,
         created_at=row.created_at,
     )
 
 
-def _verification(row: KernelRow, latest: str | None) -> Verification:
+def _make_verification(row: KernelRow, latest: str | None) -> Verification:
     evidence = row.evidence
     fingerprint = evidence.get("fingerprint")
     return Verification(
@@ -119,34 +123,35 @@ def _verification(row: KernelRow, latest: str | None) -> Verification:
     )
 
 
-def _declared(spec: Mapping[str, Any], target: str) -> dict[str, Mapping[str, Any]]:
-    """The workloads of the stored spec by id: read as it stands, since a spec of an older version may not parse."""
+def _read_workloads(spec: Mapping[str, Any], target: str) -> dict[str, Mapping[str, Any]]:
+    """Read the workloads of a stored spec by id; unparsed, since an old spec may not parse."""
     section = (spec.get("targets") or {}).get(target.partition(":")[0]) or spec
     return {item["id"]: item for item in section.get("workloads") or []}
 
 
-def kernels_kept(session: Session, row: SearchRow) -> list[str]:
-    """The kernels that a search kept. A kernel's row names the last search that found its code; that an earlier one
-    kept it too stands in that one's history.
+def list_kept_kernels(session: Session, row: SearchRow) -> list[str]:
+    """List the kernels that a search kept.
+
+    A kernel's row names the last search that found its code; the events of earlier searches name it too.
     """
     own = select(KernelRow.id).where(KernelRow.search_id == row.id).order_by(KernelRow.created_at, KernelRow.id)
     found = list(session.scalars(own))
     if found or row.best_node_id is None or row.state not in ENDED:
         return found
-    kept = _kept_events(row.id)
+    kept = _select_kept_events(row.id)
     return list(dict.fromkeys(payload["kernel_id"] for payload in session.scalars(kept)))
 
 
-def kernel_of(session: Session, row: NodeRow) -> str | None:
-    """The kernel that a node was kept as, by whichever search."""
+def find_kernel(session: Session, row: NodeRow) -> str | None:
+    """Find the kernel that a node was kept as, by any search."""
     found = session.scalar(select(KernelRow.id).where(KernelRow.node_id == row.id).limit(1))
     if found is not None or row.verification != "passed":
         return found
-    kept = session.scalar(_kept_events(row.search_id).where(EventRow.node_id == row.id).limit(1))
+    kept = session.scalar(_select_kept_events(row.search_id).where(EventRow.node_id == row.id).limit(1))
     return None if kept is None else str(kept["kernel_id"])
 
 
-def _kept_events(search_id: str) -> Select[tuple[dict[str, Any]]]:
+def _select_kept_events(search_id: str) -> Select[tuple[dict[str, Any]]]:
     return (
         select(EventRow.payload)
         .where(EventRow.search_id == search_id, EventRow.type == "kernel.kept")

@@ -1,4 +1,4 @@
-"""Build documents of nodes."""
+"""Documents of nodes from their rows."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from warpsmith.service.documents.nodes import (
     NodeSummary,
     VerdictRecord,
 )
-from warpsmith.service.views.kernels import kernel_of
-from warpsmith.service.views.rows import document_of, idea_title, interval
+from warpsmith.service.views.kernels import find_kernel
+from warpsmith.service.views.rows import make_document, make_interval, read_title
 
 
-def node_summary(row: NodeRow, best_id: str | None) -> NodeSummary:
-    """One node of the tree."""
+def make_node_summary(row: NodeRow, best_id: str | None) -> NodeSummary:
+    """Make the summary of one node of the tree."""
     return NodeSummary(
         id=row.id,
         seq=row.seq,
         parent_id=row.parent_id,
         round=row.round,
         technique=row.technique,
-        title=idea_title(row.idea),
+        title=read_title(row.idea),
         state=row.state,
         reason=row.reason,
         origin=row.origin,
@@ -40,7 +40,7 @@ def node_summary(row: NodeRow, best_id: str | None) -> NodeSummary:
         verdict=row.verdict,
         gate=row.gate,
         score=row.score,
-        ci95=interval(row.ci_low, row.ci_high),
+        ci95=make_interval(row.ci_low, row.ci_high),
         limit_fraction=row.limit_fraction,
         verification=row.verification,
         best=row.id == best_id,
@@ -49,8 +49,8 @@ def node_summary(row: NodeRow, best_id: str | None) -> NodeSummary:
     )
 
 
-def node_document(session: Session, row: NodeRow, best_id: str | None) -> NodeDocument:
-    """A node with its verdicts, attempts and model calls, each oldest first."""
+def make_node_document(session: Session, row: NodeRow, best_id: str | None) -> NodeDocument:
+    """Make a node's document with its verdicts, attempts and model calls, each oldest first."""
     verdicts = session.scalars(
         select(VerdictRow).where(VerdictRow.node_id == row.id).order_by(VerdictRow.created_at, VerdictRow.id)
     )
@@ -60,8 +60,8 @@ def node_document(session: Session, row: NodeRow, best_id: str | None) -> NodeDo
     calls = session.scalars(
         select(ModelCallRow).where(ModelCallRow.node_id == row.id).order_by(ModelCallRow.created_at, ModelCallRow.id)
     )
-    documents = [document_of(VerdictRecord, verdict) for verdict in verdicts]
-    model_calls = [document_of(ModelCallDocument, call) for call in calls]
+    documents = [make_document(VerdictRecord, verdict) for verdict in verdicts]
+    model_calls = [make_document(ModelCallDocument, call) for call in calls]
     near = session.scalars(
         select(NodeRow)
         .where(
@@ -70,29 +70,29 @@ def node_document(session: Session, row: NodeRow, best_id: str | None) -> NodeDo
         )
         .order_by(NodeRow.seq)
     ).all()
-    by_id = {node.id: node_reference(node) for node in near}
+    by_id = {node.id: make_reference(node) for node in near}
     return NodeDocument(
-        **node_summary(row, best_id).model_dump(),
+        **make_node_summary(row, best_id).model_dump(),
         search_id=row.search_id,
         idea=row.idea,
         source=row.source,
         parent=by_id.get(row.parent_id or ""),
-        champion=node_reference(row) if row.id == best_id else by_id.get(best_id or ""),
+        champion=make_reference(row) if row.id == best_id else by_id.get(best_id or ""),
         children=[by_id[node.id] for node in near if node.parent_id == row.id],
-        kernel_id=kernel_of(session, row),
-        cost=node_cost(documents, model_calls),
+        kernel_id=find_kernel(session, row),
+        cost=sum_cost(documents, model_calls),
         verdicts=documents,
-        attempts=[document_of(AttemptDocument, attempt) for attempt in attempts],
+        attempts=[make_document(AttemptDocument, attempt) for attempt in attempts],
         model_calls=model_calls,
     )
 
 
-def node_reference(row: NodeRow) -> NodeReference:
-    """A node in a few words."""
+def make_reference(row: NodeRow) -> NodeReference:
+    """Make a reference to a node."""
     return NodeReference(
         id=row.id,
         seq=row.seq,
-        title=idea_title(row.idea),
+        title=read_title(row.idea),
         technique=row.technique,
         state=row.state,
         verdict=row.verdict,
@@ -100,8 +100,8 @@ def node_reference(row: NodeRow) -> NodeReference:
     )
 
 
-def node_cost(verdicts: Sequence[VerdictRecord], calls: Sequence[ModelCallDocument]) -> NodeCost:
-    """What a node's verdicts and model calls cost together."""
+def sum_cost(verdicts: Sequence[VerdictRecord], calls: Sequence[ModelCallDocument]) -> NodeCost:
+    """Sum the cost of a node's verdicts and model calls."""
     answered = [call for call in calls if call.reply is not None]
     unknown = any(call.cost_usd is None and call.provider == "openai" for call in answered)
     seconds = [verdict.document.get("seconds") or {} for verdict in verdicts]

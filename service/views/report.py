@@ -1,4 +1,4 @@
-"""A verdict in full: what failed or how fast it was, on every workload, and where that stands under the roofline."""
+"""Full reports of verdicts: failures, times of every workload, and rooflines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow, VerdictRow
-from warpsmith.service.documents.speedups import median_interval
+from warpsmith.service.documents.speedups import compute_median_interval
 
 CANDIDATE = "candidate"
 PointKind = Literal["node", "parent", "champion", "baseline"]
@@ -30,17 +30,17 @@ class CompiledKernel(BaseModel):
 
 
 class CompileDocument(BaseModel):
-    """What the compiler made of a candidate."""
+    """The compiler's result for a candidate."""
 
     seconds: float | None = None
     cached: bool | None = Field(None, description="Whether the binary was there already")
-    log: str | None = Field(None, description="What the compiler said")
-    digest: str | None = Field(None, description="Of the binaries and the host code")
+    log: str | None = Field(None, description="The compiler's messages")
+    digest: str | None = Field(None, description="Digest of the binaries and the host code")
     kernels: list[CompiledKernel] = Field(default_factory=list)
 
 
 class FailureDocument(BaseModel):
-    """What went wrong. Of wrong values: workload, tensor, index, expected, found, limit."""
+    """A failure. Of wrong values: workload, tensor, index, expected, found, limit."""
 
     kind: str
     message: str
@@ -54,10 +54,8 @@ class FailureDocument(BaseModel):
     limit: float | str | None = None
     wrong_elements: int | None = None
     elements: int | None = None
-    samples: list[dict[str, Any]] | None = Field(
-        None, description="The worst of the wrong elements that were looked at"
-    )
-    pattern: str | None = Field(None, description="What the wrong elements have in common")
+    samples: list[dict[str, Any]] | None = Field(None, description="The worst of the examined wrong elements")
+    pattern: str | None = Field(None, description="Properties that the wrong elements share")
     log: str | None = None
 
 
@@ -123,7 +121,7 @@ class WorkloadReport(BaseModel):
     axes: dict[str, Any] | None = Field(description="Its sizes; null for one that the op does not declare")
     error: ErrorDocument
     families: list[FamilyError]
-    repeatable: bool | None = Field(description="Whether the same inputs gave the same bits; null: not looked at")
+    repeatable: bool | None = Field(description="Whether the same inputs gave the same bits; null: not examined")
     kernels: list[str] = Field(description="Device kernels that one call ran, in order")
     timings: list[Timing] = Field(description="The candidate first")
     roofline: Roofline | None = Field(description="null where nothing was timed")
@@ -144,22 +142,22 @@ class ReportDocument(BaseModel):
     failure: FailureDocument | None
     compile: CompileDocument | None
     workloads: list[WorkloadReport]
-    device: dict[str, Any] = Field(description="What it ran on, with the measured peaks")
+    device: dict[str, Any] = Field(description="The device that it ran on, with the measured peaks")
     versions: dict[str, str]
-    sandbox: dict[str, Any] = Field(description="What stood around the candidate: level and layers")
+    sandbox: dict[str, Any] = Field(description="The sandbox around the candidate: level and layers")
     fingerprint: str | None
     seconds: dict[str, float] = Field(description="Wall clock by gate; `exclusive`: how long the device was held")
 
 
-def report(session: Session, node: NodeRow, verdict_id: str | None = None) -> ReportDocument | None:
-    """The node's newest verdict, or the one of that id; None where there is none."""
-    row = _verdict(session, node.id, verdict_id)
+def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) -> ReportDocument | None:
+    """Make the report of the node's newest verdict, or of the one of that id; None without one."""
+    row = _find_verdict(session, node.id, verdict_id)
     if row is None:
         return None
     search = session.get_one(SearchRow, node.search_id)
     found = row.document
-    others = list(_others(session, node, search))
-    resolved = _resolved(session.get_one(OpRow, search.op_id), search.target)
+    others = list(_list_others(session, node, search))
+    resolved = _resolve_workloads(session.get_one(OpRow, search.op_id), search.target)
     device = found.get("device") or {}
     failure, compiled = found.get("failure"), found.get("compile")
     return ReportDocument(
@@ -172,10 +170,11 @@ def report(session: Session, node: NodeRow, verdict_id: str | None = None) -> Re
         created_at=row.created_at,
         score=found.get("score"),
         score_ci95=found.get("score_ci95"),
-        failure=FailureDocument(**_known(FailureDocument, failure)) if failure else None,
-        compile=CompileDocument(**_known(CompileDocument, compiled)) if compiled else None,
+        failure=FailureDocument(**_pick_fields(FailureDocument, failure)) if failure else None,
+        compile=CompileDocument(**_pick_fields(CompileDocument, compiled)) if compiled else None,
         workloads=[
-            _workload(item, resolved.get(item["id"]), device, node, others) for item in found.get("workloads") or []
+            _make_workload(item, resolved.get(item["id"]), device, node, others)
+            for item in found.get("workloads") or []
         ],
         device=device,
         versions=found.get("versions") or {},
@@ -185,7 +184,7 @@ def report(session: Session, node: NodeRow, verdict_id: str | None = None) -> Re
     )
 
 
-def _verdict(session: Session, node_id: str, verdict_id: str | None) -> VerdictRow | None:
+def _find_verdict(session: Session, node_id: str, verdict_id: str | None) -> VerdictRow | None:
     query = select(VerdictRow).where(VerdictRow.node_id == node_id).order_by(VerdictRow.id.desc()).limit(1)
     return session.scalar(query if verdict_id is None else query.where(VerdictRow.id == verdict_id))
 
@@ -194,19 +193,19 @@ Other = tuple[Literal["parent", "champion"], NodeRow, Mapping[str, float]]
 """Another node to compare with, and its candidate's time by workload."""
 
 
-def _others(session: Session, node: NodeRow, search: SearchRow) -> Iterator[Other]:
+def _list_others(session: Session, node: NodeRow, search: SearchRow) -> Iterator[Other]:
     kinds: dict[str | None, Literal["parent", "champion"]] = {node.parent_id: "parent"}
     kinds[search.best_node_id] = "champion"
     for other_id, kind in kinds.items():
         row = session.get(NodeRow, other_id) if other_id not in (None, node.id) else None
-        judged = _verdict(session, row.id, None) if row is not None else None
+        judged = _find_verdict(session, row.id, None) if row is not None else None
         if row is not None and judged is not None:
             workloads = judged.document.get("workloads") or []
             yield kind, row, {each["id"]: time for each in workloads if (time := each["time_us"].get(CANDIDATE))}
 
 
-def _resolved(op_row: OpRow, target: str) -> dict[str, tuple[ResolvedWorkload, Op]]:
-    """The op's workloads with every axis bound; none where an older version took a spec that this one would not."""
+def _resolve_workloads(op_row: OpRow, target: str) -> dict[str, tuple[ResolvedWorkload, Op]]:
+    """Resolve the op's workloads, with every axis bound; none for an old spec that fails."""
     try:
         op = parse_op(op_row.spec)
         workloads = [resolve_workload(op, item) for item in op.workloads_for(Target.parse(target))]
@@ -215,7 +214,7 @@ def _resolved(op_row: OpRow, target: str) -> dict[str, tuple[ResolvedWorkload, O
     return {workload["id"]: (workload, op) for workload in workloads}
 
 
-def _workload(
+def _make_workload(
     item: Mapping[str, Any],
     resolved: tuple[ResolvedWorkload, Op] | None,
     device: Mapping[str, Any],
@@ -227,31 +226,31 @@ def _workload(
         id=item["id"],
         role=item["role"],
         axes=dict(resolved[0]["axes"]) if resolved else None,
-        error=ErrorDocument(**_known(ErrorDocument, item.get("error") or {})),
+        error=ErrorDocument(**_pick_fields(ErrorDocument, item.get("error") or {})),
         families=[
             FamilyError(name=name, error=each.get("error"), limit=each.get("limit")) for name, each in families.items()
         ],
         repeatable=item.get("repeatable"),
         kernels=item.get("kernels") or [],
-        timings=list(_timings(item)),
-        roofline=_roofline(item, resolved, device, node, others) if resolved and item["time_us"] else None,
+        timings=list(_make_timings(item)),
+        roofline=_make_roofline(item, resolved, device, node, others) if resolved and item["time_us"] else None,
     )
 
 
-def _timings(item: Mapping[str, Any]) -> Iterator[Timing]:
+def _make_timings(item: Mapping[str, Any]) -> Iterator[Timing]:
     times, samples = item["time_us"], item.get("samples") or {}
     for name in sorted(times, key=lambda name: name != CANDIDATE):  # stable: the baselines keep their order
         yield Timing(
             contender=name,
             time_us=times[name],
-            ci95=median_interval(samples.get(name, [])),
+            ci95=compute_median_interval(samples.get(name, [])),
             samples=samples.get(name, []),
             speedup=(item.get("speedup") or {}).get(name),
             speedup_ci95=(item.get("ci95") or {}).get(name),
         )
 
 
-def _roofline(
+def _make_roofline(
     item: Mapping[str, Any],
     resolved: tuple[ResolvedWorkload, Op],
     device: Mapping[str, Any],
@@ -297,5 +296,5 @@ def _roofline(
     )
 
 
-def _known(model: type[BaseModel], document: Mapping[str, Any]) -> dict[str, Any]:
+def _pick_fields(model: type[BaseModel], document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in model.model_fields if name in document}

@@ -1,4 +1,4 @@
-"""Read rows and their JSON columns, for every view."""
+"""Helpers of all views: read rows and their JSON columns."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 Row = TypeVar("Row", NodeRow, SearchRow)
 
 
-def by_id(session: Session, table: type[Row], ids: set[str]) -> dict[str, Row]:
+def fetch_by_id(session: Session, table: type[Row], ids: set[str]) -> dict[str, Row]:
+    """Fetch rows by their ids."""
     return {row.id: row for row in session.scalars(select(table).where(table.id.in_(ids)))} if ids else {}
 
 
-def idea_title(idea: Mapping[str, Any] | None) -> str | None:
-    """The idea in one line."""
+def read_title(idea: Mapping[str, Any] | None) -> str | None:
+    """Read the idea in one line."""
     title = (idea or {}).get("title")
     return str(title) if title else None
 
 
-def interval(low: float | None, high: float | None) -> list[float] | None:
-    """A confidence interval, or None where one end is missing."""
+def make_interval(low: float | None, high: float | None) -> list[float] | None:
+    """Make a confidence interval; None where one end is missing."""
     return [low, high] if low is not None and high is not None else None
 
 
 Document = TypeVar("Document", bound=BaseModel)
 
 
-def document_of(schema: type[Document], row: object) -> Document:
-    """A document whose fields have the names of the row's columns."""
+def make_document(schema: type[Document], row: object) -> Document:
+    """Make a document whose fields have the names of the row's columns."""
     return schema(**{name: getattr(row, name) for name in schema.model_fields})

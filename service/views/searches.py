@@ -1,4 +1,4 @@
-"""Build documents of searches and their events. Each function takes the session of one read transaction."""
+"""Documents of searches and events from rows; takes the session of one read transaction."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import EventRow, NodeRow, SearchRow
-from warpsmith.service.documents import searches as documents
-from warpsmith.service.documents.speedups import mean_intervals, mean_speedups
-from warpsmith.service.documents.workloads import WorkloadTimes, workload_times
-from warpsmith.service.views.kernels import kernels_kept
-from warpsmith.service.views.ops import op_names
-from warpsmith.service.views.rows import document_of, idea_title, interval
-from warpsmith.service.views.verdicts import latest_verdict, timed_workloads
-from warpsmith.service.views.waiting import waiting_for
+from warpsmith.service.documents.searches import (
+    BadField,
+    Best,
+    BestSummary,
+    EventDocument,
+    SearchDocument,
+    SearchSummary,
+    Spend,
+)
+from warpsmith.service.documents.speedups import compute_mean_intervals, compute_mean_speedups
+from warpsmith.service.documents.workloads import WorkloadTimes, read_workload_times
+from warpsmith.service.views.kernels import list_kept_kernels
+from warpsmith.service.views.ops import fetch_op_names
+from warpsmith.service.views.rows import make_document, make_interval, read_title
+from warpsmith.service.views.verdicts import choose_verdict, read_timed_workloads
+from warpsmith.service.views.waiting import list_waiting
 
 
-def search_summary(
-    row: SearchRow, op_name: str, best: documents.BestSummary | None, now: float
-) -> documents.SearchSummary:
-    """A search as the list shows it; `now` is the time up to which a running search is counted."""
-    return documents.SearchSummary(
+def make_search_summary(row: SearchRow, op_name: str, best: BestSummary | None, now: float) -> SearchSummary:
+    """Make the summary of a search; the time of a running one is counted up to `now`."""
+    return SearchSummary(
         id=row.id,
         op_id=row.op_id,
         op_name=op_name,
@@ -36,25 +42,25 @@ def search_summary(
         provider=str(row.model.get("provider") or ""),
         best_score=best.score if best else None,
         best=best,
-        spend=spend(row, now),
+        spend=sum_spend(row, now),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
 
 
-def search_summaries(session: Session, rows: Sequence[SearchRow]) -> list[documents.SearchSummary]:
-    """The summaries of one page of searches, in three queries."""
+def make_search_summaries(session: Session, rows: Sequence[SearchRow]) -> list[SearchSummary]:
+    """Make the summaries of one page of searches, in three queries."""
     now = time.time()
-    names = op_names(session, {row.op_id for row in rows})
+    names = fetch_op_names(session, {row.op_id for row in rows})
     best_ids = [row.best_node_id for row in rows if row.best_node_id]
     nodes = session.scalars(select(NodeRow).where(NodeRow.id.in_(best_ids))).all() if best_ids else []
-    timed = timed_workloads(session, best_ids)
-    best = {node.id: best_summary(node, timed.get(node.id, [])) for node in nodes}
-    return [search_summary(row, names[row.op_id], best.get(row.best_node_id or ""), now) for row in rows]
+    timed = read_timed_workloads(session, best_ids)
+    best = {node.id: make_best_summary(node, timed.get(node.id, [])) for node in nodes}
+    return [make_search_summary(row, names[row.op_id], best.get(row.best_node_id or ""), now) for row in rows]
 
 
-def search_document(session: Session, row: SearchRow, alive_after_s: float) -> documents.SearchDocument:
-    """A search with its progress."""
+def make_search_document(session: Session, row: SearchRow, alive_after_s: float) -> SearchDocument:
+    """Make the document of a search with its progress."""
     now = time.time()
     by_state: dict[str, int] = {}
     by_verdict: dict[str, int] = {}
@@ -70,12 +76,12 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> d
             by_verdict[verdict] = by_verdict.get(verdict, 0) + count
         latest_round = max(latest_round, highest)
     root_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == row.id, NodeRow.seq == 0))
-    best = _best(session, row)
-    summary = search_summary(row, op_names(session, {row.op_id})[row.op_id], best, now)
-    return documents.SearchDocument(
+    best = _make_best(session, row)
+    summary = make_search_summary(row, fetch_op_names(session, {row.op_id})[row.op_id], best, now)
+    return SearchDocument(
         **summary.model_dump(exclude={"best"}),
         branched_from=row.branched_from,
-        problem=_bad_field(row.problem),
+        problem=_make_bad_field(row.problem),
         policy=row.policy,
         budget=row.budget,
         model=row.model,
@@ -83,17 +89,17 @@ def search_document(session: Session, row: SearchRow, alive_after_s: float) -> d
         nodes=sum(by_state.values()),
         nodes_by_state=by_state,
         nodes_by_verdict=by_verdict,
-        baselines=workload_times(latest_verdict(session, root_id).get("workloads")) if root_id is not None else [],
+        baselines=read_workload_times(choose_verdict(session, root_id).get("workloads")) if root_id is not None else [],
         best=best,
-        kernels=kernels_kept(session, row),
-        waiting_for=waiting_for(session, row, now, alive_after_s),
+        kernels=list_kept_kernels(session, row),
+        waiting_for=list_waiting(session, row, now, alive_after_s),
     )
 
 
-def spend(row: SearchRow, now: float) -> documents.Spend:
-    """What a search has used so far; time is counted up to `now` while it runs."""
+def sum_spend(row: SearchRow, now: float) -> Spend:
+    """Sum the spend of a search so far; its time is counted up to `now` while it runs."""
     running = max(0.0, now - row.running_since) if row.running_since is not None else 0.0
-    return documents.Spend(
+    return Spend(
         candidates=row.candidates,
         model_calls=row.model_calls,
         tokens=row.tokens,
@@ -103,39 +109,35 @@ def spend(row: SearchRow, now: float) -> documents.Spend:
     )
 
 
-def event_document(row: EventRow) -> documents.EventDocument:
-    """One event."""
-    return document_of(documents.EventDocument, row)
+def make_event_document(row: EventRow) -> EventDocument:
+    """Make the document of one event."""
+    return make_document(EventDocument, row)
 
 
-def _best(session: Session, search: SearchRow) -> documents.Best | None:
+def _make_best(session: Session, search: SearchRow) -> Best | None:
     row = session.get(NodeRow, search.best_node_id) if search.best_node_id else None
     if row is None:
         return None
-    workloads = workload_times(latest_verdict(session, row.id).get("workloads"))
-    return documents.Best(**best_summary(row, workloads).model_dump(), workloads=workloads)
+    workloads = read_workload_times(choose_verdict(session, row.id).get("workloads"))
+    return Best(**make_best_summary(row, workloads).model_dump(), workloads=workloads)
 
 
-def best_summary(row: NodeRow, workloads: Sequence[WorkloadTimes]) -> documents.BestSummary:
-    """A search's best node; `workloads` are those of its latest verdict."""
-    return documents.BestSummary(
+def make_best_summary(row: NodeRow, workloads: Sequence[WorkloadTimes]) -> BestSummary:
+    """Make the summary of a search's best node; `workloads` are those of its latest verdict."""
+    return BestSummary(
         node_id=row.id,
         seq=row.seq,
-        title=idea_title(row.idea),
+        title=read_title(row.idea),
         technique=row.technique,
         language=row.language,
         verified=row.verification == "passed",
         score=row.score,
-        ci95=interval(row.ci_low, row.ci_high),
+        ci95=make_interval(row.ci_low, row.ci_high),
         limit_fraction=row.limit_fraction,
-        speedup=mean_speedups(workloads),
-        speedup_ci95=mean_intervals(workloads),
+        speedup=compute_mean_speedups(workloads),
+        speedup_ci95=compute_mean_intervals(workloads),
     )
 
 
-def _bad_field(problem: dict[str, Any] | None) -> documents.BadField | None:
-    return (
-        None
-        if problem is None
-        else documents.BadField(**{name: problem.get(name) for name in ("field", "found", "expected")})
-    )
+def _make_bad_field(problem: dict[str, Any] | None) -> BadField | None:
+    return None if problem is None else BadField(**{name: problem.get(name) for name in ("field", "found", "expected")})

@@ -1,4 +1,4 @@
-"""The state of the whole house: parts, queues, devices with their measured peaks, versions."""
+"""The state of the service: parts, queues, devices with their measured peaks, versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = ("warpsmith", "fastapi", "sqlalchemy", "celery", "pydantic")
 MODEL_KINDS = ("ideate", "code")
 NOTHING_RAN = "none"
 LOOKED_AT = 20
-"""The newest verdicts of a target that are looked at for its devices."""
+"""Number of a target's newest verdicts that are read for its devices."""
 
 
 class Check(BaseModel):
@@ -27,16 +27,16 @@ class Check(BaseModel):
 
     name: Literal["database", "broker"]
     ok: bool
-    detail: str = Field(description="Where it is, or what was found instead of what")
+    detail: str = Field(description="Its address, or the fault as found and expected")
 
 
 class QueueDocument(BaseModel):
     """The steps of one queue."""
 
     name: str
-    role: str = Field(description="Of the workers that serve it: model or judge")
+    role: str = Field(description="Role of the workers that serve it: model or judge")
     target: str | None
-    waiting: int = Field(description="Steps that are due and that nobody has claimed")
+    waiting: int = Field(description="Steps that are due and unclaimed")
     deferred: int = Field(description="Steps put off until later")
     running: int = Field(description="Steps that a worker has; those in bundles are left out")
     oldest_s: float | None = Field(description="Age of the oldest that waits")
@@ -58,7 +58,7 @@ class Rate(BaseModel):
 
 
 class DeviceDocument(BaseModel):
-    """A device on which something was judged, as its newest verdict tells it."""
+    """A device of judges, by its newest verdict."""
 
     target: str
     name: str
@@ -67,13 +67,13 @@ class DeviceDocument(BaseModel):
     bandwidth: list[Bandwidth] = Field(description="By rising footprint")
     rates: list[Rate]
     versions: dict[str, str]
-    sandbox: str | None = Field(description="What stands around candidates there: the level")
+    sandbox: str | None = Field(description="Level of the sandbox around candidates there")
     fingerprint: str | None = Field(description="SHA-256 of device, versions and protocol")
     seen_at: float
 
 
 class SystemDocument(BaseModel):
-    """The state of the whole house."""
+    """The state of the service."""
 
     version: str
     as_of: float
@@ -89,13 +89,13 @@ class SystemDocument(BaseModel):
     versions: dict[str, str] = Field(description="Of this process: Python and packages")
 
 
-def versions() -> dict[str, str]:
-    """What this process runs on."""
+def list_versions() -> dict[str, str]:
+    """Return the versions of Python and of packages in this process."""
     return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
 
-def queues(session: Session, now: float, alive_after_s: float) -> list[QueueDocument]:
-    """Every queue that has steps, a search that goes on, or a worker."""
+def list_queues(session: Session, now: float, alive_after_s: float) -> list[QueueDocument]:
+    """List every queue that has steps, an unfinished search, or a worker."""
     found: dict[str, dict[str, Any]] = {MODEL_QUEUE: {}}
     alive = select(WorkerRow.role, WorkerRow.target, func.count()).where(WorkerRow.seen_at >= now - alive_after_s)
     for role, target, count in session.execute(alive.group_by(WorkerRow.role, WorkerRow.target)):
@@ -105,16 +105,16 @@ def queues(session: Session, now: float, alive_after_s: float) -> list[QueueDocu
     going_on = select(SearchRow.target).where(SearchRow.state.in_(("queued", "running"))).distinct()
     for target in session.scalars(going_on):
         found.setdefault(judge_queue(target), {})
-    for name, state, count, oldest in _steps(session, now):
+    for name, state, count, oldest in _count_steps(session, now):
         entry = found.setdefault(name, {})
         entry[state] = entry.get(state, 0) + count
         if state == "waiting":
             entry["oldest"] = min(oldest, entry.get("oldest", oldest))
-    return [_queue(name, entry, now) for name, entry in sorted(found.items(), key=lambda item: _place(item[0]))]
+    return [_make_queue(name, entry, now) for name, entry in sorted(found.items(), key=lambda item: _rank(item[0]))]
 
 
-def _steps(session: Session, now: float) -> Iterator[tuple[str, str, int, float]]:
-    """Open steps of searches that go on, by queue and by what they wait for."""
+def _count_steps(session: Session, now: float) -> Iterator[tuple[str, str, int, float]]:
+    """Count the open steps of running searches by queue and state."""
     is_model, is_late = AttemptRow.kind.in_(MODEL_KINDS), AttemptRow.not_before > now
     columns = (AttemptRow.state, is_model, is_late, SearchRow.target)
     rows = session.execute(
@@ -132,7 +132,7 @@ def _steps(session: Session, now: float) -> Iterator[tuple[str, str, int, float]
         yield (MODEL_QUEUE if model else judge_queue(target)), kind, count, oldest
 
 
-def _queue(name: str, entry: Mapping[str, Any], now: float) -> QueueDocument:
+def _make_queue(name: str, entry: Mapping[str, Any], now: float) -> QueueDocument:
     return QueueDocument(
         name=name,
         role=role_of(name),
@@ -145,12 +145,12 @@ def _queue(name: str, entry: Mapping[str, Any], now: float) -> QueueDocument:
     )
 
 
-def _place(name: str) -> tuple[bool, str]:
+def _rank(name: str) -> tuple[bool, str]:
     return name.startswith(JUDGE_PREFIX), name
 
 
-def devices(session: Session) -> list[DeviceDocument]:
-    """Every device of the newest verdicts on each target, the latest to judge first."""
+def list_devices(session: Session) -> list[DeviceDocument]:
+    """List the devices of the newest verdicts on each target, the latest first."""
     found: dict[tuple[str, str], DeviceDocument] = {}
     for target in session.scalars(select(SearchRow.target).distinct()):
         newest = (
@@ -164,13 +164,13 @@ def devices(session: Session) -> list[DeviceDocument]:
             name = str((row.document.get("device") or {}).get("name") or "")
             known = found.get((target, name))
             if name and known is None:
-                found[target, name] = _device(target, row)
+                found[target, name] = _make_device(target, row)
             elif known is not None and known.sandbox in (None, NOTHING_RAN):
-                known.sandbox = _sandbox(row)
+                known.sandbox = _read_level(row)
     return sorted(found.values(), key=lambda device: -device.seen_at)
 
 
-def _device(target: str, row: VerdictRow) -> DeviceDocument:
+def _make_device(target: str, row: VerdictRow) -> DeviceDocument:
     document = row.document
     device = dict(document["device"])
     name, kind, peaks = str(device.pop("name")), device.pop("type", None), device.pop("peaks", None) or {}
@@ -183,26 +183,26 @@ def _device(target: str, row: VerdictRow) -> DeviceDocument:
         bandwidth=[Bandwidth(bytes=size, gbs=rate) for size, rate in sizes],
         rates=[Rate(arithmetic=key, gflops=rate) for key, rate in sorted((peaks.get("gflops") or {}).items())],
         versions=document.get("versions") or {},
-        sandbox=_sandbox(row),
+        sandbox=_read_level(row),
         fingerprint=document.get("fingerprint"),
         seen_at=row.created_at,
     )
 
 
-def _sandbox(row: VerdictRow) -> str | None:
+def _read_level(row: VerdictRow) -> str | None:
     level: str | None = (row.document.get("sandbox") or {}).get("level")
     return level
 
 
-def counts(session: Session) -> tuple[dict[str, int], int, int]:
-    """Searches by state, open asks, kernels."""
+def count_rows(session: Session) -> tuple[dict[str, int], int, int]:
+    """Count searches by state, open asks and kernels."""
     by_state = select(SearchRow.state, func.count()).group_by(SearchRow.state)
     asks = session.scalar(select(func.count()).select_from(AskRow).where(AskRow.state == "open")) or 0
     kernels = session.scalar(select(func.count()).select_from(KernelRow)) or 0
     return dict(session.execute(by_state).tuples().all()), asks, kernels
 
 
-def workers_alive(session: Session, now: float, alive_after_s: float) -> int:
-    """Workers that reported in lately."""
+def count_live_workers(session: Session, now: float, alive_after_s: float) -> int:
+    """Count the workers that reported in lately."""
     alive = select(func.count()).select_from(WorkerRow).where(WorkerRow.seen_at >= now - alive_after_s)
     return session.scalar(alive) or 0

@@ -1,4 +1,4 @@
-"""What a search waits for, so that nobody looks at a search that stands still and wonders why."""
+"""The reasons why a search waits, for people who see no progress."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from warpsmith.workers.steps.outages import again_at
 MODEL_STEPS = ("ideate", "code")
 
 
-def waiting_for(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
-    """Everything that `search` waits for at `now`; empty once it has ended."""
+def list_waiting(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+    """List everything that `search` waits for at `now`; empty once it has ended."""
     if search.state in ENDED:
         return []
     found: list[WaitingFor] = []
     if search.state == "paused":
-        found.append(_paused(session, search))
+        found.append(_describe_pause(session, search))
     asks = session.scalar(select(func.count()).where(AskRow.search_id == search.id, AskRow.state == "open")) or 0
     if asks:
-        found.append(WaitingFor(what="answer", count=asks, detail=f"{_count(asks, 'ask')} to be answered"))
-    found.extend(_running(session, search))
+        found.append(WaitingFor(what="answer", count=asks, detail=f"{_format_count(asks, 'ask')} to be answered"))
+    found.extend(_describe_running(session, search))
     if search.state != "paused":
-        found.extend(_pending(session, search, now, alive_after_s))
+        found.extend(_describe_pending(session, search, now, alive_after_s))
     return found
 
 
-def _paused(session: Session, search: SearchRow) -> WaitingFor:
+def _describe_pause(session: Session, search: SearchRow) -> WaitingFor:
     until = again_at(session, search)
     if until is not None:
         return WaitingFor(what="retry", count=1, detail=f"paused: {search.reason}", until=until)
     return WaitingFor(what="person", count=1, detail=f"paused: {search.reason or 'on request'}; resume it to go on")
 
 
-def _running(session: Session, search: SearchRow) -> list[WaitingFor]:
+def _describe_running(session: Session, search: SearchRow) -> list[WaitingFor]:
     away = AttemptRow.owner.startswith(owner_of(""))
     example = case((unjudged(), AttemptRow.owner))
     rows = session.execute(
@@ -59,20 +59,20 @@ def _running(session: Session, search: SearchRow) -> list[WaitingFor]:
         side: Literal["model", "judge"] = "model" if kind in MODEL_STEPS else "judge"
         by_side[side] = by_side.get(side, 0) + count
     found = [
-        WaitingFor(what=side, count=count, detail=f"{_count(count, 'step')} at the {side}")
+        WaitingFor(what=side, count=count, detail=f"{_format_count(count, 'step')} at the {side}")
         for side, count in by_side.items()
     ]
     if bundled:
-        detail = f"{_count(bundled, 'step')} in a bundle: warpsmith merge DIR brings the verdicts"
+        detail = f"{_format_count(bundled, 'step')} in a bundle: warpsmith merge DIR brings the verdicts"
         found.append(WaitingFor(what="judge", count=bundled, detail=detail))
     if failed:
         bundle_id = min(owners).removeprefix(owner_of(""))
-        detail = f"{_count(failed, 'step')} not judged by a bundle's host: warpsmith bundle --show {bundle_id}"
+        detail = f"{_format_count(failed, 'step')} not judged by a bundle's host: warpsmith bundle --show {bundle_id}"
         found.append(WaitingFor(what="judge", count=failed, detail=detail))
     return found
 
 
-def _pending(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
+def _describe_pending(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
     pending = session.scalars(
         select(AttemptRow).where(AttemptRow.search_id == search.id, AttemptRow.state == "pending")
     ).all()
@@ -83,7 +83,10 @@ def _pending(session: Session, search: SearchRow, now: float, alive_after_s: flo
         why = next((row.error for row in put_off if row.error), "the model was unavailable")
         found.append(
             WaitingFor(
-                what="retry", count=len(put_off), detail=f"{_count(len(put_off), 'step')} put off: {why}", until=until
+                what="retry",
+                count=len(put_off),
+                detail=f"{_format_count(len(put_off), 'step')} put off: {why}",
+                until=until,
             )
         )
     due = [row for row in pending if row.not_before <= now]
@@ -102,7 +105,9 @@ def _pending(session: Session, search: SearchRow, now: float, alive_after_s: flo
         if served:
             found.append(
                 WaitingFor(
-                    what="step", count=len(steps), detail=f"{_count(len(steps), 'step')} queued for a {role} worker"
+                    what="step",
+                    count=len(steps),
+                    detail=f"{_format_count(len(steps), 'step')} queued for a {role} worker",
                 )
             )
         else:
@@ -111,11 +116,11 @@ def _pending(session: Session, search: SearchRow, now: float, alive_after_s: flo
                 WaitingFor(
                     what="worker",
                     count=len(steps),
-                    detail=f"no live {role} worker{where}: {_count(len(steps), 'step')} queued",
+                    detail=f"no live {role} worker{where}: {_format_count(len(steps), 'step')} queued",
                 )
             )
     return found
 
 
-def _count(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")

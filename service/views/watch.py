@@ -1,4 +1,4 @@
-"""A search as it is watched: the rows of its tree, its progress, its attempts."""
+"""Views for watching a search: the rows of its tree, its progress, its attempts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.documents import Gate
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.service.documents.searches import SearchState, WaitingFor
-from warpsmith.service.views.rows import interval
-from warpsmith.service.views.searches import spend
-from warpsmith.service.views.waiting import waiting_for
+from warpsmith.service.views.rows import make_interval
+from warpsmith.service.views.searches import sum_spend
+from warpsmith.service.views.waiting import list_waiting
 
 GATES = get_args(Gate)
 JUDGED = ("node.judged", "node.verified")
 MOST_VERDICTS = 10_000
 OVERLAP_S = 2.0
-"""A row is stamped before its transaction commits: who asks for changes is told of the last ones twice."""
+"""Overlap of two answers in seconds: rows are stamped before their transactions commit."""
 
 
 class TreeRow(BaseModel):
-    """A node as the tree shows it. What is null is left out."""
+    """A node of a drawn tree. Null fields are left out."""
 
     id: str
     parent_id: str | None = None
@@ -50,7 +50,7 @@ class TreeRows(BaseModel):
 
     search_id: str
     state: SearchState
-    as_of: float = Field(description="Give it as `updated_since` to ask for what changes from here on")
+    as_of: float = Field(description="Give it as `updated_since` to get later changes alone")
     best_node_id: str | None
     best_path: list[str] = Field(description="From the root to the best node, both included; empty without one")
     nodes: int = Field(description="Nodes in the whole tree")
@@ -59,7 +59,7 @@ class TreeRows(BaseModel):
 
 
 class BestPoint(BaseModel):
-    """A verdict that changed which candidate is the best so far, or what its speed-up is."""
+    """A verdict that changed the best candidate so far, or its speed-up."""
 
     at: float
     elapsed_s: float = Field(description="Since the search was created, pauses included")
@@ -71,7 +71,7 @@ class BestPoint(BaseModel):
     node_id: str
     seq: int
     level: Literal["screen", "verify"] = Field(
-        description="What measured the score: a screening, or the full verification, which may find a lower one"
+        description="Source of the score: a screening, or the full verification, which may find a lower one"
     )
 
 
@@ -100,7 +100,7 @@ class GateCount(BaseModel):
 
 
 class Cap(BaseModel):
-    """What was used of one limit."""
+    """The use of one limit."""
 
     name: str = Field(description="candidates, model_calls, tokens, cost_usd, wall_clock_s or gpu_seconds")
     used: float | None = Field(description="null where it is not known")
@@ -109,7 +109,7 @@ class Cap(BaseModel):
 
 
 class ProgressDocument(BaseModel):
-    """How a search gets on."""
+    """The progress of a search."""
 
     search_id: str
     state: SearchState
@@ -117,7 +117,7 @@ class ProgressDocument(BaseModel):
     as_of: float
     best: list[BestPoint] = Field(description="The best so far after every verdict that changed it")
     judged: list[JudgedPoint] = Field(description="Every verdict on a candidate in order; the latest 10,000")
-    gates: list[GateCount] = Field(description="Candidates by the gate at which they stand now, in the gates' order")
+    gates: list[GateCount] = Field(description="Candidates by the gate that they have reached, in the gates' order")
     caps: list[Cap]
     waiting_for: list[WaitingFor]
 
@@ -139,8 +139,10 @@ class TimelineAttempt(BaseModel):
     finished_at: float | None
 
 
-def tree_rows(session: Session, search: SearchRow, after_seq: int, limit: int, updated_since: float | None) -> TreeRows:
-    """A page of a tree's rows."""
+def make_tree_rows(
+    session: Session, search: SearchRow, after_seq: int, limit: int, updated_since: float | None
+) -> TreeRows:
+    """Make a page of a tree's rows."""
     as_of = time.time() - OVERLAP_S
     columns = (
         NodeRow.id,
@@ -165,26 +167,26 @@ def tree_rows(session: Session, search: SearchRow, after_seq: int, limit: int, u
     if updated_since is not None:
         query = query.where(NodeRow.updated_at >= updated_since)
     found = session.execute(query.order_by(NodeRow.seq).limit(limit + 1)).mappings().all()
-    rows = [_row(row) for row in found[:limit]]
+    rows = [_make_row(row) for row in found[:limit]]
     return TreeRows(
         search_id=search.id,
         state=search.state,
         as_of=as_of,
         best_node_id=search.best_node_id,
-        best_path=_path(session, search),
+        best_path=_find_best_path(session, search),
         nodes=session.scalar(select(func.count()).where(NodeRow.search_id == search.id)) or 0,
         rows=rows,
         next_after_seq=rows[-1].seq if len(found) > limit else None,
     )
 
 
-def _row(row: RowMapping) -> TreeRow:
-    """Without what is null: of a young tree, that is most."""
-    known = {**row, "ci95": interval(row["ci_low"], row["ci_high"])}
+def _make_row(row: RowMapping) -> TreeRow:
+    """Make a row without its null fields, which in a young tree are most."""
+    known = {**row, "ci95": make_interval(row["ci_low"], row["ci_high"])}
     return TreeRow(**{name: known[name] for name in TreeRow.model_fields if known[name] is not None})
 
 
-def _path(session: Session, search: SearchRow) -> list[str]:
+def _find_best_path(session: Session, search: SearchRow) -> list[str]:
     if search.best_node_id is None:
         return []
     pairs = select(NodeRow.id, NodeRow.parent_id).where(NodeRow.search_id == search.id)
@@ -197,25 +199,25 @@ def _path(session: Session, search: SearchRow) -> list[str]:
     return path[::-1]
 
 
-def progress(session: Session, search: SearchRow, alive_after_s: float) -> ProgressDocument:
-    """How a search gets on."""
+def make_progress(session: Session, search: SearchRow, alive_after_s: float) -> ProgressDocument:
+    """Make the progress of a search."""
     now = time.time()
-    judged = list(_judged(session, search))
+    judged = list(_list_judged(session, search))
     return ProgressDocument(
         search_id=search.id,
         state=search.state,
         created_at=search.created_at,
         as_of=now,
-        best=list(best_points(judged, _standing(session, search))),
+        best=list(list_best_points(judged, _list_eligible(session, search))),
         judged=[point for point, _ in judged],
-        gates=_gates(session, search),
-        caps=_caps(search, now),
-        waiting_for=waiting_for(session, search, now, alive_after_s),
+        gates=_count_gates(session, search),
+        caps=_list_caps(search, now),
+        waiting_for=list_waiting(session, search, now, alive_after_s),
     )
 
 
-def _judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, Mapping[str, Any]]]:
-    """Each verdict on a candidate with its event's payload, in order."""
+def _list_judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, Mapping[str, Any]]]:
+    """Yield each verdict on a candidate with its event's payload, in order."""
     latest = (
         select(EventRow.type, EventRow.node_id, EventRow.payload, EventRow.created_at)
         .where(EventRow.search_id == search.id, EventRow.type.in_(JUDGED))
@@ -223,7 +225,7 @@ def _judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, 
         .limit(MOST_VERDICTS)
     )
     for kind, node_id, payload, at in reversed(session.execute(latest).tuples().all()):
-        if node_id is None or not payload.get("seq"):  # the root's verdict is the baselines'
+        if node_id is None or not payload.get("seq"):  # the root's verdict is that of the baselines
             continue
         point = JudgedPoint(
             at=at,
@@ -241,20 +243,20 @@ def _judged(session: Session, search: SearchRow) -> Iterator[tuple[JudgedPoint, 
         yield point, payload
 
 
-def _standing(session: Session, search: SearchRow) -> set[str]:
-    """The nodes that may be the best: what was refused or banned later on was none."""
+def _list_eligible(session: Session, search: SearchRow) -> set[str]:
+    """List the nodes that may be the best; those refused or banned later may not."""
     query = select(NodeRow.id).where(
         NodeRow.search_id == search.id, NodeRow.verdict == "accepted", NodeRow.mark.is_distinct_from("banned")
     )
     return set(session.scalars(query))
 
 
-def best_points(judged: list[tuple[JudgedPoint, Mapping[str, Any]]], standing: set[str]) -> Iterator[BestPoint]:
-    """What was the best from verdict to verdict, each candidate by its latest score."""
+def list_best_points(judged: list[tuple[JudgedPoint, Mapping[str, Any]]], eligible: set[str]) -> Iterator[BestPoint]:
+    """Yield the best after each verdict that changed it, each candidate by its latest score."""
     latest: dict[str, tuple[JudgedPoint, Mapping[str, Any]]] = {}
     best: str | None = None
     for point, payload in judged:
-        if point.verdict != "accepted" or point.score is None or point.node_id not in standing:
+        if point.verdict != "accepted" or point.score is None or point.node_id not in eligible:
             continue
         latest[point.node_id] = (point, payload)
         if best == point.node_id:  # a verification may have found that another one is faster
@@ -263,15 +265,15 @@ def best_points(judged: list[tuple[JudgedPoint, Mapping[str, Any]]], standing: s
             best = point.node_id
         else:
             continue
-        champion, told = latest[best]
+        champion, found = latest[best]
         yield BestPoint(
             at=point.at,
             elapsed_s=point.elapsed_s,
             candidates=point.candidates,
             cost_usd=point.cost_usd,
             score=champion.score or 0.0,
-            ci95=told.get("ci95"),
-            limit_fraction=told.get("limit_fraction"),
+            ci95=found.get("ci95"),
+            limit_fraction=found.get("limit_fraction"),
             node_id=champion.node_id,
             seq=champion.seq,
             level=champion.level,
@@ -279,11 +281,11 @@ def best_points(judged: list[tuple[JudgedPoint, Mapping[str, Any]]], standing: s
 
 
 def _rank(point: JudgedPoint) -> tuple[float, int]:
-    """By the score; of two alike, the older one."""
+    """Rank by the score; among equals the older one comes first."""
     return point.score or 0.0, -point.seq
 
 
-def _gates(session: Session, search: SearchRow) -> list[GateCount]:
+def _count_gates(session: Session, search: SearchRow) -> list[GateCount]:
     query = (
         select(NodeRow.gate, NodeRow.verdict, func.count())
         .where(NodeRow.search_id == search.id, NodeRow.seq > 0, NodeRow.gate.is_not(None), NodeRow.verdict.is_not(None))
@@ -294,20 +296,19 @@ def _gates(session: Session, search: SearchRow) -> list[GateCount]:
     return sorted(found, key=lambda one: (order.get(one.gate, len(order)), one.verdict))
 
 
-def _caps(search: SearchRow, now: float) -> list[Cap]:
+def _list_caps(search: SearchRow, now: float) -> list[Cap]:
     found = []
-    for name, used in spend(search, now).model_dump().items():
+    for name, used in sum_spend(search, now).model_dump().items():
         limit = search.budget.get(name)
         fraction = used / limit if limit and used is not None else None
         found.append(Cap(name=name, used=used, limit=limit, fraction=fraction))
     return found
 
 
-def attempts(
+def list_timeline(
     session: Session, search: SearchRow, after: str | None, limit: int
 ) -> tuple[list[TimelineAttempt], str | None]:
-    """A page of a search's attempts by rising id, which is the order in which they were opened, and where the next
-    one begins."""
+    """List a page of a search's attempts in their order of opening, and the next cursor."""
     columns = [getattr(AttemptRow, name) for name in TimelineAttempt.model_fields if name != "seq"]
     query = (
         select(*columns, NodeRow.seq)

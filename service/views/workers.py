@@ -1,4 +1,4 @@
-"""Build documents of workers."""
+"""Documents of workers from their rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.documents.system import WorkerDocument
 
 
-def worker_document(row: WorkerRow, now: float, alive_after_s: float) -> WorkerDocument:
-    """A worker; it counts as alive for `alive_after_s` after it last reported in."""
+def make_worker_document(row: WorkerRow, now: float, alive_after_s: float) -> WorkerDocument:
+    """Make the document of a worker, alive for `alive_after_s` seconds after its last report."""
     return WorkerDocument(
         name=row.name,
         role=row.role,

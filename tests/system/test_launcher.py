@@ -15,7 +15,7 @@ import pytest
 from tests.support.launching import NODES, PATIENCE_S, family, living, up, warpsmith, write_scenario
 from tests.support.waiting import wait_until
 from warpsmith.service.local import machine
-from warpsmith.service.local.home import running_service
+from warpsmith.service.local.home import find_running_service
 
 CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
 
@@ -28,7 +28,7 @@ def test_it_is_ready_watched_over_and_stopped_in_order(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/readyz").status_code == 200
         roles = {worker["role"] for worker in httpx.get(f"{url}/v1/workers").json()["items"]}
         assert roles == {"model", "judge", "reconciler"}
-        assert running_service(home) == {"pid": process.pid, "url": url}
+        assert find_running_service(home) == {"pid": process.pid, "url": url}
         # Other commands on this home find it without being told where.
         assert json.loads(warpsmith(home, "searches", "--json").stdout) == []
 
@@ -54,7 +54,7 @@ def test_it_is_ready_watched_over_and_stopped_in_order(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert living(everyone) == []
-        assert running_service(home) is None
+        assert find_running_service(home) is None
     log = (home / "launcher.log").read_text()
     assert log.rstrip().endswith("stopped")
     assert "Traceback" not in log
@@ -144,7 +144,7 @@ def test_gpus_are_read_from_the_drivers_listing() -> None:
 )
 def test_cuda_visible_devices_chooses_gpus(named: str | None, indices: list[int]) -> None:
     gpus = [machine.Gpu(n, "NVIDIA H200", "9.0", uuid) for n, uuid in enumerate(("GPU-aa11", "GPU-ab22", "GPU-cc33"))]
-    assert [gpu.index for gpu in machine.visible(gpus, named)] == indices
+    assert [gpu.index for gpu in machine.select_visible(gpus, named)] == indices
 
 
 def environ(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""Asks: model requests of agent mode that wait for somebody's answer."""
+"""Routes of asks: model requests of agent mode that wait for an answer."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from warpsmith.service.documents.problems import (
     InvalidInput,
     NotFound,
     StorageFull,
-    documented,
-    documented_with_body,
+    document_problems,
+    document_problems_with_body,
 )
-from warpsmith.service.views.asks import ask_document, ask_summaries
+from warpsmith.service.views.asks import make_ask_document, make_ask_summaries
 from warpsmith.workers import steps
 from warpsmith.workers.queue import dispatch
 
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1/asks", tags=["asks"], route_class=StrictRoute)
 
 
 class AskAnswer(StrictBody):
-    """The answer to an ask: what a model would have replied."""
+    """The answer to an ask, in place of a model's reply."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"reply": "## Idea 1\nFuse the two loops ...", "answered_by": "a person"}]}
@@ -45,7 +45,7 @@ class AskAnswer(StrictBody):
     answered_by: str = Field("unnamed", min_length=1, max_length=128, description="Who answered; recorded in the pool")
 
 
-@router.get("", summary="List asks", responses=documented(InvalidInput))
+@router.get("", summary="List asks", responses=document_problems(InvalidInput))
 def list_asks(
     service: ServiceDependency,
     state: AskState | None = None,
@@ -53,30 +53,31 @@ def list_asks(
     limit: Limit = 50,
     after: After = None,
 ) -> Page[AskSummary]:
-    """Asks, newest first."""
+    """List asks, newest first."""
     with service.db.reading() as session:
         found = page(listing.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
-        return Page(items=ask_summaries(session, found.items), next=found.next)
+        return Page(items=make_ask_summaries(session, found.items), next=found.next)
 
 
-@router.get("/{ask_id}", summary="One ask", responses=documented(NotFound))
+@router.get("/{ask_id}", summary="One ask", responses=document_problems(NotFound))
 def get_ask(ask_id: str, service: ServiceDependency) -> AskDocument:
-    """An ask with the prompt that it waits to have answered. One that expired names the ask that replaced it."""
+    """Get an ask with its prompt; an expired one names the ask that replaced it."""
     with service.db.reading() as session:
         row = service.row(session, AskRow, ask_id, "ask")
-        return ask_document(session, row, steps.replacement(session, row))
+        return make_ask_document(session, row, steps.replacement(session, row))
 
 
 @router.post(
     "/{ask_id}/answer",
     summary="Answer an ask",
-    responses=documented_with_body(NotFound, AskClosed, StorageFull),
+    responses=document_problems_with_body(NotFound, AskClosed, StorageFull),
 )
 def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> AskDocument:
-    """Gives the search the reply that it waits for. The first answer stands; the same one again changes nothing.
+    """Give the search the reply that it waits for.
 
-    409 where the ask is not open: `answered_by` and `answered_at` say whose answer stands, `replaced_by` names the open
-    ask that took the place of one that expired; neither is there once nothing waits for an answer.
+    The first answer counts; the same one again changes nothing. 409 where the ask is not open: `answered_by` and
+    `answered_at` name the first answer, `replaced_by` names the open ask that replaced an expired one; both are absent
+    once nothing waits for an answer.
     """
     with service.db.reading() as session:
         service.row(session, AskRow, ask_id, "ask")

@@ -1,4 +1,4 @@
-"""Bundles: judge jobs for hosts that this service cannot reach, and the verdicts that come back."""
+"""Routes of bundles: judge jobs for hosts out of the service's reach, and their verdicts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from warpsmith.service.api.bodies import Body, StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
-from warpsmith.service.bundles.key import BadKey, bundle_key
+from warpsmith.service.bundles.key import BadKey, load_bundle_key
 from warpsmith.service.bundles.merging import merge_lines
-from warpsmith.service.bundles.signing import signature_of
-from warpsmith.service.bundles.unjudged import unjudged_jobs
+from warpsmith.service.bundles.signing import sign
+from warpsmith.service.bundles.unjudged import list_unjudged_jobs
 from warpsmith.service.documents.bundles import (
     BundleDocument,
     BundleSummary,
@@ -43,10 +43,10 @@ from warpsmith.service.documents.problems import (
     NotFound,
     StorageFull,
     WrongState,
-    documented,
-    documented_with_body,
+    document_problems,
+    document_problems_with_body,
 )
-from warpsmith.service.views.bundles import bundle_summaries
+from warpsmith.service.views.bundles import make_bundle_summaries
 from warpsmith.workers import steps
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.judge_step import job_of
@@ -54,10 +54,10 @@ from warpsmith.workers.queue.judge_step import job_of
 NDJSON = "application/x-ndjson"
 MERGE = "/v1/bundles/merge"
 MOST_BYTES = 32 << 20
-"""Of the jobs in one bundle, beyond the first."""
+"""Bytes of the jobs in one bundle, beyond the first."""
 
 MOST_LINES = 1000
-"""Verdicts in one request to merge: each is a transaction."""
+"""Verdicts in one request to merge; each takes a transaction."""
 
 EXAMPLE_LINE = {
     "nonce": "bj_01kaexample0000000000000000",
@@ -86,11 +86,11 @@ router = APIRouter(tags=["bundles"], route_class=StrictRoute)
 
 
 class SettleRequest(StrictBody):
-    """What becomes of the steps whose jobs the bundle's host could not judge."""
+    """A decision on the steps whose jobs the bundle's host could not judge."""
 
     then: Literal["queue", "fail"] = Field(
         description="queue: they return to the queue. fail: they fail for the host's reason, and their branches end; "
-        "where that was the baselines the search ends"
+        "if the baselines fail, the search ends"
     )
 
 
@@ -99,13 +99,14 @@ class SettleRequest(StrictBody):
     status_code=201,
     summary="Bundle the jobs that wait",
     response_model=BundleDocument,
-    responses=documented(NotFound, WrongState, InvalidInput, MissingSetting, IdempotencyReuse, StorageFull),
+    responses=document_problems(NotFound, WrongState, InvalidInput, MissingSetting, IdempotencyReuse, StorageFull),
 )
 def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
-    """Takes the steps of a search that wait for a judge and answers them as signed jobs, at most 256 and about 32 MiB.
-    No worker takes them from then on: their verdicts come by merging, or the bundle is dropped. 409 where nothing
-    waits."""
-    key = _key(service)
+    """Take the steps of a search that wait for a judge, as signed jobs.
+
+    At most 256 jobs and about 32 MiB. No worker takes them from then on: their verdicts come by merging, or the bundle
+    is dropped. 409 where nothing waits."""
+    key = _load_key(service)
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
         stored = once.stored(session)
@@ -115,7 +116,7 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
 
     def answer(session: Session, taken: steps.Taken) -> None:
         if taken.jobs:
-            answers.append(Answer.of(201, _document(key, taken)))
+            answers.append(Answer.of(201, _make_document(key, taken)))
             once.record(session, answers[0])
 
     def create() -> Answer:
@@ -132,32 +133,33 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
     return once.guard(service.db, create).response()
 
 
-@router.get("/v1/bundles", summary="List bundles", responses=documented(InvalidInput))
+@router.get("/v1/bundles", summary="List bundles", responses=document_problems(InvalidInput))
 def list_bundles(
     service: ServiceDependency,
     search_id: Annotated[Word | None, Query(description="Only bundles of this search")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[BundleSummary]:
-    """Bundles that were made and not dropped, newest first, with what is still out."""
+    """List bundles that were not dropped, newest first, with their open jobs."""
     with service.db.reading() as session:
         found = page(listing.list_bundles, session, limit=limit, after=after, search_id=search_id)
-        return Page(items=bundle_summaries(session, found.items), next=found.next)
+        return Page(items=make_bundle_summaries(session, found.items), next=found.next)
 
 
 @router.post(
     MERGE,
     summary="Merge verdicts",
-    responses=documented_with_body(MissingSetting, StorageFull),
+    responses=document_problems_with_body(MissingSetting, StorageFull),
     openapi_extra=MERGE_BODY,
 )
 def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
-    """Stores the verdicts on jobs of bundles, line by line, and lets their searches go on. The first verdict on a job
-    stands; sent again it changes nothing. A line that says why a job could not be judged is kept with its step, which
-    stays out: it takes a verdict still. What is forged, foreign or malformed is refused by its line, which keeps no
-    other line from being merged: the answer is 200 all the same, and says what became of each."""
+    """Store the verdicts on jobs of bundles, line by line, and let their searches go on.
+
+    The first verdict on a job counts; sent again it changes nothing. A line that says why a job could not be judged is
+    kept with its step, which stays out and still takes a verdict. A forged, foreign or malformed line is refused; the
+    other lines are merged: the answer is 200, with the outcome of each line."""
     body.require(NDJSON)
-    key = _key(service)
+    key = _load_key(service)
     try:
         lines = body.data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -166,59 +168,61 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
         raise InvalidInput.one("body", None, "at least one verdict")
     if len(lines) > MOST_LINES + 1:
         raise InvalidInput.one("body", f"{len(lines)} lines", f"at most {MOST_LINES}")
-    told: list[MergedLine] = []
+    merged: list[MergedLine] = []
     searches: dict[str, None] = {}
     try:
         for line in merge_lines(service.db, key, lines):
-            told.append(line)
+            merged.append(line)
             if line.outcome == "merged" and line.search_id is not None:
                 searches[line.search_id] = None
-    finally:  # what was merged before the database failed is merged
+    finally:  # lines that were merged before the database failed stay merged
         for search_id in searches:
             service.advance(search_id)
-    return MergeReport.of(told)
+    return MergeReport.of(merged)
 
 
-@router.get("/v1/bundles/{bundle_id}/unjudged", summary="What could not be judged", responses=documented(NotFound))
+@router.get("/v1/bundles/{bundle_id}/unjudged", summary="List unjudged jobs", responses=document_problems(NotFound))
 def list_unjudged(bundle_id: str, service: ServiceDependency) -> list[UnjudgedJob]:
-    """The jobs of a bundle that are out and that its host could not judge, and why, as far as that was merged: at most
-    256. 404 where nothing of the bundle is known any more."""
+    """List the open jobs of a bundle that its host could not judge, with the reasons.
+
+    At most 256, as far as they were merged. 404 where nothing of the bundle is known any more."""
     with service.db.reading() as session:
         known = select(BundleJobRow.id).where(BundleJobRow.bundle_id == bundle_id).limit(1)
         if not service.is_id(bundle_id) or session.scalar(known) is None:
-            raise NotFound(_not_out(bundle_id))
-        return unjudged_jobs(session, bundle_id)
+            raise NotFound(_describe_unknown(bundle_id))
+        return list_unjudged_jobs(session, bundle_id)
 
 
 @router.post(
     "/v1/bundles/{bundle_id}/unjudged",
-    summary="Settle what could not be judged",
-    responses=documented_with_body(NotFound, StorageFull),
+    summary="Settle unjudged jobs",
+    responses=document_problems_with_body(NotFound, StorageFull),
 )
 def settle_unjudged(bundle_id: str, body: SettleRequest, service: ServiceDependency, asker: Asker) -> DroppedBundle:
-    """Takes the jobs that the host of a bundle could not judge out of it: their steps return to the queue or fail, and
-    verdicts on them are refused from then on. The bundle's other jobs stay out. 404 where nothing of the bundle is
-    known any more."""
-    return _dropped(
-        service, bundle_id, lambda now: steps.settle_unjudged(service.db, bundle_id, body.then, now, by=asker)
-    )
+    """Take the jobs that the host of a bundle could not judge out of it.
+
+    Their steps return to the queue or fail, and verdicts on them are refused from then on. The bundle's other jobs stay
+    out. 404 where nothing of the bundle is known any more."""
+    return _drop(service, bundle_id, lambda now: steps.settle_unjudged(service.db, bundle_id, body.then, now, by=asker))
 
 
-@router.delete("/v1/bundles/{bundle_id}", summary="Drop a bundle", responses=documented(NotFound, StorageFull))
+@router.delete("/v1/bundles/{bundle_id}", summary="Drop a bundle", responses=document_problems(NotFound, StorageFull))
 def drop_bundle(bundle_id: str, service: ServiceDependency, asker: Asker) -> DroppedBundle:
-    """Gives the steps of a bundle that have no verdict back to the queue. Verdicts on them are refused from then on;
-    those that were merged stay. 404 where nothing of the bundle is known any more."""
-    return _dropped(service, bundle_id, lambda now: steps.give_back(service.db, bundle_id, now, by=asker))
+    """Give the steps of a bundle that have no verdict back to the queue.
+
+    Verdicts on them are refused from then on; those that were merged stay. 404 where nothing of the bundle is known any
+    more."""
+    return _drop(service, bundle_id, lambda now: steps.give_back(service.db, bundle_id, now, by=asker))
 
 
-def _dropped(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenBack]) -> DroppedBundle:
-    """What `drop` did, after its search was told. Raises NotFound."""
+def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenBack]) -> DroppedBundle:
+    """Call `drop`, advance its search and describe the outcome; raises NotFound."""
     if not service.is_id(bundle_id):
-        raise NotFound(_not_out(bundle_id))
+        raise NotFound(_describe_unknown(bundle_id))
     try:
         dropped = drop(time.time())
     except LookupError as error:
-        raise NotFound(_not_out(bundle_id)) from error
+        raise NotFound(_describe_unknown(bundle_id)) from error
     dispatch.send(service.celery, dropped.messages)
     if dropped.failed:
         service.advance(dropped.search_id)
@@ -231,13 +235,13 @@ def _dropped(service: Service, bundle_id: str, drop: Callable[[float], steps.Giv
     )
 
 
-def _not_out(bundle_id: str) -> str:
+def _describe_unknown(bundle_id: str) -> str:
     return f"bundle: found {shown(bundle_id)!r}, expected the id of a bundle that is out"
 
 
-def _key(service: Service) -> bytes:
+def _load_key(service: Service) -> bytes:
     try:
-        return bundle_key(service.settings)
+        return load_bundle_key(service.settings)
     except BadKey as error:
         raise MissingSetting.one(error.where, error.found, error.expected) from error
     except OSError as error:
@@ -245,7 +249,7 @@ def _key(service: Service) -> bytes:
         raise MissingSetting.one("WARPSMITH_BUNDLE_KEY", found, "a secret of at least 32 characters") from error
 
 
-def _document(key: bytes, taken: steps.Taken) -> BundleDocument:
+def _make_document(key: bytes, taken: steps.Taken) -> BundleDocument:
     return BundleDocument(
         format=FORMAT,
         version=VERSION,
@@ -257,7 +261,7 @@ def _document(key: bytes, taken: steps.Taken) -> BundleDocument:
         count=len(taken.jobs),
         left=taken.left,
         jobs=[
-            json.dumps({**ticket, "signature": signature_of(key, ticket), "job": job}, allow_nan=False)
+            json.dumps({**ticket, "signature": sign(key, ticket), "job": job}, allow_nan=False)
             for ticket, job in taken.jobs
         ],
     )

@@ -1,4 +1,4 @@
-"""Whether the process lives, whether it can work, and its metrics."""
+"""Routes of liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.service.api import metrics
 from warpsmith.service.api.context import Service, ServiceDependency
 from warpsmith.service.documents.field_error import FieldError
-from warpsmith.service.documents.problems import DatabaseUnavailable, NotReady, documented
+from warpsmith.service.documents.problems import DatabaseUnavailable, NotReady, document_problems
 from warpsmith.service.documents.system import Health, Ready
 
 router = APIRouter(tags=["health"])
@@ -20,15 +20,17 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz", summary="Is the process alive?")
 def healthz() -> Health:
-    """Answers as long as the process does; asks nothing of database and broker. No API key needed."""
+    """Answer while the process lives, without database and broker. No API key needed."""
     return Health(status="alive", version=version("warpsmith"))
 
 
-@router.get("/readyz", summary="Can the service work?", responses=documented(NotReady))
+@router.get("/readyz", summary="Can the service work?", responses=document_problems(NotReady))
 def readyz(service: ServiceDependency) -> Ready:
-    """Whether the database answers at the revision of this program and the broker takes messages. No API key needed."""
+    """Check that the database has this program's revision and the broker takes messages.
+
+    No API key needed."""
     errors: list[FieldError] = []
-    found, name = revision(service, errors), broker(service, errors)
+    found, name = check_revision(service, errors), check_broker(service, errors)
     if errors or found is None:
         raise NotReady(
             "; ".join(f"{error.field}: found {error.found}, expected {error.expected}" for error in errors),
@@ -41,20 +43,26 @@ def readyz(service: ServiceDependency) -> Ready:
     "/metrics",
     summary="Metrics for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **documented(DatabaseUnavailable)},
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        **document_problems(DatabaseUnavailable),
+    },
 )
 def prometheus(service: ServiceDependency) -> Response:
-    """Searches, nodes and attempts by state, queue ages, live workers, spend and request latency in Prometheus' text
-    format."""
+    """Return metrics in Prometheus' text format.
+
+    They are searches, nodes and attempts by state, queue ages, live workers, spend and request latency."""
     return Response(service.metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-def revision(service: Service, errors: list[FieldError]) -> str | None:
-    """The database's revision; what is wrong with it goes to `errors`."""
+def check_revision(service: Service, errors: list[FieldError]) -> str | None:
+    """Read the database's revision; adds faults to `errors`."""
     try:
         found, expected = service.db.revision()
     except SQLAlchemyError as error:
-        errors.append(FieldError(field="database", found=_first_line(error), expected="a database that can be reached"))
+        errors.append(
+            FieldError(field="database", found=_extract_message(error), expected="a database that can be reached")
+        )
         return None
     if found != expected:
         wanted = f"revision {expected} (run: warpsmith db upgrade)"
@@ -64,8 +72,8 @@ def revision(service: Service, errors: list[FieldError]) -> str | None:
     return found
 
 
-def broker(service: Service, errors: list[FieldError]) -> str:
-    """The broker's address, its password masked; what is wrong with it goes to `errors`."""
+def check_broker(service: Service, errors: list[FieldError]) -> str:
+    """Check the broker and return its address with the password masked; adds faults to `errors`."""
     timeout_s = service.settings.broker_timeout_s
     connection = service.celery.connection_for_write(connect_timeout=timeout_s)
     name = str(connection.as_uri())  # the password is masked
@@ -74,11 +82,13 @@ def broker(service: Service, errors: list[FieldError]) -> str:
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=timeout_s)
     except (KombuError, OSError) as error:
         errors.append(
-            FieldError(field="broker", found=f"{name}: {_first_line(error)}", expected="a broker that can be reached")
+            FieldError(
+                field="broker", found=f"{name}: {_extract_message(error)}", expected="a broker that can be reached"
+            )
         )
     return name
 
 
-def _first_line(error: Exception) -> str:
+def _extract_message(error: Exception) -> str:
     text = str(error.__cause__ or error).strip().partition("\n")[0]
     return text[:200] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Ops from files of other formats."""
+"""The route that imports ops from files of other formats."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from warpsmith.service.documents.problems import (
     InvalidSpec,
     StorageFull,
     TooManyImports,
-    documented_with_body,
+    document_problems_with_body,
 )
 from warpsmith.service.local import machine
-from warpsmith.service.views.ops import op_document
+from warpsmith.service.views.ops import make_op_document
 from warpsmith.workers.judge.analysis.client import analyser
 
 LEAST_CONFINEMENT: SandboxLevel = "confined"
-"""A file runs beside the service's own: it must not be able to read them, whatever the judge may be content with."""
+"""Least sandbox of an imported file, even where judges take less: it must not read the service's files."""
 
 MOST_AT_ONCE = 2
-"""Files that are run at once by one process of the API: each has a minute and some memory."""
+"""Files that one process of the API runs at once; each takes up to a minute, and memory."""
 
 _running = threading.BoundedSemaphore(MOST_AT_ONCE)
 
@@ -74,15 +74,15 @@ class ImportRequest(StrictBody):
 
     files: list[ImportFile] = Field(min_length=1, max_length=MOST_FILES)
     format: Literal["kernelbench", "flashinfer-bench", "gpu-mode"] | None = Field(
-        None, description="Recognised by what stands in the files where it is left out"
+        None, description="Recognised from the files' content where it is left out"
     )
 
 
 class ImportedOpDocument(OpDocument):
-    """A stored op that came from files; its spec's `origin` keeps them byte for byte."""
+    """A stored op that was imported; its spec's `origin` keeps the files byte for byte."""
 
     format: str
-    notes: list[str] = Field(description="What a reader should know of how the files were read")
+    notes: list[str] = Field(description="Notes on how the files were read")
     sandbox: str | None = Field(description="The level at which the files were run; null where nothing was run")
 
 
@@ -96,29 +96,30 @@ router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
     response_model=ImportedOpDocument,
     responses={
         200: {"model": ImportedOpDocument, "description": "This op was stored before; the answer is the stored op"},
-        **documented_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
+        **document_problems_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
     },
 )
 def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
-    """Stores the op that files of KernelBench, FlashInfer-Bench or GPU MODE say (docs/formats.md). Nothing of them runs
-    in this process; what only running them can tell is found in a sandboxed one."""
-    files = [_file(position, item) for position, item in enumerate(body.files)]
+    """Store the op of files of KernelBench, FlashInfer-Bench or GPU MODE (docs/formats.md).
+
+    Nothing of them runs in this process; facts that only running them can give are found in a sandboxed one."""
+    files = [_decode_file(position, item) for position, item in enumerate(body.files)]
     with service.db.reading() as session:
         stored = once.stored(session)
     if stored is not None:
         return stored.response()
-    found = import_op(files, body.format, _analyse(service.settings.sandbox_minimum))
+    found = import_op(files, body.format, _make_analyser(service.settings.sandbox_minimum))
 
     def work(session: Session) -> Answer:
         row, created = records.add_op(session, found.op)
-        said = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
-        document = ImportedOpDocument(**op_document(row).model_dump(), **said)
+        source = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
+        document = ImportedOpDocument(**make_op_document(row).model_dump(), **source)
         return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")
 
     return once.run(service.db, work).response()
 
 
-def _file(position: int, item: ImportFile) -> RawFile:
+def _decode_file(position: int, item: ImportFile) -> RawFile:
     field = f"files[{position}]"
     if (item.text is None) == (item.base64 is None):
         raise InvalidInput.one(field, "both or none of text and base64", "exactly one of them")
@@ -130,22 +131,22 @@ def _file(position: int, item: ImportFile) -> RawFile:
         raise InvalidInput.one(f"{field}.base64", item.base64, "base64") from error
 
 
-def _analyse(minimum: SandboxLevel | None) -> Analyse | None:
-    """What runs a file: at least confined, and no more than some at once. None where this host cannot."""
+def _make_analyser(minimum: SandboxLevel | None) -> Analyse | None:
+    """Make the function that runs a file in a sandbox, at least confined; None without torch."""
     if not machine.installed("torch"):
         return None
     stricter: SandboxLevel = "isolated" if minimum == "isolated" else LEAST_CONFINEMENT
     run = analyser(stricter)
 
     def analyse(request: dict[str, Any]) -> Analysis:
-        with _place():
+        with _take_slot():
             return run(request)
 
     return analyse
 
 
 @contextmanager
-def _place() -> Iterator[None]:
+def _take_slot() -> Iterator[None]:
     if not _running.acquire(blocking=False):
         raise TooManyImports(f"{MOST_AT_ONCE} imports are being analysed here; try again when one of them is done")
     try:

@@ -1,4 +1,4 @@
-"""Nodes of the tree: reading, marking, branching."""
+"""Routes of nodes: reading, marking, branching."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import Word
-from warpsmith.service.api.routes.steering import refusals
+from warpsmith.service.api.routes.steering import convert_refusals
 from warpsmith.service.api.submission import SearchRequest, check_submission
 from warpsmith.service.documents.nodes import NodeDocument, NodeSummary, SourceDocument
 from warpsmith.service.documents.problems import (
@@ -28,23 +28,23 @@ from warpsmith.service.documents.problems import (
     NotFound,
     StorageFull,
     WrongState,
-    documented,
-    documented_with_body,
+    document_problems,
+    document_problems_with_body,
 )
 from warpsmith.service.documents.searches import SearchDocument
 from warpsmith.service.views import searches
-from warpsmith.service.views.nodes import node_document, node_summary
-from warpsmith.service.views.report import ReportDocument, report
-from warpsmith.service.views.rows import idea_title
+from warpsmith.service.views.nodes import make_node_document, make_node_summary
+from warpsmith.service.views.report import ReportDocument, make_report
+from warpsmith.service.views.rows import read_title
 from warpsmith.workers.steps import steering
 
-MARK_PROBLEMS = documented(NotFound, WrongState, StorageFull)
+MARK_PROBLEMS = document_problems(NotFound, WrongState, StorageFull)
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"], route_class=StrictRoute)
 
 
 class BranchRequest(StrictBody):
-    """What the new search has of its own; what is left out is the old search's."""
+    """Settings of the new search; those left out are the old search's."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -57,38 +57,39 @@ class BranchRequest(StrictBody):
     model: dict[str, Any] | None = Field(None, description="As in POST /v1/searches")
 
 
-@router.get("/{node_id}", summary="One node", responses=documented(NotFound))
+@router.get("/{node_id}", summary="One node", responses=document_problems(NotFound))
 def get_node(node_id: str, service: ServiceDependency) -> NodeDocument:
-    """A node with its idea, source, verdicts, attempts and model calls (prompts and replies as they were)."""
+    """Get a node with its idea, source, verdicts, attempts and model calls."""
     with service.db.reading() as session:
         row = service.row(session, NodeRow, node_id, "node")
         best_id = session.scalar(select(SearchRow.best_node_id).where(SearchRow.id == row.search_id))
-        return node_document(session, row, best_id)
+        return make_node_document(session, row, best_id)
 
 
-@router.get("/{node_id}/source", summary="A node's code", responses=documented(NotFound))
+@router.get("/{node_id}/source", summary="A node's code", responses=document_problems(NotFound))
 def get_source(node_id: str, service: ServiceDependency) -> SourceDocument:
-    """The code of a node alone, without its history: to compare another's with."""
+    """Get the code of a node alone, without its history, for comparisons."""
     with service.db.reading() as session:
         row = service.row(session, NodeRow, node_id, "node")
         return SourceDocument(
-            id=row.id, seq=row.seq, title=idea_title(row.idea), language=row.language, source=row.source
+            id=row.id, seq=row.seq, title=read_title(row.idea), language=row.language, source=row.source
         )
 
 
-@router.get("/{node_id}/report", summary="What the judge measured", responses=documented(NotFound, InvalidInput))
+@router.get("/{node_id}/report", summary="The judge's report", responses=document_problems(NotFound, InvalidInput))
 def get_report(
     node_id: str,
     service: ServiceDependency,
-    verdict: Annotated[Word | None, Query(description="A verdict of the node; default is the one it stands by")] = None,
+    verdict: Annotated[Word | None, Query(description="A verdict of the node; default is its deciding one")] = None,
 ) -> ReportDocument:
-    """A verdict in full: failure, compiler's log, registers and spills, and for every workload errors against their
-    limits, times of all contenders with intervals, and where they stand under the roofline, beside the node's parent
-    and the champion. Left out, it is the newest full verification that was passed, else the newest verdict of all. 404
-    where nothing was judged."""
+    """Get a verdict in full, beside the node's parent and the champion.
+
+    It holds the failure, the compiler's log, registers and spills, and for every workload errors against their limits,
+    times of all contenders with intervals, and their places under the roofline. By default it is the newest full
+    verification that was passed, else the newest verdict of all. 404 where nothing was judged."""
     with service.db.reading() as session:
         row = service.row(session, NodeRow, node_id, "node")
-        found = report(session, row, verdict)
+        found = make_report(session, row, verdict)
         if found is None:
             what = "a verdict" if verdict is None else f"verdict {verdict}"
             raise NotFound(f"report: found no such verdict of node {node_id}, expected {what} of the judge on it")
@@ -97,29 +98,32 @@ def get_report(
 
 @router.post("/{node_id}/pin", summary="Pin a node", responses=MARK_PROBLEMS)
 def pin_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
-    """The node is a parent of every round to come, once it is accepted. A node has one mark: pinning lifts a ban. 409
-    where the search has ended."""
+    """Make the node a parent in every later round, once it is accepted.
+
+    A node has one mark: pinning lifts a ban. 409 where the search has ended."""
     return _mark(service, node_id, "pinned", True, asker)
 
 
 @router.delete("/{node_id}/pin", summary="Unpin a node", responses=MARK_PROBLEMS)
 def unpin_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
-    """Leaves the node to the policy again; nothing happens where it is not pinned."""
+    """Leave the node to the policy again; nothing happens where it is not pinned."""
     return _mark(service, node_id, "pinned", False, asker)
 
 
 @router.post("/{node_id}/ban", summary="Ban a node", responses=MARK_PROBLEMS)
 def ban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
-    """The node is never again a parent, nor repaired, judged, verified, the best or the winner. What runs for it is
-    finished; a request that waits for an answer is withdrawn for good; what builds on it stays. 409 on the root and
-    where the search has ended."""
+    """Exclude the node: it is never again a parent, repaired, judged, verified, best or winner.
+
+    Its running steps are finished; a request that waits for an answer is withdrawn for good; nodes built on it stay.
+    409 on the root and where the search has ended."""
     return _mark(service, node_id, "banned", True, asker)
 
 
 @router.delete("/{node_id}/ban", summary="Unban a node", responses=MARK_PROBLEMS)
 def unban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSummary:
-    """Takes a ban back, and the node's work up where it was left, but for a request that was withdrawn; nothing happens
-    where it is not banned."""
+    """Take a ban back and continue the node's work, except for a withdrawn request.
+
+    Nothing happens where it is not banned."""
     return _mark(service, node_id, "banned", False, asker)
 
 
@@ -130,9 +134,9 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
 
     def answer(session: Session, nodes: Sequence[NodeRow]) -> None:
         best_id = session.get_one(SearchRow, search_id).best_node_id
-        documents.append(node_summary(nodes[0], best_id))
+        documents.append(make_node_summary(nodes[0], best_id))
 
-    with refusals():
+    with convert_refusals():
         steering.mark_node(service.db, node_id, mark, wanted, time.time(), by=asker, also=answer)
     service.advance(search_id)
     return documents[-1]
@@ -143,14 +147,17 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
     status_code=202,
     summary="Branch a new search",
     response_model=SearchDocument,
-    responses=documented_with_body(NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
+    responses=document_problems_with_body(
+        NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull
+    ),
 )
 def branch_node(
     node_id: str, body: BranchRequest, once: OnceDependency, service: ServiceDependency, asker: Asker
 ) -> JSONResponse:
-    """Starts a new search of the same op and target, whose tree begins with this node's candidate beside the
-    reference: it is judged anew, as a contender of round 0. The old search may have ended. 409 where the node has no
-    code."""
+    """Start a new search of the same op and target with this node's candidate.
+
+    Its tree begins with the candidate beside the reference: it is judged again, as a contender of round 0. The old
+    search may have ended. 409 where the node has no code."""
     with service.db.reading() as session:
         stored = once.stored(session)
         if stored is not None:
@@ -170,12 +177,12 @@ def branch_node(
 
     def answer(session: Session, search_id: str) -> None:
         session.flush()
-        document = searches.search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
+        document = searches.make_search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
         answers.append(Answer.of(202, document, Location=f"/v1/searches/{search_id}"))
         once.record(session, answers[-1])
 
     def create() -> Answer:
-        with refusals():
+        with convert_refusals():
             search_id = steering.branch(
                 service.db,
                 node_id,

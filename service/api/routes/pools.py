@@ -1,4 +1,4 @@
-"""Pools: recorded model replies, from which searches replay."""
+"""Routes of pools: recorded model replies, from which searches replay."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from warpsmith.service.documents.problems import (
     NotFound,
     StorageFull,
     UnsupportedMedia,
-    documented,
+    document_problems,
 )
-from warpsmith.service.views.rows import document_of
+from warpsmith.service.views.rows import make_document
 
 NDJSON = "application/x-ndjson"
 EXAMPLE_LINES = (
@@ -80,12 +80,14 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
     response_model=PoolDocument,
     responses={
         200: {"model": PoolDocument, "description": "This pool was stored before; the answer is the stored pool"},
-        **documented(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidPool, IdempotencyReuse, StorageFull),
+        **document_problems(MalformedBody, BodyTooLarge, UnsupportedMedia, InvalidPool, IdempotencyReuse, StorageFull),
     },
     openapi_extra=POOL_BODY,
 )
 def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
-    """Stores recorded model replies (JSON lines). The same pool is stored once: 201 the first time, 200 afterwards."""
+    """Store recorded model replies (JSON lines).
+
+    The same pool is stored once: 201 the first time, 200 afterwards."""
     body.require(NDJSON)
     try:
         pool = parse_pool(body.data.decode("utf-8"))
@@ -97,26 +99,26 @@ def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) ->
 
     def work(session: Session) -> Answer:
         row, created = records.add_pool(session, pool)
-        return Answer.of(201 if created else 200, document_of(PoolDocument, row), Location=f"/v1/pools/{row.id}")
+        return Answer.of(201 if created else 200, make_document(PoolDocument, row), Location=f"/v1/pools/{row.id}")
 
     return once.run(service.db, work).response()
 
 
-@router.get("", summary="List pools", responses=documented(InvalidInput))
+@router.get("", summary="List pools", responses=document_problems(InvalidInput))
 def list_pools(
     service: ServiceDependency,
     op: Annotated[Word | None, Query(description="Only pools recorded for an op of this name")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[PoolDocument]:
-    """Pools, newest first."""
+    """List pools, newest first."""
     with service.db.reading() as session:
         found = page(listing.list_pools, session, limit=limit, after=after, op=op)
-        return Page(items=[document_of(PoolDocument, row) for row in found.items], next=found.next)
+        return Page(items=[make_document(PoolDocument, row) for row in found.items], next=found.next)
 
 
-@router.get("/{pool_id}", summary="One pool", responses=documented(NotFound))
+@router.get("/{pool_id}", summary="One pool", responses=document_problems(NotFound))
 def get_pool(pool_id: str, service: ServiceDependency) -> PoolDocument:
-    """A pool's header and the number of its replies."""
+    """Get a pool's header and the number of its replies."""
     with service.db.reading() as session:
-        return document_of(PoolDocument, service.row(session, PoolRow, pool_id, "pool"))
+        return make_document(PoolDocument, service.row(session, PoolRow, pool_id, "pool"))

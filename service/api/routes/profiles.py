@@ -1,4 +1,4 @@
-"""Profiles of nodes: what a candidate's calls run, asked for and read."""
+"""Routes of nodes' profiles: request one, read the latest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from warpsmith.kernels_db.store.profiles import ask_profile, latest_profile
 from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.api.context import ServiceDependency
-from warpsmith.service.documents.problems import InvalidInput, NotFound, StorageFull, WrongState, documented
+from warpsmith.service.documents.problems import InvalidInput, NotFound, StorageFull, WrongState, document_problems
 from warpsmith.service.documents.profiles import ProfileDocument
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue_names import judge_queue
@@ -24,12 +24,13 @@ router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
     status_code=202,
     summary="Ask for a profile",
     response_model=ProfileDocument,
-    responses=documented(NotFound, WrongState, StorageFull),
+    responses=document_problems(NotFound, WrongState, StorageFull),
 )
 def request_profile(node_id: str, service: ServiceDependency) -> JSONResponse:
-    """Has a judge worker run a few calls of the node's candidate under a profiler. One profile of a node is under way
-    at a time: asked for meanwhile, that one is answered. It takes the device for a moment, counts towards no budget
-    and changes nothing of the search, which may have ended. 409 where the node has no code."""
+    """Have a judge worker run a few calls of the node's candidate under a profiler.
+
+    One profile of a node is made at a time: a further request returns the same one. It takes the device for a moment,
+    counts towards no budget and changes nothing of the search, which may have ended. 409 where the node has no code."""
     with service.db.writing() as session:
         service.row(session, NodeRow, node_id, "node")
         try:
@@ -37,42 +38,42 @@ def request_profile(node_id: str, service: ServiceDependency) -> JSONResponse:
         except ValueError as error:
             raise WrongState.one("node", str(error), "a node that has code") from error
         target = session.get_one(SearchRow, row.search_id).target
-        document = profile_document(row, trace=False)
+        document = make_profile_document(row, trace=False)
     if announce:
         dispatch.send_profile(service.celery, document.id, judge_queue(target))
     return JSONResponse(document.model_dump(mode="json"), 202, {"Location": f"/v1/nodes/{node_id}/profile"})
 
 
-@router.get("/{node_id}/profile", summary="The latest profile", responses=documented(NotFound, InvalidInput))
+@router.get("/{node_id}/profile", summary="The latest profile", responses=document_problems(NotFound, InvalidInput))
 def get_profile(
     node_id: str,
     service: ServiceDependency,
     *,
     trace: Annotated[bool, Query(description="Whether to answer the Chrome trace, too")] = False,
 ) -> ProfileDocument:
-    """The node's latest profile, finished or not. 404 where none was asked for."""
+    """Get the node's latest profile, finished or not. 404 where none was requested."""
     with service.db.reading() as session:
         service.row(session, NodeRow, node_id, "node")
         row = latest_profile(session, node_id)
         if row is None:
             raise NotFound(f"profile: found none of node {node_id}, expected one that was asked for (POST)")
-        return profile_document(row, trace=trace)
+        return make_profile_document(row, trace=trace)
 
 
-def profile_document(row: ProfileRow, *, trace: bool) -> ProfileDocument:
-    """A profile as the API answers it."""
-    told = row.document
+def make_profile_document(row: ProfileRow, *, trace: bool) -> ProfileDocument:
+    """Make the document of a profile."""
+    stored = row.document
     return ProfileDocument(
         id=row.id,
         node_id=row.node_id,
         search_id=row.search_id,
-        state=told["state"],
-        reason=told.get("reason"),
-        device=told.get("device"),
-        workload=told.get("workload"),
-        calls=told.get("calls"),
-        rows=told.get("rows", []),
-        nsight=told.get("nsight"),
+        state=stored["state"],
+        reason=stored.get("reason"),
+        device=stored.get("device"),
+        workload=stored.get("workload"),
+        calls=stored.get("calls"),
+        rows=stored.get("rows", []),
+        nsight=stored.get("nsight"),
         trace=row.trace if trace else None,
         created_at=row.created_at,
     )

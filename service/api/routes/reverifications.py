@@ -1,4 +1,4 @@
-"""Re-verifications: stored kernels judged anew, asked for and read."""
+"""Routes of re-verifications: have stored kernels judged again, and read the results."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from warpsmith.service.documents.problems import (
     InvalidInput,
     NotFound,
     StorageFull,
-    documented,
-    documented_with_body,
+    document_problems,
+    document_problems_with_body,
 )
 from warpsmith.service.documents.reverifications import (
     ReverificationBatch,
     ReverificationDocument,
     ReverificationSummary,
 )
-from warpsmith.service.views.reverifications import reverification_document, reverification_summaries
+from warpsmith.service.views.reverifications import make_reverification_document, make_reverification_summaries
 from warpsmith.workers import reverification
 from warpsmith.workers.queue import dispatch
 
@@ -42,7 +42,7 @@ Word = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[\x20-\x7e]
 
 
 class ReverifyRequest(StrictBody):
-    """Which kernels to judge anew; without any filter all."""
+    """Filters of the kernels to judge again; without any, all."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"target": "cpu", "due": True}]})
 
@@ -50,7 +50,7 @@ class ReverifyRequest(StrictBody):
     target: Word | None = Field(None, description="Only kernels for this target")
     due: bool = Field(
         False,
-        description="Only kernels that nobody has judged under what their target has now, or not for "
+        description="Only kernels not yet judged on their target's present device and versions, or not for "
         "WARPSMITH_REVERIFY_PERIOD_DAYS",
     )
     limit: int = Field(200, ge=1, le=MOST_AT_ONCE, description="How many at most; the longest unjudged come first")
@@ -59,17 +59,18 @@ class ReverifyRequest(StrictBody):
 @router.post(
     "/kernels/{kernel_id}/reverify",
     status_code=202,
-    summary="Have a kernel judged anew",
+    summary="Have a kernel judged again",
     response_model=ReverificationDocument,
-    responses=documented(NotFound, StorageFull),
+    responses=document_problems(NotFound, StorageFull),
 )
 def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) -> JSONResponse:
-    """Has a judge worker verify the kernel in full, under the versions and on the device that it has now. One of a
-    kernel is under way at a time: asked for meanwhile, that one is answered."""
+    """Have a judge worker verify the kernel in full on its present device and versions.
+
+    One re-verification of a kernel runs at a time: a further request returns the same one."""
     with service.db.writing() as session:
         service.row(session, KernelRow, kernel_id, "kernel")
         row, new = reverification.ask(session, kernel_id, time.time(), cause="asked", by=asker)
-        document = reverification_document(session, row)
+        document = make_reverification_document(session, row)
         messages = [reverification.message(row)] if new else []
     dispatch.send_reverifications(service.celery, messages)
     return JSONResponse(document.model_dump(mode="json"), 202, {"Location": f"/v1/reverifications/{document.id}"})
@@ -78,16 +79,16 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
 @router.post(
     "/kernels/reverify",
     status_code=202,
-    summary="Have kernels judged anew",
-    responses=documented_with_body(StorageFull),
+    summary="Have kernels judged again",
+    responses=document_problems_with_body(StorageFull),
 )
 def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: Asker) -> ReverificationBatch:
-    """The same for every kernel that matches, the longest unjudged first."""
+    """Have every matching kernel judged again, the longest unjudged first."""
     now = time.time()
     wanted = None if body.target is None else str(parse_target(body.target, "target"))
     filters: list[ColumnElement[bool]] = []
     if body.due:
-        with service.db.reading() as session:  # before the write, which everybody waits for
+        with service.db.reading() as session:  # before the write, which blocks all other writers
             known = presents(session, None if wanted is None else [wanted])
         filters.append(due(known, now, service.settings.reverify_period_days * DAY_S))
     with service.db.writing() as session:
@@ -99,14 +100,14 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
         chosen = session.scalars(
             select(KernelRow.id).where(*filters).order_by(last_judged(), KernelRow.id).limit(body.limit)
         ).all()
-        # Locked in one order, whoever asks: two that ask at once wait for each other and never both.
+        # Locked in one order, so that two concurrent requests cannot block each other.
         asked = [reverification.ask(session, each, now, cause="asked", by=asker) for each in sorted(chosen)]
         messages = [reverification.message(row) for row, new in asked if new]
         batch = ReverificationBatch(
             asked=len(messages),
             under_way=len(asked) - len(messages),
             left=matching - len(asked),
-            items=reverification_summaries(session, [row for row, _ in asked]),
+            items=make_reverification_summaries(session, [row for row, _ in asked]),
         )
     dispatch.send_reverifications(service.celery, messages)
     return batch
@@ -114,22 +115,24 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
 
 @router.get(
     "/kernels/{kernel_id}/reverifications",
-    summary="How often and with what result a kernel was judged anew",
-    responses=documented(NotFound, InvalidInput),
+    summary="A kernel's re-verifications",
+    responses=document_problems(NotFound, InvalidInput),
 )
 def list_reverifications(
     kernel_id: str, service: ServiceDependency, *, limit: Limit = 50, after: After = None
 ) -> Page[ReverificationSummary]:
-    """A kernel's re-verifications, newest first; those that are under way, too. None is ever forgotten."""
+    """List a kernel's re-verifications, newest first, running ones too; none is ever deleted."""
     with service.db.reading() as session:
         service.row(session, KernelRow, kernel_id, "kernel")
         found = page(listing.list_reverifications, session, limit=limit, after=after, kernel_id=kernel_id)
-        return Page(items=reverification_summaries(session, found.items), next=found.next)
+        return Page(items=make_reverification_summaries(session, found.items), next=found.next)
 
 
-@router.get("/reverifications/{reverification_id}", summary="One re-verification", responses=documented(NotFound))
+@router.get(
+    "/reverifications/{reverification_id}", summary="One re-verification", responses=document_problems(NotFound)
+)
 def get_reverification(reverification_id: str, service: ServiceDependency) -> ReverificationDocument:
-    """A re-verification with its verdict."""
+    """Get a re-verification with its verdict."""
     with service.db.reading() as session:
         row = service.row(session, ReverificationRow, reverification_id, "reverification")
-        return reverification_document(session, row)
+        return make_reverification_document(session, row)

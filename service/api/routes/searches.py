@@ -1,4 +1,4 @@
-"""Searches: submit, watch, pause, resume, cancel."""
+"""Routes of searches: submit, watch, pause, resume, cancel."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.pool_file import dump_pool
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.service.api.bodies import StrictRoute
-from warpsmith.service.api.context import Asker, Service, ServiceDependency, unknown
+from warpsmith.service.api.context import Asker, Service, ServiceDependency, make_unknown
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.streams import BATCH, read_batch
-from warpsmith.service.api.submission import SearchRequest, check_submission, estimate_of, parse_target
+from warpsmith.service.api.submission import SearchRequest, check_submission, estimate_submission, parse_target
 from warpsmith.service.documents.nodes import TreePage
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
@@ -35,8 +35,8 @@ from warpsmith.service.documents.problems import (
     StorageFull,
     TooManyStreams,
     WrongState,
-    documented,
-    documented_with_body,
+    document_problems,
+    document_problems_with_body,
 )
 from warpsmith.service.documents.searches import (
     EstimateDocument,
@@ -49,10 +49,10 @@ from warpsmith.service.documents.searches import (
     StoryDocument,
 )
 from warpsmith.service.story import tell
-from warpsmith.service.story.document import story_document
+from warpsmith.service.story.document import make_story_document
 from warpsmith.service.story.gather import gather
 from warpsmith.service.views import searches
-from warpsmith.service.views.nodes import node_summary
+from warpsmith.service.views.nodes import make_node_summary
 from warpsmith.workers import steps
 from warpsmith.workers.llm.estimate import Forecast, one_line
 from warpsmith.workers.queue import dispatch
@@ -77,11 +77,12 @@ router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictR
     status_code=202,
     summary="Submit a search",
     response_model=SearchDocument,
-    responses=documented_with_body(InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
+    responses=document_problems_with_body(InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
 )
 def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
-    """Stores a search and has the workers begin; `Location` names it. What cannot run is refused here, naming the
-    field."""
+    """Store a search and have the workers begin; `Location` names it.
+
+    A search that cannot run is refused here with the bad field."""
     with service.db.reading() as session:
         stored = once.stored(session)
         if stored is not None:
@@ -91,7 +92,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
 
     def answer(session: Session, search_id: str) -> None:
         session.flush()
-        document = searches.search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
+        document = searches.make_search_document(session, session.get_one(SearchRow, search_id), service.alive_after_s)
         answers.append(Answer.of(202, document, Location=f"/v1/searches/{search_id}"))
         once.record(session, answers[0])
 
@@ -117,27 +118,28 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
 @router.post(
     "/estimate",
     summary="Estimate a search",
-    responses=documented_with_body(InvalidSpec, InvalidPool, MissingSetting),
+    responses=document_problems_with_body(InvalidSpec, InvalidPool, MissingSetting),
 )
 def estimate_search(body: SearchRequest, service: ServiceDependency) -> EstimateDocument:
-    """What a search would cost: calls, tokens and US dollars, expected and at worst. The body is that of a submission;
-    nothing is stored, and no key is needed."""
+    """Estimate the cost of a search: calls, tokens and US dollars, expected and at worst.
+
+    The body is that of a submission; nothing is stored, and no key is needed."""
     with service.db.reading() as session:
-        found = estimate_of(service, session, body)
+        found = estimate_submission(service, session, body)
     return EstimateDocument(
-        expected=_forecast(found.expected),
-        worst=_forecast(found.worst),
+        expected=_make_forecast(found.expected),
+        worst=_make_forecast(found.worst),
         unpriced=list(found.unpriced),
         assumptions=list(found.assumptions),
         summary=one_line(found),
     )
 
 
-def _forecast(found: Forecast) -> ForecastDocument:
+def _make_forecast(found: Forecast) -> ForecastDocument:
     return ForecastDocument(tokens=found.tokens, **asdict(found))
 
 
-@router.get("", summary="List searches", responses=documented(InvalidInput))
+@router.get("", summary="List searches", responses=document_problems(InvalidInput))
 def list_searches(
     service: ServiceDependency,
     *,
@@ -147,12 +149,12 @@ def list_searches(
     op: Annotated[Word | None, Query(description="Only searches of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only searches on this target")] = None,
     text: Annotated[Word | None, Query(description="Part of the op's name, of the id or of the reason")] = None,
-    sort: Annotated[listing.SearchSort, Query(description="What to sort by; what has no value comes last")] = "created",
+    sort: Annotated[listing.SearchSort, Query(description="Sort key; searches without a value come last")] = "created",
     order: Annotated[listing.Order, Query(description="From the largest or newest, or from the smallest")] = "desc",
     limit: Limit = 50,
     after: After = None,
 ) -> Page[SearchSummary]:
-    """Searches, newest first unless they are sorted otherwise."""
+    """List searches, newest first unless they are sorted otherwise."""
     wanted = None if target is None else str(parse_target(target, "query.target"))
     with service.db.reading() as session:
         found = page(
@@ -167,25 +169,27 @@ def list_searches(
             sort=sort,
             order=order,
         )
-        return Page(items=searches.search_summaries(session, found.items), next=found.next)
+        return Page(items=searches.make_search_summaries(session, found.items), next=found.next)
 
 
-@router.get("/{search_id}", summary="One search", responses=documented(NotFound))
+@router.get("/{search_id}", summary="One search", responses=document_problems(NotFound))
 def get_search(search_id: str, service: ServiceDependency) -> SearchDocument:
-    """A search with its progress: state, round, best so far against each baseline, spend, and what it waits for."""
+    """Get a search with its progress.
+
+    That is its state, round, best so far against each baseline, spend, and what it waits for."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        return searches.search_document(session, row, service.alive_after_s)
+        return searches.make_search_document(session, row, service.alive_after_s)
 
 
-@router.get("/{search_id}/tree", summary="The tree", responses=documented(NotFound, InvalidInput))
+@router.get("/{search_id}/tree", summary="The tree", responses=document_problems(NotFound, InvalidInput))
 def get_tree(
     search_id: str,
     service: ServiceDependency,
     after_seq: Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only nodes with a higher `seq`")] = -1,
     limit: Annotated[int, Query(ge=1, le=1000, description="Nodes on one page")] = 500,
 ) -> TreePage:
-    """The nodes by rising `seq`; `parent_id` makes them a tree, and a parent comes before its children."""
+    """Get the nodes by rising `seq`; `parent_id` links them, and parents come before children."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
         query = select(NodeRow).where(NodeRow.search_id == search_id, NodeRow.seq > after_seq).order_by(NodeRow.seq)
@@ -193,18 +197,20 @@ def get_tree(
         return TreePage(
             search_id=search_id,
             state=row.state,
-            nodes=[node_summary(node, row.best_node_id) for node in nodes[:limit]],
+            nodes=[make_node_summary(node, row.best_node_id) for node in nodes[:limit]],
             next_after_seq=nodes[limit - 1].seq if len(nodes) > limit else None,
         )
 
 
-@router.get("/{search_id}/story", summary="The story", responses=documented(NotFound))
+@router.get("/{search_id}/story", summary="The story", responses=document_problems(NotFound))
 def get_story(search_id: str, service: ServiceDependency) -> StoryDocument:
-    """The search in prose: what was asked and tried, what worked, what failed and why, what the winner does and how far
-    from the limit it is, what it cost, who steered, why it ended. For a running search: so far."""
+    """Get the search in prose; of a running search, so far.
+
+    It says what was asked and tried, what worked, what failed and why, what the winner does and how far from the limit
+    it is, what it cost, who steered, why it ended."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        return story_document(row, tell(gather(session, row, service.alive_after_s)))
+        return make_story_document(row, tell(gather(session, row, service.alive_after_s)))
 
 
 @router.get(
@@ -216,7 +222,7 @@ def get_story(search_id: str, service: ServiceDependency) -> StoryDocument:
             "description": "Server-sent events (`data` is an EventDocument), or one page of them (`format=json`)",
             "content": {EventSourceResponse.media_type: {"itemSchema": STREAM_ITEM}},
         },
-        **documented(NotFound, InvalidInput, TooManyStreams),
+        **document_problems(NotFound, InvalidInput, TooManyStreams),
     },
 )
 async def get_events(
@@ -243,16 +249,17 @@ async def get_events(
         ),
     ] = 0,
 ) -> Response:
-    """What happened in a search, in order. The stream ends after the event that ends the search; a dropped one is
-    resumed with Last-Event-ID."""
+    """Get the events of a search, in order.
+
+    The stream ends after the event that ends the search; Last-Event-ID resumes a dropped one."""
     start = last_event_id or after
     batch = (
         await run_in_threadpool(read_batch, service.db, search_id, start, limit) if service.is_id(search_id) else None
     )
     if batch is None:
-        raise unknown(SearchRow, search_id, "search")
+        raise make_unknown(SearchRow, search_id, "search")
     if form == "json":
-        items: list[EventDocument] = [searches.event_document(row) for row in batch.events]
+        items: list[EventDocument] = [searches.make_event_document(row) for row in batch.events]
         following = None if batch.ended else (items[-1].id if items else start)
         return Response(EventPage(items=items, next_after=following).model_dump_json(), media_type="application/json")
     service.streams.check()
@@ -266,11 +273,11 @@ async def get_events(
     response_class=PlainTextResponse,
     responses={
         200: {"description": "A pool file", "content": {NDJSON: {"schema": {"type": "string"}}}},
-        **documented(NotFound),
+        **document_problems(NotFound),
     },
 )
 def export_pool(search_id: str, service: ServiceDependency) -> Response:
-    """Every model reply of the search as JSON lines: with it the search can be replayed without a model."""
+    """Export every model reply of the search as JSON lines, to replay it without a model."""
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
         pool = records.export_pool(session, search_id)
@@ -278,21 +285,21 @@ def export_pool(search_id: str, service: ServiceDependency) -> Response:
     return Response(dump_pool(pool), media_type=NDJSON, headers=headers)
 
 
-@router.post("/{search_id}/pause", summary="Pause", responses=documented(NotFound, WrongState, StorageFull))
+@router.post("/{search_id}/pause", summary="Pause", responses=document_problems(NotFound, WrongState, StorageFull))
 def pause_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
-    """Opens no further step; running ones are finished. 409 where the search has ended."""
+    """Open no further steps; running ones are finished. 409 where the search has ended."""
     return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now, by=asker))
 
 
-@router.post("/{search_id}/resume", summary="Resume", responses=documented(NotFound, WrongState, StorageFull))
+@router.post("/{search_id}/resume", summary="Resume", responses=document_problems(NotFound, WrongState, StorageFull))
 def resume_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
-    """Goes on where the search was paused. 409 unless it is paused."""
+    """Go on where the search was paused. 409 unless it is paused."""
     return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now, by=asker))
 
 
-@router.post("/{search_id}/cancel", summary="Cancel", responses=documented(NotFound, WrongState, StorageFull))
+@router.post("/{search_id}/cancel", summary="Cancel", responses=document_problems(NotFound, WrongState, StorageFull))
 def cancel_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
-    """Ends the search; what it found stays. 409 where it ended otherwise."""
+    """End the search; its results stay. 409 where it ended otherwise."""
     return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now, by=asker))
 
 

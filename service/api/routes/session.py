@@ -1,4 +1,4 @@
-"""A browser's session: signing in with an API key, and out."""
+"""Routes of a browser's session: sign in with an API key, and out."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from warpsmith.service.documents.problems import (
     KeyRequired,
     StorageFull,
     WrongState,
-    documented,
-    documented_with_body,
+    document_problems,
+    document_problems_with_body,
 )
 from warpsmith.service.documents.system import SessionDocument
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix=sessions.PATH, tags=["session"], route_class=StrictRou
 
 
 class SignIn(StrictBody):
-    """Who signs in."""
+    """The key of a person who signs in."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"key": "wsk_0123456789ab_" + "0f" * 32}]})
 
@@ -33,8 +33,10 @@ class SignIn(StrictBody):
 
 @router.get("", summary="Who am I?")
 def get_session(request: Request, service: ServiceDependency, asker: Asker) -> SessionDocument:
-    """Whether keys are in force, who asks, and the token that a session's changes need. No API key needed."""
-    return _document(service.settings.keys_required, asker, request.scope.get(sessions.SCOPE_SESSION))
+    """Say whether keys are required, the caller's name, and the token for a session's changes.
+
+    No API key needed."""
+    return _make_document(service.settings.keys_required, asker, request.scope.get(sessions.SCOPE_SESSION))
 
 
 @router.post(
@@ -42,19 +44,20 @@ def get_session(request: Request, service: ServiceDependency, asker: Asker) -> S
     status_code=201,
     summary="Sign in",
     response_model=SessionDocument,
-    responses=documented_with_body(KeyRequired, WrongState, StorageFull),
+    responses=document_problems_with_body(KeyRequired, WrongState, StorageFull),
 )
 def sign_in(body: SignIn, request: Request, service: ServiceDependency) -> JSONResponse:
-    """Begins a session: the answer sets its cookie, which scripts cannot read. 401 for a key that is not valid, 409
-    where no keys are in force."""
+    """Begin a session: the answer sets its cookie, which scripts cannot read.
+
+    401 for a key that is not valid, 409 where the server requires no keys."""
     if not service.settings.keys_required:
-        raise WrongState("keys: found none in force, expected nobody to sign in: every request is served")
+        raise WrongState("keys: found none required, expected no sign-in: every request is served")
     key = auth.valid_key(service.db, body.key)
     if key is None:
         raise KeyRequired("key: found an unknown or revoked key, expected one that is valid (warpsmith keys create)")
     life_s = service.settings.session_life_s
     session = sessions.begin(service.db, key, time.time(), life_s)
-    response = JSONResponse(_document(True, session.name, session).model_dump(), 201)
+    response = JSONResponse(_make_document(True, session.name, session).model_dump(), 201)
     response.set_cookie(
         sessions.COOKIE,
         session.token,
@@ -66,9 +69,11 @@ def sign_in(body: SignIn, request: Request, service: ServiceDependency) -> JSONR
     return response
 
 
-@router.delete("", status_code=204, summary="Sign out", response_class=Response, responses=documented(StorageFull))
+@router.delete(
+    "", status_code=204, summary="Sign out", response_class=Response, responses=document_problems(StorageFull)
+)
 def sign_out(request: Request, service: ServiceDependency) -> Response:
-    """Ends the session that the request came with; without one, nothing happens."""
+    """End the request's session; without one, nothing happens."""
     session: sessions.Session | None = request.scope.get(sessions.SCOPE_SESSION)
     if session is not None:
         sessions.end(service.db, session)
@@ -77,7 +82,7 @@ def sign_out(request: Request, service: ServiceDependency) -> Response:
     return response
 
 
-def _document(keys_required: bool, name: str | None, session: sessions.Session | None) -> SessionDocument:
+def _make_document(keys_required: bool, name: str | None, session: sessions.Session | None) -> SessionDocument:
     return SessionDocument(
         keys_required=keys_required,
         name=name,

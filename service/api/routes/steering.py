@@ -1,4 +1,4 @@
-"""Steering a search by hand: a person's ideas, its budget. Marks and branches stand with the nodes."""
+"""Routes that steer a search by hand: ideas and budget; those of nodes are in `nodes`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from warpsmith.service.documents.problems import (
     NotFound,
     StorageFull,
     WrongState,
-    documented_with_body,
+    document_problems_with_body,
 )
 from warpsmith.service.documents.searches import SearchDocument
 from warpsmith.service.views import searches
-from warpsmith.service.views.nodes import node_summary
+from warpsmith.service.views.nodes import make_node_summary
 from warpsmith.workers import steps
 from warpsmith.workers.llm.reply.parsing import MAX_FIELD_CHARS, Idea
 from warpsmith.workers.llm.reply.techniques import Technique
@@ -44,7 +44,7 @@ router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictR
 
 
 class IdeaRequest(StrictBody):
-    """A person's idea, in the form of a model's."""
+    """A person's idea, with the fields of a model's."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -74,7 +74,7 @@ class IdeaRequest(StrictBody):
     codes: int = Field(1, ge=1, le=MOST_CODES, description="Candidates to be written for it, independently")
 
     def idea(self) -> Idea:
-        """The idea as the tree keeps it. Raises InvalidInput where title or mechanism holds nothing to read."""
+        """Make the idea for the tree; raises InvalidInput where title or mechanism is blank."""
         title, mechanism = one_line(self.title, LONGEST_TITLE), self.mechanism.strip()
         blank = [name for name, text in (("title", title), ("mechanism", mechanism)) if not text]
         if blank:
@@ -92,7 +92,7 @@ class IdeaRequest(StrictBody):
 
 
 class SearchChange(StrictBody):
-    """What may be changed of a search."""
+    """A change of a search."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"budget": {"candidates": 80, "cost_usd": None}}]})
 
@@ -102,8 +102,8 @@ class SearchChange(StrictBody):
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """What the steps refuse, as problems that name the field."""
+def convert_refusals() -> Iterator[None]:
+    """Convert refusals of the steps to problems that name the field."""
     try:
         yield
     except steps.WrongState as error:
@@ -117,13 +117,15 @@ def refusals() -> Iterator[None]:
     status_code=201,
     summary="Add an idea",
     response_model=IdeaDocument,
-    responses=documented_with_body(NotFound, WrongState, IdempotencyReuse, StorageFull),
+    responses=document_problems_with_body(NotFound, WrongState, IdempotencyReuse, StorageFull),
 )
 def add_idea(
     search_id: str, body: IdeaRequest, once: OnceDependency, service: ServiceDependency, asker: Asker
 ) -> JSONResponse:
-    """Plans candidates for a person's idea in the current round; they are coded and judged like a model's. 409 where
-    the search has ended, has had the idea, or the parent is no accepted candidate. On a paused search it waits."""
+    """Plan candidates for a person's idea in the current round; they are coded like a model's.
+
+    The judge takes them like a model's, too. 409 where the search has ended, has had the idea, or the parent is no
+    accepted candidate. On a paused search it waits."""
     with service.db.reading() as session:
         stored = once.stored(session)
         if stored is not None:
@@ -138,12 +140,12 @@ def add_idea(
     answers: list[Answer] = []
 
     def answer(session: Session, nodes: Sequence[NodeRow]) -> None:
-        document = IdeaDocument(search_id=search_id, nodes=[node_summary(node, None) for node in nodes])
+        document = IdeaDocument(search_id=search_id, nodes=[make_node_summary(node, None) for node in nodes])
         answers.append(Answer.of(201, document, Location=f"/v1/nodes/{nodes[0].id}"))
         once.record(session, answers[0])
 
     def add() -> Answer:
-        with refusals():
+        with convert_refusals():
             steering.add_idea(
                 service.db,
                 search_id,
@@ -163,17 +165,19 @@ def add_idea(
 @router.patch(
     "/{search_id}",
     summary="Change a search's budget",
-    responses=documented_with_body(NotFound, WrongState, StorageFull),
+    responses=document_problems_with_body(NotFound, WrongState, StorageFull),
 )
 def change_search(search_id: str, body: SearchChange, service: ServiceDependency, asker: Asker) -> SearchDocument:
-    """Sets or lifts limits; the spending so far stays. 422 for a limit below what is spent, 409 once the search has
-    ended: branch a new one from one of its nodes instead."""
+    """Set or lift limits; the spending so far stays.
+
+    422 for a limit below what is spent, 409 once the search has ended: branch a new one from one of its nodes
+    instead."""
     with service.db.reading() as session:
         model = service.row(session, SearchRow, search_id, "search").model
     check_cost_cap(service.settings, model, body.budget)
-    with refusals():
+    with convert_refusals():
         steering.change_budget(service.db, search_id, body.budget, time.time(), by=asker)
     service.advance(search_id)
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        return searches.search_document(session, row, service.alive_after_s)
+        return searches.make_search_document(session, row, service.alive_after_s)

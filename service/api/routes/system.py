@@ -1,4 +1,4 @@
-"""The state of the house, what a submission can say here, and the op specs that ship."""
+"""Routes of the service's state, the options of a submission, and the op specs that ship."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from fastapi import APIRouter
 
 from warpsmith.service.api.context import ServiceDependency
-from warpsmith.service.api.examples import ExampleDocument, examples
-from warpsmith.service.api.options import OptionsDocument, options
-from warpsmith.service.api.routes.health import broker, revision
+from warpsmith.service.api.examples import ExampleDocument, load_examples
+from warpsmith.service.api.options import OptionsDocument, collect_options
+from warpsmith.service.api.routes.health import check_broker, check_revision
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.page import Page
 from warpsmith.service.views import system
@@ -17,48 +17,48 @@ from warpsmith.service.views import system
 router = APIRouter(tags=["system"])
 
 
-@router.get("/v1/system", summary="The state of the house")
+@router.get("/v1/system", summary="The state of the service")
 def get_system(service: ServiceDependency) -> system.SystemDocument:
-    """Whether database and broker work, the queues and who serves them, devices with their measured peaks, versions."""
+    """Get the state of database and broker, queues and workers, devices and peaks, versions."""
     now = time.time()
     wrong: list[FieldError] = []
-    found, name = revision(service, wrong), broker(service, wrong)
+    found, name = check_revision(service, wrong), check_broker(service, wrong)
     faults = {error.field: f"found {error.found}, expected {error.expected}" for error in wrong}
     checks = [
         system.Check(name="database", ok="database" not in faults, detail=faults.get("database", f"revision {found}")),
-        system.Check(name="broker", ok="broker" not in faults, detail=faults.get("broker", _place(name))),
+        system.Check(name="broker", ok="broker" not in faults, detail=faults.get("broker", _describe_address(name))),
     ]
     with service.db.reading() as session:
-        by_state, asks_open, kernels = system.counts(session)
+        by_state, asks_open, kernels = system.count_rows(session)
         return system.SystemDocument(
-            version=system.versions()["warpsmith"],
+            version=system.list_versions()["warpsmith"],
             as_of=now,
             keys_required=service.settings.keys_required,
             database="sqlite" if service.db.is_sqlite else "postgresql",
             checks=checks,
-            queues=system.queues(session, now, service.alive_after_s),
-            devices=system.devices(session),
-            workers_alive=system.workers_alive(session, now, service.alive_after_s),
+            queues=system.list_queues(session, now, service.alive_after_s),
+            devices=system.list_devices(session),
+            workers_alive=system.count_live_workers(session, now, service.alive_after_s),
             searches_by_state=by_state,
             asks_open=asks_open,
             kernels=kernels,
-            versions=system.versions(),
+            versions=system.list_versions(),
         )
 
 
-def _place(address: str) -> str:
-    """A broker's address; of a private one, whose socket lies in the service's own directory, no path."""
+def _describe_address(address: str) -> str:
+    """Describe a broker's address; hides the path of a private one in the service's directory."""
     return "a private Redis of this machine" if address.startswith("redis+socket:") else address
 
 
-@router.get("/v1/options", summary="What a submission can say")
+@router.get("/v1/options", summary="Options of a submission")
 def get_options(service: ServiceDependency) -> OptionsDocument:
-    """Targets with their languages and live judges, policies with their parameters, limits, who may answer."""
+    """Get targets with languages and live judges, policies with parameters, limits, providers."""
     with service.db.reading() as session:
-        return options(session, service.settings, time.time() - service.alive_after_s)
+        return collect_options(session, service.settings, time.time() - service.alive_after_s)
 
 
 @router.get("/v1/examples", summary="Op specs that ship")
 def list_examples() -> Page[ExampleDocument]:
-    """The op specs that ship with Warpsmith, by name and on one page."""
-    return Page(items=list(examples()), next=None)
+    """List the op specs that ship with Warpsmith, by name and on one page."""
+    return Page(items=list(load_examples()), next=None)

@@ -1,4 +1,4 @@
-"""A search as it is watched: its tree in rows, its progress, its attempts in time."""
+"""Routes for watching a search: its tree in rows, its progress, its attempts in time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.paging import After
 from warpsmith.service.documents.page import Page
-from warpsmith.service.documents.problems import InvalidInput, NotFound, documented
-from warpsmith.service.views.watch import ProgressDocument, TimelineAttempt, TreeRows, attempts, progress, tree_rows
+from warpsmith.service.documents.problems import InvalidInput, NotFound, document_problems
+from warpsmith.service.views.watch import (
+    ProgressDocument,
+    TimelineAttempt,
+    TreeRows,
+    list_timeline,
+    make_progress,
+    make_tree_rows,
+)
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"])
 
@@ -21,7 +28,7 @@ router = APIRouter(prefix="/v1/searches", tags=["searches"])
     "/{search_id}/tree/rows",
     summary="The tree in rows",
     response_model=TreeRows,
-    responses=documented(NotFound, InvalidInput),
+    responses=document_problems(NotFound, InvalidInput),
 )
 def get_tree_rows(
     search_id: str,
@@ -33,33 +40,38 @@ def get_tree_rows(
         float | None, Query(ge=0, le=1e11, description="Only nodes that changed since: the `as_of` of an answer before")
     ] = None,
 ) -> Response:
-    """What a drawing of the tree needs, light enough for thousands of nodes, with the path to the best."""
+    """Get the tree for a drawing, light enough for thousands of nodes, with the best path."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        found = tree_rows(session, row, after_seq, limit, updated_since)
-    # Written here: the framework would take each of thousands of rows apart and check it again.
+        found = make_tree_rows(session, row, after_seq, limit, updated_since)
+    # Serialised here: the framework would check each of thousands of rows again.
     return Response(found.model_dump_json(exclude_unset=True), media_type="application/json")
 
 
-@router.get("/{search_id}/progress", summary="The progress", responses=documented(NotFound))
+@router.get("/{search_id}/progress", summary="The progress", responses=document_problems(NotFound))
 def get_progress(search_id: str, service: ServiceDependency) -> ProgressDocument:
-    """The best so far against candidates, time and cost; verdicts by gate; spend against limits; what it waits for."""
+    """Get the progress of a search.
+
+    That is the best so far against candidates, time and cost; verdicts by gate; spend against limits; what it waits
+    for."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
-        return progress(session, row, service.alive_after_s)
+        return make_progress(session, row, service.alive_after_s)
 
 
-@router.get("/{search_id}/attempts", summary="The attempts in time", responses=documented(NotFound, InvalidInput))
+@router.get(
+    "/{search_id}/attempts", summary="The attempts in time", responses=document_problems(NotFound, InvalidInput)
+)
 def list_attempts(
     search_id: str,
     service: ServiceDependency,
     limit: Annotated[int, Query(ge=1, le=2000, description="Attempts on one page")] = 500,
     after: After = None,
 ) -> Page[TimelineAttempt]:
-    """Every execution of a step with its worker and its times, in the order in which they were opened."""
+    """List every execution of a step with its worker and its times, in the order of opening."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
         if after is not None and not service.is_id(after):
             raise InvalidInput.one("query.after", after, "the `next` of the page before")
-        found, following = attempts(session, row, after, limit)
+        found, following = list_timeline(session, row, after, limit)
         return Page(items=found, next=following)

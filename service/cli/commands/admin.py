@@ -1,4 +1,4 @@
-"""For whoever runs a service: the database's schema and API keys. They speak to the database, not to the API."""
+"""Commands on the database itself, for operators: its schema, and API keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ keys_app = typer.Typer(no_args_is_help=True, help="API keys; required when the s
 
 @contextmanager
 def database() -> Iterator[Database]:
-    """The database of the settings; its errors end the command with a sentence."""
+    """Open the database of the settings; its errors end the command with a sentence."""
     settings = ServiceSettings()
     try:
         db = Database(settings.database)
@@ -47,7 +47,7 @@ def database() -> Iterator[Database]:
 
 @db_app.command()
 def upgrade(as_json: Json = False) -> None:
-    """Bring the database to the schema of this version, with the kernels that ship with it; safe to repeat."""
+    """Upgrade the database's schema and store the shipped kernels; safe to repeat."""
     with database() as db:
         before, _ = db.revision()
         db.upgrade()
@@ -63,7 +63,7 @@ def upgrade(as_json: Json = False) -> None:
 
 @db_app.command()
 def revision(as_json: Json = False) -> None:
-    """The schema revision that is there and the one that this version expects; exit code 1 where they differ."""
+    """Show the schema revision found and the one expected; exit code 1 where they differ."""
     with database() as db:
         found, expected = db.revision()
     if as_json:
@@ -79,7 +79,7 @@ def create(
     name: Annotated[str, typer.Argument(help="Who the key is for.")],
     as_json: Json = False,
 ) -> None:
-    """Make an API key; it is shown this once."""
+    """Create an API key; it is shown this once."""
     with database() as db:
         try:
             key = auth.create_key(db, name)
@@ -98,7 +98,7 @@ def list_keys(as_json: Json = False) -> None:
     with database() as db:
         found = auth.list_keys(db)
     if as_json:
-        print_json([_document(row) for row in found])
+        print_json([_key_document(row) for row in found])
         return
     for row in found:
         tell(f"{row.prefix}  {'revoked' if row.revoked_at else 'valid  '}  {row.name}")
@@ -119,5 +119,5 @@ def revoke(
     print_json({"prefix": prefix, "revoked": True}) if as_json else tell("revoked")
 
 
-def _document(row: ApiKeyRow) -> dict[str, Any]:
+def _key_document(row: ApiKeyRow) -> dict[str, Any]:
     return {"prefix": row.prefix, "name": row.name, "created_at": row.created_at, "revoked_at": row.revoked_at}

@@ -1,4 +1,4 @@
-"""The agent's side: model requests that wait for somebody's answer."""
+"""Commands for agents: list, read and answer the model requests of searches in agent mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.asks import AskDocument, AskSummary
-from warpsmith.service.documents.escaping import seen
+from warpsmith.service.documents.escaping import clean_line
 
 SEARCH, ASK = "sr_", "ak_"
 LONGEST = 100
@@ -47,10 +47,10 @@ def ask(
     state = None if every else "open"
     with connected(url, key) as client:
         if which is None:
-            _list(client.asks(state), every, as_json)
+            _print_list(client.asks(state), every, as_json)
             return
-        documents = [client.ask(which)] if which.startswith(ASK) else _of_search(client, which, state)
-    paths = None if output is None else [_write(document, output) for document in documents]
+        documents = [client.ask(which)] if which.startswith(ASK) else _fetch_asks(client, which, state)
+    paths = None if output is None else [_write_prompt(document, output) for document in documents]
     if as_json:
         found: list[Any] = [item.model_dump(mode="json") for item in documents]
         if paths is not None:
@@ -59,10 +59,10 @@ def ask(
         return
     if paths is None:
         for document in documents:
-            _show(document)
+            _print_ask(document)
     else:
         for document, path in zip(documents, paths, strict=True):
-            tell(f"{_line(document)}  {path}")
+            tell(f"{_format_line(document)}  {path}")
     if not documents:
         say(f"no {'asks' if every else 'open asks'} of {which}")
     elif any(item.state == "open" for item in documents):
@@ -77,65 +77,69 @@ def tell_reply(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Answer an ask. The first answer stands; the same one again is no error."""
-    text = _read(reply)
+    """Answer an ask. The first answer counts; the same one again is no error."""
+    text = _read_reply(reply)
     with connected(url, key) as client:
         document = client.answer(ask_id, text, answered_by)
-    print_json(document) if as_json else tell(f"ask {document.id} is {document.state}: {_subject(document)}")
+    print_json(document) if as_json else tell(f"ask {document.id} is {document.state}: {_describe_subject(document)}")
 
 
-def prompt_text(document: AskDocument) -> str:
-    """The prompt as one text, each message under a line with its role."""
+def format_prompt(document: AskDocument) -> str:
+    """Join the prompt's messages into one text, each under a line with its role."""
     return "\n".join(f"--- {message['role']} ---\n{message['content']}" for message in document.messages)
 
 
-def _of_search(client: Client, search_id: str, state: str | None) -> list[AskDocument]:
+def _fetch_asks(client: Client, search_id: str, state: str | None) -> list[AskDocument]:
     client.search(search_id)  # an unknown search is an error, not an empty list
     return [client.ask(item.id) for item in reversed(client.asks(state, search_id=search_id))]
 
 
-def _list(found: list[AskSummary], every: bool, as_json: bool) -> None:
+def _print_list(found: list[AskSummary], every: bool, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
     for item in found:
-        tell(_line(item))
+        tell(_format_line(item))
     if found:
         say("with their prompts: warpsmith ask SEARCH, or warpsmith ask ASK for one")
     else:
         say("no asks" if every else "no open asks")
 
 
-def _line(item: AskSummary) -> str:
-    return f"{item.id}  {item.kind:8} {item.state:9} search {item.search_id}  node {item.node_id}  {_subject(item)}"
+def _format_line(item: AskSummary) -> str:
+    subject = _describe_subject(item)
+    return f"{item.id}  {item.kind:8} {item.state:9} search {item.search_id}  node {item.node_id}  {subject}"
 
 
-def _subject(item: AskSummary) -> str:
-    """What the reply is for: a code ask's idea, which need not come in the order in which ideas were told."""
-    return f"{item.op_name} #{item.seq}" + (f" {seen(item.title, LONGEST)}" if item.title else "")
+def _describe_subject(item: AskSummary) -> str:
+    """Name the node that the reply is for, by the op, its number and the idea's title.
+
+    Code asks need not come in the order of their ideas.
+    """
+    return f"{item.op_name} #{item.seq}" + (f" {clean_line(item.title, LONGEST)}" if item.title else "")
 
 
-def _show(document: AskDocument) -> None:
-    parts = [f"=== {_line(document)} ===", prompt_text(document)]
+def _print_ask(document: AskDocument) -> None:
+    parts = [f"=== {_format_line(document)} ===", format_prompt(document)]
     if document.reply is not None:
-        parts += [f"--- reply of {document.answered_by or 'somebody unnamed'} ---", document.reply]
+        parts += [f"--- reply of {document.answered_by or 'an unnamed person'} ---", document.reply]
     if document.replaced_by is not None:
         parts.append(f"--- {document.replaced_by} asks the same now ---")
     tell("\n".join(parts))
 
 
-def _write(document: AskDocument, directory: Path) -> Path:
-    """The file that holds the prompt. One that is there already with another content is left alone."""
+def _write_prompt(document: AskDocument, directory: Path) -> Path:
+    """Write the prompt to a file and return its path; never replaces other content."""
     make_directory("--output", directory)
-    path, content = directory / f"{document.id}.md", prompt_text(document).encode() + b"\n"
+    path, content = directory / f"{document.id}.md", format_prompt(document).encode() + b"\n"
     if path.exists() and path.read_bytes() != content:
         raise CommandError(f"--output: found {path} with another content, expected a new file")
     path.write_bytes(content)
     return path
 
 
-def _read(reply: str) -> str:
-    """The reply; ends with misuse where there is none."""
+def _read_reply(reply: str) -> str:
+    """Read the reply; ends with misuse where there is none."""
     if reply != "-" and not Path(reply).is_file():
         misuse("FILE", reply, "a file that exists, or - for standard input")
     data = sys.stdin.buffer.read() if reply == "-" else Path(reply).read_bytes()

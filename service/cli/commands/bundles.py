@@ -1,4 +1,4 @@
-"""Bundles: judge jobs taken to a host that the service cannot reach, and their verdicts brought back."""
+"""Commands for bundles: take judge jobs to another host, merge the verdicts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from warpsmith.service.bundles.folder import (
     JUDGE,
     BadFolder,
     check_free,
-    chunks,
-    files_that_came_back,
+    find_returned_files,
     read_lines,
+    split_lines,
     write_bundle,
 )
 from warpsmith.service.bundles.judge_copy import copy_judge
@@ -61,9 +61,9 @@ def bundle(
         if others or search_id is not None or output is not None or with_judge:
             misuse(option, bundle_id, "nothing beside it: it names a bundle, and writes nothing")
         if Path(bundle_id).is_dir():
-            misuse(option, bundle_id, f"the bundle's id, which stands in {Path(bundle_id) / HEADER}")
+            misuse(option, bundle_id, f"the bundle's id, which is in {Path(bundle_id) / HEADER}")
         with connected(url, key) as client:
-            _with_bundle(client, option, bundle_id, as_json=as_json)
+            _handle_bundle(client, option, bundle_id, as_json=as_json)
         return
     if search_id is None:
         misuse("SEARCH", None, "the id of a search whose jobs wait for a judge")
@@ -80,14 +80,14 @@ def bundle(
                 copy_judge(output / JUDGE)
             write_bundle(output, found, with_judge=with_judge)
         except BaseException:
-            client.drop_bundle(found.id)  # nobody has it: its steps must not wait for it
+            client.drop_bundle(found.id)  # it was not written: its steps must not wait for it
             raise
     if as_json:
         print_json(found.model_dump(mode="json", exclude={"jobs"}) | {"output": str(output)})
         return
-    tell(f"{found.id}: {_jobs(found.count)} for {found.op} on {found.target} in {output}")
+    tell(f"{found.id}: {_format_jobs(found.count)} for {found.op} on {found.target} in {output}")
     if found.left:
-        say(f"{_jobs(found.left)} more wait for another bundle")
+        say(f"{_format_jobs(found.left)} more wait for another bundle")
     say(f"README.txt there says how to judge them; then: warpsmith merge {output}")
 
 
@@ -100,43 +100,48 @@ def merge(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Bring in what came back of bundles. Exit code 1 where a line was refused; every other line is merged."""
+    """Merge the verdicts of bundles.
+
+    Exit code 1 where a line was refused; all others are merged.
+    """
     for directory in directories:
         if not directory.exists():
             misuse("DIR", str(directory), "a bundle's directory")
     try:
-        files = [(file, *read_lines(file)) for each in directories for file in files_that_came_back(each)]
+        files = [(file, *read_lines(file)) for each in directories for file in find_returned_files(each)]
     except BadFolder as error:
         raise CommandError(str(error), 2) from None
-    told: list[tuple[Path, MergedLine]] = []
+    merged_lines: list[tuple[Path, MergedLine]] = []
     with connected(url, key) as client:
         for file, lines, torn in files:
             if torn:
-                name = _name(file, directories)
+                name = _display_name(file, directories)
                 say(f"the last line of {name} was not finished: left out; the judge writes it again")
-            for before, content in chunks(lines):
+            for before, content in split_lines(lines):
                 if content.strip():
                     found = client.merge_verdicts(content).lines
-                    told += [(file, line.model_copy(update={"line": line.line + before})) for line in found]
-    report = MergeReport.of([line for _, line in told])
+                    merged_lines += [(file, line.model_copy(update={"line": line.line + before})) for line in found]
+    report = MergeReport.of([line for _, line in merged_lines])
     if as_json:
-        lines_of_files = [{"file": _name(file, directories), **line.model_dump(mode="json")} for file, line in told]
+        lines_of_files = [
+            {"file": _display_name(file, directories), **line.model_dump(mode="json")} for file, line in merged_lines
+        ]
         print_json({**report.model_dump(mode="json"), "lines": lines_of_files})
     else:
-        _tell_report(report, told, directories)
+        _print_report(report, merged_lines, directories)
     if report.refused:
         raise typer.Exit(FAILED)
 
 
-def _name(file: Path, directories: list[Path]) -> str:
-    """A file as it is told of: with its directory where there are several."""
+def _display_name(file: Path, directories: list[Path]) -> str:
+    """Return the name to print for a file: with its directory where there are several."""
     return file.name if len(directories) == 1 else str(file)
 
 
-def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], directories: list[Path]) -> None:
-    worth_telling = [(file, line) for file, line in told if line.outcome in ("refused", "late", "unjudged")]
-    for file, line in worth_telling[:MOST_SHOWN]:
-        place = f"{_name(file, directories)}, line {line.line}"
+def _print_report(report: MergeReport, merged_lines: list[tuple[Path, MergedLine]], directories: list[Path]) -> None:
+    notable = [(file, line) for file, line in merged_lines if line.outcome in ("refused", "late", "unjudged")]
+    for file, line in notable[:MOST_SHOWN]:
+        place = f"{_display_name(file, directories)}, line {line.line}"
         if line.error is not None:
             error = line.error
             say(f"{place}: refused: {error.field}: found {error.found!r}, expected {error.expected}")
@@ -144,8 +149,8 @@ def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], direc
             say(f"{place}: too late: {line.detail}")
         else:
             say(f"{place}: {line.nonce} has no verdict: {line.detail}")
-    if len(worth_telling) > MOST_SHOWN:
-        say(f"... and {len(worth_telling) - MOST_SHOWN} more lines: --json has them all")
+    if len(notable) > MOST_SHOWN:
+        say(f"... and {len(notable) - MOST_SHOWN} more lines: --json has them all")
     others = {
         "not judged": report.unjudged,
         "already merged": report.already,
@@ -158,46 +163,46 @@ def _tell_report(report: MergeReport, told: list[tuple[Path, MergedLine]], direc
     for search_id in sorted({line.search_id for line in report.lines if line.search_id and line.outcome == "merged"}):
         say(f"the search goes on: warpsmith tree {search_id}")
     for bundle_id in sorted({line.bundle_id for line in report.lines if line.bundle_id and line.outcome == "unjudged"}):
-        _say_what_to_do(bundle_id)
+        _print_next_steps(bundle_id)
 
 
-def _say_what_to_do(bundle_id: str) -> None:
+def _print_next_steps(bundle_id: str) -> None:
     say(f"judge the rest there again, or: warpsmith bundle --requeue {bundle_id}, or --give-up {bundle_id}")
 
 
-def _with_bundle(client: Client, option: str, bundle_id: str, *, as_json: bool) -> None:
-    """What `bundle` does with one that was made before."""
+def _handle_bundle(client: Client, option: str, bundle_id: str, *, as_json: bool) -> None:
+    """Show, drop, requeue or give up the jobs of a bundle that was made before."""
     match option:
         case "--show":
-            _tell_unjudged(client.unjudged(bundle_id), bundle_id, as_json=as_json)
+            _print_unjudged(client.unjudged(bundle_id), bundle_id, as_json=as_json)
         case "--drop":
-            _tell_dropped(client.drop_bundle(bundle_id), "returned to the queue", as_json=as_json)
+            _print_dropped(client.drop_bundle(bundle_id), "returned to the queue", as_json=as_json)
         case "--requeue":
-            _tell_dropped(client.settle_unjudged(bundle_id, "queue"), "returned to the queue", as_json=as_json)
+            _print_dropped(client.settle_unjudged(bundle_id, "queue"), "returned to the queue", as_json=as_json)
         case "--give-up":
-            _tell_dropped(client.settle_unjudged(bundle_id, "fail"), "given up", as_json=as_json)
+            _print_dropped(client.settle_unjudged(bundle_id, "fail"), "given up", as_json=as_json)
 
 
-def _tell_unjudged(jobs: list[UnjudgedJob], bundle_id: str, *, as_json: bool) -> None:
+def _print_unjudged(jobs: list[UnjudgedJob], bundle_id: str, *, as_json: bool) -> None:
     if as_json:
         print_json(jobs)
         return
     for job in jobs:
         tell(f"#{job.seq} {job.step}: {job.nonce} has no verdict: {job.reason}")
     if jobs:
-        _say_what_to_do(bundle_id)
+        _print_next_steps(bundle_id)
     else:
-        tell(f"nothing of {bundle_id} is known to be left unjudged")
+        tell(f"no unjudged jobs are known of {bundle_id}")
 
 
-def _tell_dropped(dropped: DroppedBundle, done: str, *, as_json: bool) -> None:
+def _print_dropped(dropped: DroppedBundle, done: str, *, as_json: bool) -> None:
     if as_json:
         print_json(dropped)
         return
     kept = f"; {dropped.merged} had their verdicts" if dropped.merged else ""
     count = dropped.returned + dropped.failed
-    tell(f"{_jobs(count)} of {dropped.id} {done} in {dropped.search_id}{kept}")
+    tell(f"{_format_jobs(count)} of {dropped.id} {done} in {dropped.search_id}{kept}")
 
 
-def _jobs(count: int) -> str:
+def _format_jobs(count: int) -> str:
     return f"{count} job" + ("" if count == 1 else "s")

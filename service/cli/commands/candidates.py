@@ -1,4 +1,4 @@
-"""Kernels of other formats as candidates: `warpsmith import FILE --op OP`, and files that `warpsmith judge` takes."""
+"""Import of kernels of other formats as candidates: `warpsmith import FILE --op OP`."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def import_candidate(
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Write the candidate that a ModelNew, a Solution or a submission is, for the op that is named."""
+    """Rewrite a ModelNew, a Solution or a submission as a candidate for the named op."""
     if len(files) != 1:
         misuse("FILE", ", ".join(map(str, files)), "one file: a ModelNew, a Solution or a submission")
     if format_name is not None and format_name not in kernel_import.FORMATS:
         misuse("--format", format_name, f"one of {', '.join(kernel_import.FORMATS)} for a candidate")
-    spec = named_op(op, url, key)
+    spec = load_named_op(op, url, key)
     found = kernel_import.adapt(raw_file(files[0], read_text("FILE", files[0])), spec, format_name)
     path = output or Path(f"{spec.name}_{identifier(files[0].stem, 'candidate')}.py")
     data = found.source.encode("utf-8")
@@ -53,8 +53,8 @@ def import_candidate(
     say(f"next: warpsmith judge {spec_file} {path} --language {kernel_import.LANGUAGE}")
 
 
-def named_op(text: str, url: str | None, key: str | None) -> Op:
-    """The op in a spec file, or the stored one of an id."""
+def load_named_op(text: str, url: str | None, key: str | None) -> Op:
+    """Load the op of a spec file, or the stored op of an id."""
     if Path(text).is_file():
         return load_op(Path(text))
     if not text.startswith(STORED):

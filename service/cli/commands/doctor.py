@@ -1,4 +1,4 @@
-"""`warpsmith doctor`: what this machine has, what is missing, and how to mend it."""
+"""`warpsmith doctor`: checks of this machine, each with its remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, stdout
 from warpsmith.service.client.errors import FAILED
 from warpsmith.service.local import machine
-from warpsmith.service.local.home import running_service
+from warpsmith.service.local.home import find_running_service
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.nsight import access, metrics
 from warpsmith.workers.judge.sandbox import sandbox
@@ -32,7 +32,10 @@ STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One check. ok: fine; note: absent, but not everybody needs it; bad: Warpsmith does not work without it."""
+    """Result of one check.
+
+    ok: fine; note: absent, but needed for some uses only; bad: Warpsmith does not work without it.
+    """
 
     name: str
     state: State
@@ -41,7 +44,10 @@ class Finding:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check Python, torch, compiler, broker, database, GPUs and languages; exit code 1 where something is wrong."""
+    """Check Python, torch, compiler, broker, database, GPUs and languages.
+
+    Exit code 1 where something is wrong.
+    """
     findings = examine(ServiceSettings())
     if as_json:
         print_json(
@@ -58,28 +64,28 @@ def doctor(as_json: Json = False) -> None:
 
 
 def examine(settings: ServiceSettings) -> list[Finding]:
-    """Every check, in the order in which to mend."""
+    """Run every check, in the order in which a user should mend things."""
     checks: tuple[Callable[[ServiceSettings], Finding], ...] = (
-        _python,
-        _home,
-        _torch,
-        _compiler,
-        _sandbox,
-        _broker,
-        _database,
-        _service,
-        _model,
+        _check_python,
+        _check_home,
+        _check_torch,
+        _check_compiler,
+        _check_sandbox,
+        _check_broker,
+        _check_database,
+        _check_service,
+        _check_model,
     )
-    return [check(settings) for check in checks] + _gpus() + _nsight(settings) + _languages()
+    return [check(settings) for check in checks] + _check_gpus() + _check_nsight(settings) + _check_languages()
 
 
-def _python(_: ServiceSettings) -> Finding:
+def _check_python(_: ServiceSettings) -> Finding:
     supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
     fix = None if supported else "use Python 3.11, 3.12 or 3.13"
     return Finding("python", "ok" if supported else "bad", f"{platform.python_version()} at {sys.executable}", fix)
 
 
-def _home(settings: ServiceSettings) -> Finding:
+def _check_home(settings: ServiceSettings) -> Finding:
     home = settings.home.expanduser().resolve()
     existing = next(path for path in (home, *home.parents) if path.exists())
     if os.access(existing, os.W_OK):
@@ -87,13 +93,13 @@ def _home(settings: ServiceSettings) -> Finding:
     return Finding("home", "bad", f"{existing} cannot be written", "set WARPSMITH_HOME to a directory of your own")
 
 
-def _torch(_: ServiceSettings) -> Finding:
+def _check_torch(_: ServiceSettings) -> Finding:
     if not machine.installed("torch"):
         return Finding("torch", "note", "not installed: this machine cannot judge", machine.install_worker())
     return Finding("torch", "ok", importlib.metadata.version("torch"))
 
 
-def _compiler(_: ServiceSettings) -> Finding:
+def _check_compiler(_: ServiceSettings) -> Finding:
     found = machine.compiler()
     if found is None:
         return Finding(
@@ -102,7 +108,7 @@ def _compiler(_: ServiceSettings) -> Finding:
     return Finding("compiler", "ok", found)
 
 
-def _sandbox(settings: ServiceSettings) -> Finding:
+def _check_sandbox(settings: ServiceSettings) -> Finding:
     ability = sandbox.detect()
     reached = sandbox.reachable(ability)
     how = f"Landlock ABI {ability.landlock}" if ability.landlock else "no Landlock"
@@ -118,7 +124,7 @@ def _sandbox(settings: ServiceSettings) -> Finding:
     return Finding("sandbox", "note", found, fix)
 
 
-def _broker(settings: ServiceSettings) -> Finding:
+def _check_broker(settings: ServiceSettings) -> Finding:
     if settings.broker_url is None:
         found = machine.redis_executable()
         if found is None:
@@ -144,7 +150,7 @@ def _broker(settings: ServiceSettings) -> Finding:
     return Finding("broker", "ok", connection.as_uri())
 
 
-def _database(settings: ServiceSettings) -> Finding:
+def _check_database(settings: ServiceSettings) -> Finding:
     try:
         db = Database(settings.database)
     except ValueError as error:
@@ -170,14 +176,14 @@ def _database(settings: ServiceSettings) -> Finding:
     return Finding("database", "ok", f"{shown} at revision {found}")
 
 
-def _service(settings: ServiceSettings) -> Finding:
-    running = running_service(settings.home.expanduser().resolve())
+def _check_service(settings: ServiceSettings) -> Finding:
+    running = find_running_service(settings.home.expanduser().resolve())
     if running is None:
         return Finding("service", "note", "none runs on this home", "warpsmith up")
     return Finding("service", "ok", f"{running['url']} (process {running['pid']})")
 
 
-def _model(settings: ServiceSettings) -> Finding:
+def _check_model(settings: ServiceSettings) -> Finding:
     endpoint = settings.openai_base_url or "api.openai.com"
     if settings.openai_api_key is None and "OPENAI_API_KEY" not in os.environ:
         fix = (
@@ -187,7 +193,7 @@ def _model(settings: ServiceSettings) -> Finding:
     return Finding("model", "ok", f"{settings.openai_model} at {endpoint}")
 
 
-def _gpus() -> list[Finding]:
+def _check_gpus() -> list[Finding]:
     found = machine.gpus()
     if not found:
         fault = machine.driver_fault()
@@ -201,8 +207,8 @@ def _gpus() -> list[Finding]:
     return [Finding("gpu", "ok", f"{gpu.index}: {gpu.name}, target {gpu.target}") for gpu in found]
 
 
-def _nsight(settings: ServiceSettings) -> list[Finding]:
-    """Nsight Compute, where there is a GPU to ask it about."""
+def _check_nsight(settings: ServiceSettings) -> list[Finding]:
+    """Check Nsight Compute, where there is a GPU."""
     if not machine.gpus():
         return []
     ncu = access.find(settings.ncu)
@@ -219,7 +225,7 @@ def _nsight(settings: ServiceSettings) -> list[Finding]:
     return [Finding("nsight", "ok", ncu)]
 
 
-def _languages() -> list[Finding]:
+def _check_languages() -> list[Finding]:
     found = []
     for language, without_gpu in (
         ("cpp", ""),

@@ -1,4 +1,4 @@
-"""`warpsmith verify-export`: does an export keep what its evidence promises, here?"""
+"""`warpsmith verify-export`: checks here that an export behaves as its evidence says."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.table import Table
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, CommandError, misuse
-from warpsmith.service.documents.escaping import seen
+from warpsmith.service.documents.escaping import clean_line
+from warpsmith.workers import exports
 from warpsmith.workers.exports import CannotVerify, NotAnExport, Report
-from warpsmith.workers.exports import verify_export as verified
 
 LONGEST = 200
 
@@ -24,10 +24,12 @@ def verify_export(
     ],
     as_json: Json = False,
 ) -> None:
-    """Check an exported package in fresh, offline processes and leave verification.json and VERIFICATION.md in it.
-    Exit code 0: nothing failed; 1: something did; 2: misuse."""
+    """Check an exported package in fresh, offline processes.
+
+    Writes verification.json and VERIFICATION.md into it. Exit code 0: nothing failed; 1: something did; 2: misuse.
+    """
     try:
-        report = _announced(directory)
+        report = _verify(directory)
     except NotAnExport as error:
         misuse("DIR", str(directory), f"the directory of an exported package: {error}")
     except CannotVerify as error:
@@ -39,24 +41,24 @@ def verify_export(
     raise typer.Exit(DONE if report.passed else FAILED)
 
 
-def verified_where_possible(project: Path) -> Report | None:
-    """What a fresh export's verification found; None, and a line about it, where this machine cannot verify."""
+def verify_where_possible(project: Path) -> Report | None:
+    """Verify a fresh export; None, and a line that says why, where this machine cannot verify."""
     try:
-        return _announced(project)
+        return _verify(project)
     except CannotVerify as error:
         say(f"not verified: {error}; run `warpsmith verify-export {project}` where it can be used")
         return None
 
 
-def _announced(directory: Path) -> Report:
+def _verify(directory: Path) -> Report:
     say(f"verifying {directory}: the op is compiled and used, which takes a minute")
-    return verified(directory)
+    return exports.verify_export(directory)
 
 
 def show(report: Report) -> None:
-    """The checks as a table, and what came of them."""
+    """Print the checks as a table, and their summary."""
     table = Table("check", "outcome", "", box=None, pad_edge=False)
     for row in report.rows:
-        table.add_row(row.check, row.outcome, seen(row.detail, LONGEST))
+        table.add_row(row.check, row.outcome, clean_line(row.detail, LONGEST))
     print_wide(table)
     tell(report.summary())

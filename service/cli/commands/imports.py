@@ -1,4 +1,4 @@
-"""`warpsmith import`: problems of other formats as op specs, and pools."""
+"""`warpsmith import`: rewrites problems of other formats as op specs, and stores pools."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from warpsmith.workers.judge.analysis.client import analyser
 POOL = "pool"
 FORMATS = (*op_import.FORMATS, POOL)
 NAMED_ENDINGS = (".py", ".json", ".jsonl", ".safetensors")
-"""Of files that are read because another names them, which may come from a stranger."""
+"""Endings of files that may be read because another file, perhaps a stranger's, names them."""
 
 LEVELS_UP = 3
-"""How far above a given file another that it names may lie."""
+"""Directory levels above a given file within which files that it names may lie."""
 
 
 def import_file(
@@ -55,11 +55,11 @@ def import_file(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write a KernelBench, FlashInfer-Bench or GPU MODE problem as an op spec, or with --op a kernel of these formats
-    as a candidate; or store a pool of model replies.
+    """Import a problem as an op spec, with --op a kernel as a candidate, or a pool of replies.
 
-    A problem's files are read here and kept in the spec. What only its code can tell is found by running it in the
-    judge's sandbox. A kernel is only rewritten: free Python, which the judge takes in its sandbox tier.
+    Problems and kernels of KernelBench, FlashInfer-Bench and GPU MODE are known. A problem's files are read here and
+    kept in the spec. Facts that only its code can give are found by running it in the judge's sandbox. A kernel is only
+    rewritten: free Python, which the judge takes in its sandbox tier.
     """
     if format_name is not None and format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
@@ -131,13 +131,15 @@ def give_back(
 
 
 def collect(paths: Sequence[Path], format_name: str | None) -> list[RawFile]:
-    """The given files and those that they name, where these are there; each of the latter is said on standard error.
-    Raises SpecErrors where they are no import."""
+    """Read the given files and the existing ones that they name.
+
+    The names of the latter are printed on standard error. Raises SpecErrors where they are no import.
+    """
     given = [Path(os.path.abspath(path)) for path in paths]
     root = Path(os.path.commonpath([path.parent for path in given]))
     for _ in range(LEVELS_UP):
         root = root.parent
-    found = {path: RawFile(path.relative_to(root).as_posix(), _content(path)) for path in given}
+    found = {path: RawFile(path.relative_to(root).as_posix(), _read_content(path)) for path in given}
     while format_name != POOL:
         wanted = op_import.wanted(list(found.values()), format_name)
         named = [Path(os.path.normpath(root / name)) for name in wanted if not os.path.isabs(name)]
@@ -146,16 +148,17 @@ def collect(paths: Sequence[Path], format_name: str | None) -> list[RawFile]:
             break
         for path in fresh:
             say(f"read along: {path}")
-        found |= {path: RawFile(path.relative_to(root).as_posix(), _content(path)) for path in fresh}
+        found |= {path: RawFile(path.relative_to(root).as_posix(), _read_content(path)) for path in fresh}
     top = Path(os.path.commonpath([path.parent for path in found]))
     return [RawFile(path.relative_to(top).as_posix(), file.data) for path, file in found.items()]
 
 
 def _may_be_read(path: Path, root: Path, given: Sequence[Path]) -> bool:
-    """Whether a file that another one names, an absolute path without `..`, is there and no private one of the user's.
+    """Whether a file that another one names may be read.
 
-    It lies below `root`, as named and where its links lead; nothing between it and the given files' own directories is
-    hidden; its name, and that of what it links to, end as a problem's files do.
+    It must exist and not be private to the user. `path` is absolute and without `..`. It lies below `root`,
+    as named and where its links lead; nothing between it and the given files' own directories is hidden; its
+    name, and that of its link's target, end as a problem's files do.
     """
     own = {parent for file in given for parent in (*file.parents, *Path(os.path.realpath(file)).parents)}
     places = [(path, root), (Path(os.path.realpath(path)), Path(os.path.realpath(root)))]
@@ -170,7 +173,7 @@ def _may_be_read(path: Path, root: Path, given: Sequence[Path]) -> bool:
     )
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     if path.stat().st_size > MOST_BYTES:
         misuse("FILE", f"{path} of {path.stat().st_size} bytes", f"files of at most {MOST_BYTES} bytes in all")
     return path.read_bytes()

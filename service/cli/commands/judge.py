@@ -1,4 +1,4 @@
-"""`warpsmith judge`: one candidate before the judge, without service, database or broker."""
+"""`warpsmith judge`: judges one candidate without service, database or broker."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from warpsmith.service.cli.files import read_text
 from warpsmith.service.cli.options import Json, OpFile
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError, misuse
-from warpsmith.service.client.progress import result_rows, result_table
-from warpsmith.service.documents.figures import ratio
+from warpsmith.service.client.progress import build_result_rows, build_result_table
+from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local import machine
 from warpsmith.service.local.judging import LANGUAGES, adapted, language_of, run_job
-from warpsmith.service.local.targets import shortfall, target_for
+from warpsmith.service.local.targets import choose_target, describe_shortfall
 from warpsmith.service.settings import ServiceSettings
 
 LEVELS = ("screen", "verify")
@@ -53,7 +53,10 @@ def judge(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compile, check against PyTorch and time one candidate. Exit code 0: accepted; 1: not; 2: misuse."""
+    """Compile, check against PyTorch and time one candidate.
+
+    Exit code 0: accepted; 1: not; 2: misuse.
+    """
     spec = load_op(op)
     if level not in LEVELS:
         misuse("--level", level, f"one of {', '.join(LEVELS)}")
@@ -67,9 +70,11 @@ def judge(
             say(f"note: {note}")
     language = language or language_of(source, str(file))
     candidate: JobCandidate = {"language": language, "source": source}  # type: ignore[typeddict-item]
-    where = target_for(target, language)
-    lacking = shortfall(where, language)
-    chosen = _workloads(spec, where, workload, interpreted=lacking is not None and language == "triton", level=level)
+    where = choose_target(target, language)
+    lacking = describe_shortfall(where, language)
+    chosen = _choose_workloads(
+        spec, where, workload, interpreted=lacking is not None and language == "triton", level=level
+    )
     missing = machine.missing_for_judge(language)
     if missing:
         raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
@@ -87,27 +92,27 @@ def judge(
 
 
 def show(verdict: Verdict) -> None:
-    """A verdict for people: the table of an accepted candidate, or what went wrong and where."""
+    """Print a verdict for people: a table of an accepted candidate, or the failure's place."""
     tell(f"{verdict['verdict']} at {verdict['gate']}: {verdict['reason']}")
     failure = verdict["failure"]
     if failure is not None:
         for line in describe_failure(failure):
             tell(f"  {line}")
-    for line in kernel_lines(verdict["compile"] or {}):
+    for line in describe_kernels(verdict["compile"] or {}):
         tell(f"  {line}")
-    times = [_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
+    times = [_extract_times(item) for item in verdict["workloads"] if "candidate" in item["time_us"]]
     if times:
-        print_wide(result_table(result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
+        print_wide(build_result_table(build_result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
     if verdict["score"] is not None:
-        tell(f"score {ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
+        tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     level = verdict["sandbox"].get("level", "none")
     tell(f"sandbox: {level}" + (" (nothing of the candidate was run)" if level == "none" else ""))
     if verdict.get("tier") == "sandbox":
         tell("tier: sandbox (free Python: no gate has read it, and no search keeps it)")
 
 
-def kernel_lines(report: dict[str, Any]) -> list[str]:
-    """What each compiled kernel uses of a GPU, one line each; nothing for a CPU's."""
+def describe_kernels(report: dict[str, Any]) -> list[str]:
+    """Describe the GPU resources of each compiled kernel, one line each; nothing for a CPU's."""
     lines = []
     for kernel in report.get("kernels", []):
         if kernel["registers"] is None:
@@ -121,7 +126,7 @@ def kernel_lines(report: dict[str, Any]) -> list[str]:
 
 
 def describe_failure(failure: Failure) -> list[str]:
-    """Which workload, which element, expected and found; then the log."""
+    """Describe a failure: workload, element, expected and found, then the log."""
     lines = []
     place = failure.get("tensor") or failure.get("field")
     if place is not None:
@@ -141,7 +146,7 @@ def describe_failure(failure: Failure) -> list[str]:
     return lines
 
 
-def _times(workload: WorkloadVerdict) -> WorkloadTimes:
+def _extract_times(workload: WorkloadVerdict) -> WorkloadTimes:
     return WorkloadTimes(
         id=workload["id"],
         role=workload["role"],
@@ -152,12 +157,12 @@ def _times(workload: WorkloadVerdict) -> WorkloadTimes:
     )
 
 
-def _workloads(
+def _choose_workloads(
     spec: Op, target: Target, names: list[str] | None, *, interpreted: bool, level: str
 ) -> list[Workload] | None:
-    """The workloads to judge on; None where `build_job` chooses.
+    """Choose the workloads to judge on; None where `build_job` chooses.
 
-    Those that a screening times are mostly too large for Triton's interpreter, so a screening that is `interpreted`
+    The bench workloads of a screening are mostly too large for Triton's interpreter, so an `interpreted` screening
     gets the test workloads too: the judge takes the smallest.
     """
     if names:

@@ -1,4 +1,4 @@
-"""Kernels: the winners that were kept, and their packages; `export` of anything."""
+"""Commands for kernels: list the kept winners, export them and recorded pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from warpsmith.kernels_db.export import registry
-from warpsmith.service.cli.commands.exports import show, verified_where_possible
+from warpsmith.service.cli.commands.exports import show, verify_where_possible
 from warpsmith.service.cli.commands.pools import export_pool
 from warpsmith.service.cli.connection import connected_or_embedded
 from warpsmith.service.cli.options import Json, Key, Url
@@ -16,8 +16,8 @@ from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.archive import ArchiveError, unpack
 from warpsmith.service.client.errors import FAILED, CommandError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.kernels import best_kernel, drift, has_drifted
-from warpsmith.service.documents.figures import ratio, share
+from warpsmith.service.client.kernels import choose_best_kernel, describe_drift, has_drifted
+from warpsmith.service.documents.figures import format_ratio, format_share
 
 VERIFIED = registry.FORMATS[0].name
 """The format that `verify-export` reads."""
@@ -31,8 +31,9 @@ def kernels(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """List the kernels that searches kept and those that ship, newest first. Starts a service for itself where none
-    runs.
+    """List the kernels that searches kept and those that ship, newest first.
+
+    Starts a service for itself where none runs.
     """
     with connected_or_embedded(url, key, must_work=False) as (client, _):
         found = client.kernels(op=op, target=target)
@@ -40,7 +41,8 @@ def kernels(
         print_json(found)
         return
     for item in found:
-        gained = f"{ratio(item.score, item.ci95)} over the fastest baseline, {share(item.limit_fraction)} of the limit"
+        share = format_share(item.limit_fraction)
+        gained = f"{format_ratio(item.score, item.ci95)} over the fastest baseline, {share} of the limit"
         state = f"  drifted: {item.reverification.state}" if item.reverification and has_drifted(item) else ""
         tell(f"{item.id}  {item.op_name:24} {item.target:12} {item.language:7} {gained}{state}")
     if not found:
@@ -80,9 +82,11 @@ def export(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write a kernel as a Python package (a PyTorch op with its guards, fallback and evidence) or in another format;
-    several kernels of one op as one package, whose op picks one at each call; or a search's replies as a pool, from
-    which it can be replayed. For kernels a service is started where none runs."""
+    """Write a kernel as a Python package or in another format, or a search's replies as a pool.
+
+    The package holds a PyTorch op with its guards, fallback and evidence. Several kernels of one op become one package,
+    whose op picks one at each call. A pool replays its search. For kernels a service is started where none runs.
+    """
     if format_name not in FORMATS:
         misuse("--format", format_name, f"one of {', '.join(FORMATS)}")
     if format_name == "pool":
@@ -94,7 +98,7 @@ def export(
         return
     output = output or Path("exports")
     with connected_or_embedded(url, key, must_work=False) as (client, _):
-        chosen = [each if each.startswith("kn_") else best_kernel(client, each, target).id for each in what]
+        chosen = [each if each.startswith("kn_") else choose_best_kernel(client, each, target).id for each in what]
         for each in chosen:
             warn_if_drifted(client, each)
         content = client.export(chosen[0], format_name, chosen[1:])
@@ -108,7 +112,7 @@ def export(
             tell(f"  {path.relative_to(output)}")
     report = None
     if verify and format_name == VERIFIED:
-        report = verified_where_possible(output / written[0].relative_to(output).parts[0])
+        report = verify_where_possible(output / written[0].relative_to(output).parts[0])
     if as_json:
         found = None if report is None else report.document()
         files = [str(path) for path in written]
@@ -128,7 +132,7 @@ def export(
 
 
 def warn_if_drifted(client: Client, kernel_id: str) -> None:
-    """Say `drift` on standard error."""
-    found = drift(client, kernel_id)
+    """Print a warning on standard error where the kernel has drifted."""
+    found = describe_drift(client, kernel_id)
     if found is not None:
         say(f"warning: {found}")

@@ -1,4 +1,4 @@
-"""`warpsmith mcp`: the agent's side as an MCP server."""
+"""`warpsmith mcp`: an MCP server for coding agents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mcp(
 ) -> None:
     """Serve coding agents over MCP: answer asks, judge candidates, read trees, export kernels.
 
-    Over HTTP every caller sends a key of their own where the service asks for keys; --key is for standard input.
+    Over HTTP every caller sends their own key where the service requires keys; --key is for standard input.
     """
     from warpsmith.service.mcp import transport  # noqa: PLC0415 - the SDK takes a second to load
     from warpsmith.service.mcp.context import Desk  # noqa: PLC0415
@@ -43,7 +43,7 @@ def mcp(
         create_server(Desk(find, key, exports)).run("stdio")
         return
     address = transport.Address.parse(http)
-    transport.check_place(address, find())
+    transport.check_exposure(address, find())
     server = create_server(Desk(find, None, exports or Path.cwd()))
 
     def announce(where: str) -> None:

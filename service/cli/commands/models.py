@@ -1,4 +1,7 @@
-"""Kernels and the user's own models: `profile MODEL.py`, `apply` and `ablate`. A process of its own runs the model."""
+"""Commands for the user's own models: `profile MODEL.py`, `apply` and `ablate`.
+
+A separate process runs the model.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.archive import ArchiveError, unpack
 from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError, misuse
-from warpsmith.service.documents.escaping import seen
+from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.kernels import KernelSummary
 from warpsmith.service.local import machine
 from warpsmith.service.settings import ServiceSettings
@@ -44,20 +47,20 @@ Kernels = Annotated[
 
 
 def profile_model(model: Path, device: str, output: Path, top: int, force: bool, as_json: bool) -> None:
-    """Print what kernels for the parts of a model would save, and write the op specs of the first `top`."""
+    """Print the time that kernels for a model's parts would save; write `top` op specs."""
     _check(model, device)
     make_directory("--output", output)
     cache = ServiceSettings().judge_cache_dir.expanduser().resolve()
     request = {"command": "profile", "model": str(model), "device": device, "output": str(output)}
-    found = _asked(request | {"cache": str(cache), "top": top, "force": force})
+    found = _ask(request | {"cache": str(cache), "top": top, "force": force})
     if as_json:
         print_json(found)
         return
-    print_wide(_opportunities(found))
+    print_wide(_build_opportunities_table(found))
     written = [one["file"] for one in found["opportunities"] if one["file"] is not None]
     for one in found["opportunities"]:
         if one["reason"] is not None:
-            say(f"no spec for {seen(one['operators'], LONGEST)}: {seen(one['reason'], LONGEST)}")
+            say(f"no spec for {clean_line(one['operators'], LONGEST)}: {clean_line(one['reason'], LONGEST)}")
     tell(f"{len(written)} op specs in {output}")
     if written:
         say(f"next: warpsmith search {written[0]} --target {found['target']} --model agent")
@@ -76,18 +79,21 @@ def apply(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Put kernels into a model wherever they fit, compare its results, and say what was replaced where, and what was
-    not and why. Exit code 0: something was replaced, and the results agree; 1: not; 2: misuse."""
+    """Put kernels into a model wherever they fit and compare its results.
+
+    Prints every place with the kernel that replaced it, or the reason why none did. Exit code 0: something was
+    replaced, and the results agree; 1: not; 2: misuse.
+    """
     _check(model, device)
-    with _projects(package, kernel, device, url, key) as projects:
+    with _open_projects(package, kernel, device, url, key) as projects:
         request = {"command": "apply", "model": str(model), "device": device, "packages": projects}
-        found = _asked(request | {"output": None if output is None else str(output)})
+        found = _ask(request | {"output": None if output is None else str(output)})
     if as_json:
         print_json(found)
     else:
-        print_wide(_places(found))
-        _tell_unusable(found)
-        tell(_compared(found))
+        print_wide(_build_places_table(found))
+        _print_unusable(found)
+        tell(_describe_comparison(found))
         weights = "untouched" if found["weights_untouched"] else "CHANGED"
         tell(f"weights {weights}, modules and results {'' if found['undone'] else 'NOT '}restored by undo()")
         if found["package"] is not None:
@@ -107,21 +113,27 @@ def ablate(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Time a model without kernels, with all, with each alone and with all but each, in turns, and compare its results.
-    Exit code 0: the results agree; 1: they do not, or no kernel fits; 2: misuse."""
+    """Time a model without kernels, with all, with each alone and with all but each.
+
+    The variants run in turns, and their results are compared. Exit code 0: the results agree; 1: they do not, or no
+    kernel fits; 2: misuse.
+    """
     _check(model, device)
-    with _projects(package, kernel, device, url, key) as projects:
+    with _open_projects(package, kernel, device, url, key) as projects:
         request = {"command": "ablate", "model": str(model), "device": device, "packages": projects, "time_s": time_s}
-        found = _asked(request)
+        found = _ask(request)
     if as_json:
         print_json(found)
     else:
-        print_wide(_variants(found))
+        print_wide(_build_variants_table(found))
         for one in found["brings"]:
-            tell(f"{one['kernel']}: {_ratio(one['alone'])} alone, {_ratio(one['beside'])} beside the others")
+            tell(
+                f"{one['kernel']}: {_format_ratio(one['alone'])} alone, "
+                f"{_format_ratio(one['beside'])} beside the others"
+            )
         if not found["kernels"]:
-            print_wide(_places(found))
-        _tell_unusable(found)
+            print_wide(_build_places_table(found))
+        _print_unusable(found)
     good = bool(found["kernels"]) and all(row["agrees"] for row in found["variants"])
     raise typer.Exit(DONE if good else FAILED)
 
@@ -135,7 +147,7 @@ def _check(model: Path, device: str) -> None:
         raise CommandError(f"torch is not installed: {machine.install_worker()}", MISUSE)
 
 
-def _asked(request: dict[str, Any]) -> dict[str, Any]:
+def _ask(request: dict[str, Any]) -> dict[str, Any]:
     try:
         return ask(request)
     except Refused as error:
@@ -147,18 +159,18 @@ def _asked(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _projects(
+def _open_projects(
     packages: list[Path] | None, kernels: list[str] | None, device: str, url: str | None, key: str | None
 ) -> Iterator[list[str]]:
-    """The project directories: those given, and those of stored kernels, exported for as long as this lasts."""
+    """Yield the project directories: those given, and exports of stored kernels to scratch."""
     given = [str(path.resolve()) for path in packages or []]
     if given and not kernels:
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="warpsmith-apply-") as scratch, connected(url, key) as client:
-        chosen = kernels or _best(client.kernels(target=_target(device)))
+        chosen = kernels or _choose_best(client.kernels(target=_choose_target(device)))
         if not chosen:
-            misuse("--package", None, f"an exported package, for no kernel for {_target(device)} is stored")
+            misuse("--package", None, f"an exported package: no kernel for {_choose_target(device)} is stored")
         for number, each in enumerate(chosen):
             try:
                 written = unpack(client.export(each, VERIFIED), Path(scratch) / str(number))
@@ -169,8 +181,8 @@ def _projects(
         yield given
 
 
-def _best(stored: list[KernelSummary]) -> list[str]:
-    """The kernel of each op with the highest score, the highest first; none that was found to have drifted."""
+def _choose_best(stored: list[KernelSummary]) -> list[str]:
+    """Choose the id of each op's best kernel that has not drifted, the highest score first."""
     best: dict[str, KernelSummary] = {}
     for each in sorted(stored, key=lambda each: -each.score):
         if each.reverification is None or not each.reverification.drifted:
@@ -178,7 +190,7 @@ def _best(stored: list[KernelSummary]) -> list[str]:
     return [each.id for each in best.values()]
 
 
-def _target(device: str) -> str:
+def _choose_target(device: str) -> str:
     if device == "cpu":
         return machine.cpu_target()
     found = machine.gpus()
@@ -187,7 +199,7 @@ def _target(device: str) -> str:
     return found[0].target
 
 
-def _opportunities(found: dict[str, Any]) -> Table:
+def _build_opportunities_table(found: dict[str, Any]) -> Table:
     table = Table(title=f"{found['model']} on {found['device']}: {found['model_us'] / 1e3:.3f} ms a call")
     for heading in ("operators", "places"):
         table.add_column(heading)
@@ -198,8 +210,8 @@ def _opportunities(found: dict[str, Any]) -> Table:
         limit = "-" if one["limit_us"] is None else f"{one['limit_us']:.1f}"
         gain = "-" if one["model_speedup"] is None or one["limit_us"] is None else f"{one['model_speedup']:.2f}x"
         table.add_row(
-            seen(one["operators"], LONGEST),
-            seen(_short(one["places"]), LONGEST),
+            clean_line(one["operators"], LONGEST),
+            clean_line(_shorten_places(one["places"]), LONGEST),
             f"{one['time_us']:.1f}",
             "-" if one["share"] is None else f"{one['share']:.1%}",
             limit,
@@ -211,57 +223,57 @@ def _opportunities(found: dict[str, Any]) -> Table:
     return table
 
 
-def _short(places: list[str]) -> str:
+def _shorten_places(places: list[str]) -> str:
     return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
 
 
-def _places(found: dict[str, Any]) -> Table:
+def _build_places_table(found: dict[str, Any]) -> Table:
     table = Table("op", "place", "", "package", box=None, pad_edge=False)
     for place in found["places"]:
         outcome = f"replaced ({place['kind']})" if place["replaced"] else f"not: {place['reason']}"
-        table.add_row(place["op"], seen(place["where"], LONGEST), seen(outcome, LONGEST), place["kernel"])
+        table.add_row(place["op"], clean_line(place["where"], LONGEST), clean_line(outcome, LONGEST), place["kernel"])
     return table
 
 
-def _variants(found: dict[str, Any]) -> Table:
+def _build_variants_table(found: dict[str, Any]) -> Table:
     table = Table(title=f"{found['model']} on {found['device']}, {found['rounds']} rounds")
     table.add_column("variant")
     for heading in ("ms", "95 %", "over model", "95 %", "largest difference", "argmax", "agrees"):
         table.add_column(heading, justify="right")
     for row in found["variants"]:
         table.add_row(
-            seen(row["variant"], LONGEST),
+            clean_line(row["variant"], LONGEST),
             f"{row['ms']:.3f}",
-            _interval(row["ms_ci95"]),
+            _format_interval(row["ms_ci95"]),
             f"{row['speedup']:.3f}x",
-            _interval(row["speedup_ci95"]),
-            _difference(row),
+            _format_interval(row["speedup_ci95"]),
+            _format_difference(row),
             "-" if row["argmax_agreement"] is None else f"{row['argmax_agreement']:.2%}",
             "yes" if row["agrees"] else "NO",
         )
     return table
 
 
-def _compared(found: dict[str, Any]) -> str:
+def _describe_comparison(found: dict[str, Any]) -> str:
     argmax = "" if found["argmax_agreement"] is None else f", argmax agreement {found['argmax_agreement']:.2%}"
     word = "agree" if found["agrees"] else "do NOT agree"
     alone = "" if found["reference"] == "float64" else ", reference: none (the model does not run in float64)"
-    return f"results {word}: largest difference {_difference(found)}{argmax}{alone}"
+    return f"results {word}: largest difference {_format_difference(found)}{argmax}{alone}"
 
 
-def _difference(one: dict[str, Any]) -> str:
+def _format_difference(one: dict[str, Any]) -> str:
     found = one["largest_difference"]
     return "not finite" if found is None else f"{found:.2e}"
 
 
-def _interval(found: list[float] | None) -> str:
+def _format_interval(found: list[float] | None) -> str:
     return "-" if found is None else f"{found[0]:.3f} to {found[1]:.3f}"
 
 
-def _ratio(one: dict[str, Any]) -> str:
-    return f"{one['speedup']:.3f}x [{_interval(one['ci95'])}]"
+def _format_ratio(one: dict[str, Any]) -> str:
+    return f"{one['speedup']:.3f}x [{_format_interval(one['ci95'])}]"
 
 
-def _tell_unusable(found: dict[str, Any]) -> None:
+def _print_unusable(found: dict[str, Any]) -> None:
     for name, reason in found["unusable"].items():
-        tell(f"{name} stands nowhere: {seen(reason, LONGEST)}")
+        tell(f"{name} is used nowhere: {clean_line(reason, LONGEST)}")

@@ -1,4 +1,4 @@
-"""Op specs: check one before it is submitted, see those that ship with Warpsmith."""
+"""Commands for op specs: check one before submission, list those that ship and those stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from warpsmith.service.local.judging import run_job
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.reference.refusals import grouped, refusal
 
-app = typer.Typer(no_args_is_help=True, help="Op specs: what is to be computed, and for which shapes.")
+app = typer.Typer(no_args_is_help=True, help="Op specs: the computation, and its shapes.")
 app.command("origin")(imports.give_back)
 
 
@@ -32,7 +32,7 @@ def validate(
     target: Annotated[str, typer.Option(help="The target whose workloads are shown.")] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Check a spec without running anything; every bad field is named."""
+    """Check a spec without running anything; names every bad field."""
     spec = load_op(op)
     workloads = spec.workloads_for(Target.parse(target))
     if as_json:
@@ -50,7 +50,7 @@ def check(
     target: Annotated[str, typer.Option(help="cpu, cpu:x86_64, cuda:sm_90 ...")] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Put a spec before the judge: does its reference run, do deliberately wrong answers fail on it, is PyTorch right?
+    """Judge a spec: its reference must run, wrong answers must fail, PyTorch must be right.
 
     Exit code 0: admitted; 1: not; 2: misuse.
     """
@@ -73,13 +73,13 @@ def check(
 
 
 def is_admitted(verdict: Verdict) -> bool:
-    """Whether every wrong answer that must be found out was; a missing device leaves only the times open."""
+    """Whether every wrong answer that must fail did; a missing device affects the times alone."""
     examined = verdict["verdict"] in ("accepted", "ambiguous") and "admission" in verdict
     return examined and refusal(verdict["admission"]) is None
 
 
 def show_admission(verdict: Verdict, *, admitted: bool) -> None:
-    """The admission for people: each wrong answer with what found it out, or what to change."""
+    """Print the admission for people: each wrong answer with its failing check, or a remedy."""
     tell(f"{verdict['op']} on {verdict['target']}: {'admitted' if admitted else 'not admitted'}")
     caught = [check for check in verdict.get("admission", []) if check["caught"]]
     checks = [check for check in verdict.get("admission", []) if not check["caught"]]

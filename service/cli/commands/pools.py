@@ -1,4 +1,4 @@
-"""Pools: recorded model replies, in and out of the database."""
+"""Commands for pools: list, store and export recorded model replies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_pools(url: Url = None, key: Key = None, as_json: Json = False) -> None:
         print_json(found)
         return
     for pool in found:
-        tell(_line(pool))
+        tell(_format_line(pool))
     if not found:
         say("no pools yet: warpsmith import FILE --format pool")
 
@@ -38,12 +38,15 @@ def import_pool(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Store a pool; the same pool is stored once. Short for `warpsmith import FILE --format pool`."""
+    """Store a pool; the same pool is stored once.
+
+    Short for `warpsmith import FILE --format pool`.
+    """
     if not file.is_file():
         misuse("FILE", str(file), "a pool file that exists")
     with connected(url, key) as client:
         pool = client.import_pool(file.read_bytes())
-    print_json(pool) if as_json else tell(_line(pool))
+    print_json(pool) if as_json else tell(_format_line(pool))
 
 
 @app.command("export")
@@ -55,7 +58,10 @@ def export_pool(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Write the replies of a search as a pool. Short for `warpsmith export SEARCH --format pool`."""
+    """Write the replies of a search as a pool.
+
+    Short for `warpsmith export SEARCH --format pool`.
+    """
     with connected(url, key) as client:
         content = client.export_pool(search_id)
     output = output or Path(f"{search_id}.jsonl")
@@ -72,7 +78,7 @@ def export_pool(
         tell(f"{replies} replies of {search_id} in {output}")
 
 
-def _line(pool: PoolDocument) -> str:
+def _format_line(pool: PoolDocument) -> str:
     header = pool.header
     by = f", answered by {header['answered_by']}" if header.get("answered_by") else ""
     return f"{pool.id}  {header.get('op', '?'):24} {header.get('target', '?'):12} {pool.replies} replies{by}"

@@ -1,4 +1,4 @@
-"""Profiles: what a candidate's calls run, and for how long."""
+"""`warpsmith profile`: the kernels or functions of a candidate's calls, with their times."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.text import Text
 from warpsmith.kernels_db.job import nsight_metrics
 from warpsmith.kernels_db.job.documents import NsightKernel
 from warpsmith.service.cli.commands.models import profile_model
-from warpsmith.service.cli.commands.steer import node_id
+from warpsmith.service.cli.commands.steer import resolve_node_id
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, print_wide, say
 from warpsmith.service.client.errors import CommandError
 from warpsmith.service.client.http import Client
-from warpsmith.service.documents.escaping import seen
+from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.profiles import ProfileDocument
 
 POLL_S = 0.5
@@ -49,14 +49,17 @@ def profile(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Profile a node's candidate: its kernels or functions, how often they run and for how long. Or profile a model of
-    yours: which of its parts cost most, what a kernel at the physical limit would save, and their op specs."""
+    """Profile a node's candidate, or a model of your own.
+
+    Of a candidate: its kernels or functions, how often they run and for how long. Of a model: which of its parts cost
+    most, the time that a kernel at the physical limit would save, and their op specs.
+    """
     if what.endswith(".py"):
         profile_model(Path(what), device, output, top, force, as_json)
         return
     with connected(url, key) as client:
-        chosen = node_id(client, what)
-        found = _waited(client, chosen, wait, trace=trace is not None)
+        chosen = resolve_node_id(client, what)
+        found = _await_profile(client, chosen, wait, trace=trace is not None)
     if found.state == "failed":
         raise CommandError(f"no profile of {chosen}: {found.reason}")
     if trace is not None:
@@ -69,16 +72,16 @@ def profile(
 
 
 def print_profile(found: ProfileDocument) -> None:
-    """A finished profile for a person: the table on standard output, what comes with it beside."""
-    print_wide(_table(found))
+    """Print a finished profile: the table on standard output, notes on standard error."""
+    print_wide(_build_table(found))
     if found.nsight is not None:
         kernels = [cast("NsightKernel", kernel.model_dump()) for kernel in found.nsight.kernels]
         say("\n  ".join([f"Nsight Compute: {found.nsight.reason or ''}".rstrip(" "), *nsight_metrics.lines(kernels)]))
-    say("by the candidate's own word: a profile decides nothing")
+    say("as the candidate reports it: a profile decides nothing")
 
 
-def _waited(client: Client, chosen: str, wait_s: float, *, trace: bool) -> ProfileDocument:
-    """The profile, asked for now or earlier, when it has ended. Asking again has a lost one made anew."""
+def _await_profile(client: Client, chosen: str, wait_s: float, *, trace: bool) -> ProfileDocument:
+    """Request a profile and wait until it has ended; a request replaces one that was lost."""
     deadline = time.monotonic() + wait_s
     asked = client.request_profile(chosen)
     while True:
@@ -93,8 +96,10 @@ def _waited(client: Client, chosen: str, wait_s: float, *, trace: bool) -> Profi
         time.sleep(POLL_S)
 
 
-def _table(found: ProfileDocument) -> Table:
-    table = Table(title=_plain(f"{found.calls} calls on {found.workload}, {found.device or 'a device without a name'}"))
+def _build_table(found: ProfileDocument) -> Table:
+    table = Table(
+        title=_escape(f"{found.calls} calls on {found.workload}, {found.device or 'a device without a name'}")
+    )
     for heading in ("kind", "name"):
         table.add_column(heading)
     for heading in ("count", "mean us", "total us"):
@@ -103,10 +108,10 @@ def _table(found: ProfileDocument) -> Table:
     for row in found.rows:
         launch = ", ".join(f"{name} {value}" for name, value in (row.launch or {}).items())
         numbers = (str(row.count), f"{row.mean_us:.2f}", f"{row.total_us:.2f}")
-        table.add_row(_plain(row.kind), _plain(row.name), *numbers, _plain(launch))
+        table.add_row(_escape(row.kind), _escape(row.name), *numbers, _escape(launch))
     return table
 
 
-def _plain(text: str) -> Text:
-    """Names that a candidate gave, as a table takes them: no markup, nothing that steers a terminal."""
-    return Text(seen(text, LONGEST_NAME))
+def _escape(text: str) -> Text:
+    """Make a candidate's names safe for a table: no markup, no control characters."""
+    return Text(clean_line(text, LONGEST_NAME))

@@ -1,4 +1,4 @@
-"""Stored kernels judged anew: asked for, waited for, told."""
+"""`warpsmith reverify`: has stored kernels judged again, waits, and prints the outcomes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, print_wide, say
 from warpsmith.service.client.errors import DONE, FAILED, CommandError, ProblemError, misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.documents.escaping import seen
-from warpsmith.service.documents.figures import ratio
+from warpsmith.service.documents.escaping import clean_line
+from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.reverifications import ReverificationDocument, ReverificationSummary
 
 POLL_S = 0.5
 POLLED = 10
-"""Of those that are waited for, so many are looked at in one round, each in its turn."""
+"""Pending re-verifications that one round looks at, each in its turn."""
 
 LONGEST_REASON = 200
 NOT_FOUND = 404
@@ -31,7 +31,7 @@ WORDS = {
     "wrong": f"{DRIFTED}: wrong",
     "slower": f"{DRIFTED}: slower than its fastest baseline",
     "uncompilable": f"{DRIFTED}: no longer compiles",
-    "unknown": "unknown: nothing could be told",
+    "unknown": "unknown: could not be decided",
 }
 
 
@@ -45,8 +45,8 @@ def reverify(
         bool,
         typer.Option(
             "--due",
-            help="Only kernels that nobody has judged under the versions and device that their target has now, or not "
-            "for long (WARPSMITH_REVERIFY_PERIOD_DAYS).",
+            help="Only kernels not yet judged under the present versions and device of their target, or not for long "
+            "(WARPSMITH_REVERIFY_PERIOD_DAYS).",
         ),
     ] = False,
     wait: Annotated[
@@ -56,14 +56,16 @@ def reverify(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Have stored kernels judged anew under the present versions and device. Exit code 0: all hold; 1: something has
-    drifted, or could not be told."""
+    """Have stored kernels judged again under the present versions and device.
+
+    Exit code 0: all hold; 1: a kernel has drifted, or could not be decided.
+    """
     if kernels and (op is not None or target is not None or due):
         given = next(name for name, value in (("--op", op), ("--target", target), ("--due", due)) if value)
         misuse(given, " ".join(kernels), "either kernels' ids or filters")
     with connected(url, key) as client:
         if kernels:
-            asked: list[ReverificationSummary] = [_asked(client, each) for each in dict.fromkeys(kernels)]
+            asked: list[ReverificationSummary] = [_request(client, each) for each in dict.fromkeys(kernels)]
         else:
             batch = client.reverify_all(op=op, target=target, due=due)
             asked = batch.items
@@ -72,20 +74,20 @@ def reverify(
         if not asked:
             say("no stored kernel matches")
         if wait == 0:
-            _told(list(asked), as_json)
+            _print_outcomes(list(asked), as_json)
             return
-        found = _waited(client, asked, wait)
-    _told(list(found), as_json)
+        found = _await_all(client, asked, wait)
+    _print_outcomes(list(found), as_json)
     missing = [each for each in found if each.state != "done"]
     if missing:
         raise CommandError(
             f"{len(missing)} of {len(found)} are not done after {wait:g} s: is a judge worker up? "
-            "warpsmith doctor says; what was asked for stays asked for"
+            "warpsmith doctor says; the requests stay in the queue"
         )
     raise typer.Exit(DONE if all(each.outcome == "holds" for each in found) else FAILED)
 
 
-def _asked(client: Client, kernel_id: str) -> ReverificationSummary:
+def _request(client: Client, kernel_id: str) -> ReverificationSummary:
     try:
         return client.reverify(kernel_id)
     except ProblemError as error:
@@ -94,8 +96,8 @@ def _asked(client: Client, kernel_id: str) -> ReverificationSummary:
         misuse("KERNEL", kernel_id, "the id of a stored kernel (warpsmith kernels lists them)")
 
 
-def _waited(client: Client, asked: list[ReverificationSummary], wait_s: float) -> list[ReverificationSummary]:
-    """The re-verifications as they are when all are done, or, each read once more, when the time is up."""
+def _await_all(client: Client, asked: list[ReverificationSummary], wait_s: float) -> list[ReverificationSummary]:
+    """Wait until all re-verifications are done or the time is up; return each as last read."""
     deadline = time.monotonic() + wait_s
     found = {each.id: each for each in asked}
     waiting = deque(each.id for each in asked if each.state != "done")
@@ -116,15 +118,15 @@ def _waited(client: Client, asked: list[ReverificationSummary], wait_s: float) -
     return list(found.values())
 
 
-def _told(found: list[ReverificationSummary], as_json: bool) -> None:
+def _print_outcomes(found: list[ReverificationSummary], as_json: bool) -> None:
     summaries = [each.model_dump(mode="json", include=set(ReverificationSummary.model_fields)) for each in found]
     if as_json:
         print_json(summaries)
     elif found:
-        print_wide(_table(found))
+        print_wide(_build_table(found))
 
 
-def _table(found: list[ReverificationSummary]) -> Table:
+def _build_table(found: list[ReverificationSummary]) -> Table:
     table = Table(title="Speed-ups over the fastest baseline, when kept and now")
     for heading in ("kernel", "op", "target", "result"):
         table.add_column(heading)
@@ -134,9 +136,9 @@ def _table(found: list[ReverificationSummary]) -> Table:
     for each in found:
         result = each.state if each.outcome is None else each.outcome
         speeds = [
-            "-" if measured is None or measured.score is None else ratio(measured.score, measured.ci95)
+            "-" if measured is None or measured.score is None else format_ratio(measured.score, measured.ci95)
             for measured in (each.before, each.now)
         ]
         cells = (each.kernel_id, each.op_name, each.target, result, *speeds, each.reason or "")
-        table.add_row(*(Text(seen(cell, LONGEST_REASON)) for cell in cells))
+        table.add_row(*(Text(clean_line(cell, LONGEST_REASON)) for cell in cells))
     return table

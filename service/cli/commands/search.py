@@ -1,4 +1,4 @@
-"""Searches: submit and follow, list, show as a tree, pause, resume, cancel."""
+"""Commands for searches: submit and follow, list, show as a tree, pause, resume, cancel."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from warpsmith.service.cli.options import Json, Key, OpFile, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import FAILED, CommandError
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.progress import best_line, model_line, result_rows, result_table, tree_text
-from warpsmith.service.documents.figures import dollars
+from warpsmith.service.client.progress import (
+    build_result_rows,
+    build_result_table,
+    build_tree,
+    describe_best,
+    describe_spend,
+)
+from warpsmith.service.documents.figures import format_dollars
 from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
 
 
@@ -51,7 +57,7 @@ def search(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Submit a search and follow it to its end. Starts a service for itself where none runs."""
+    """Submit a search and follow it to its end; starts a service for itself where none runs."""
     body: dict[str, Any] = {"op": load_op(op).document(), "target": target}
     if language is not None:
         body["language"] = language
@@ -66,7 +72,7 @@ def search(
         body["model"] = model_document(client, choice)
         found = client.estimate(body)
         if estimate:
-            print_json(found) if as_json else tell_estimate(found)
+            print_json(found) if as_json else print_estimate(found)
             return
         say(found.summary)
         created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
@@ -88,15 +94,15 @@ def search(
         raise typer.Exit(FAILED)
 
 
-def tell_estimate(found: EstimateDocument) -> None:
-    """An estimate as lines."""
+def print_estimate(found: EstimateDocument) -> None:
+    """Print an estimate as lines."""
     for name, forecast in (("expected", found.expected), ("at worst", found.worst)):
         least = "" if forecast.complete else "more than "
         calls = ", ".join(f"{count:,} {kind}" for kind, count in forecast.calls.items())
         tell(f"{name}: {least}{forecast.model_calls:,} calls ({calls}), {forecast.candidates:,} candidates")
         tell(
             f"  {forecast.tokens:,} tokens ({forecast.prompt_tokens:,} of prompts, {forecast.completion_tokens:,} of "
-            f"replies), {dollars(forecast.cost_usd)}; it ends because {forecast.ends}"
+            f"replies), {format_dollars(forecast.cost_usd)}; it ends because {forecast.ends}"
         )
     if found.unpriced:
         tell(f"no price is known for {', '.join(found.unpriced)}: limit tokens, or add it (WARPSMITH_MODEL_PRICES)")
@@ -105,24 +111,24 @@ def tell_estimate(found: EstimateDocument) -> None:
 
 
 def model_document(client: Client, choice: dict[str, Any]) -> dict[str, Any]:
-    """The model of a search; a pool that is a file is stored first."""
+    """Return the model document of a search; a pool that is a file is stored first."""
     if "file" not in choice:
         return choice
     return {"provider": choice["provider"], "pool": client.import_pool(Path(choice["file"]).read_bytes()).id}
 
 
 def summarise(client: Client, search: SearchDocument) -> None:
-    """How a search ended: its best candidate as a table, what it cost, and what to do next."""
+    """Print how a search ended: its best candidate as a table, its cost, and the next commands."""
     reason = f": {search.reason}" if search.reason else ""
     tell(f"search {search.id} {search.state}{reason}")
     if search.problem is not None:
         problem = search.problem
         tell(f"  {problem.field}: found {problem.found!r}, expected {problem.expected}")
     if search.best is not None:
-        rows = result_rows(search.op_name, search.best.workloads)
-        print_wide(result_table(rows))
-        tell(f"best {best_line(search.best)}")
-    tell(f"model {model_line(search)}; {search.nodes} nodes in {search.round} rounds")
+        rows = build_result_rows(search.op_name, search.best.workloads)
+        print_wide(build_result_table(rows))
+        tell(f"best {describe_best(search.best)}")
+    tell(f"model {describe_spend(search)}; {search.nodes} nodes in {search.round} rounds")
     if search.state == "paused":
         tell(f"go on: warpsmith resume {search.id}")
     for kernel in search.kernels:
@@ -150,19 +156,21 @@ def tree(
     as_json: Json = False,
     story: Annotated[bool, typer.Option("--story", help="The story alone, without the tree.")] = False,
 ) -> None:
-    """The tree of a search and its story. A star marks the path to the best; the story tells what was tried, what
-    worked, what failed and why, and what it cost."""
+    """Show the tree of a search and its story.
+
+    A star marks the path to the best. The story says what was tried, what worked, what failed and why, and the cost.
+    """
     with connected(url, key) as client:
         document = client.search(search_id)
         nodes = [] if story else client.tree(search_id)
-        told = client.story(search_id)
+        found = client.story(search_id)
     if as_json:
-        print_json({"search": document, "story": told} | ({} if story else {"nodes": nodes}))
+        print_json({"search": document, "story": found} | ({} if story else {"nodes": nodes}))
         return
     if not story:
-        print_wide(tree_text(document, nodes))
+        print_wide(build_tree(document, nodes))
         tell("")
-    tell(told.text.rstrip())
+    tell(found.text.rstrip())
 
 
 def pause(

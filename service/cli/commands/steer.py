@@ -1,4 +1,4 @@
-"""Steering a search by hand: ideas, marks, its budget, and branches from a node."""
+"""Commands that steer a search by hand: ideas, marks, its budget, and branches from a node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from warpsmith.service.cli.options import Json, Key, Url
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.client.http import Client
-from warpsmith.service.documents.figures import limits
+from warpsmith.service.documents.figures import format_limits
+from warpsmith.workers.llm.reply import techniques
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
-from warpsmith.workers.llm.reply.techniques import technique as technique_named
 
 SearchId = Annotated[str, typer.Argument(metavar="SEARCH", help="A search's id.")]
 Node = Annotated[str, typer.Argument(metavar="NODE", help="A node's id, or SEARCH#7 for number 7 of a search's tree.")]
@@ -44,17 +44,19 @@ def idea(
 ) -> None:
     """Add an idea of your own: it is coded and judged like a model's."""
     given = {"technique": technique, "title": title, "mechanism": mechanism, "sketch": sketch}
-    body: dict[str, Any] = ({} if file is None else _read(file)) | {k: v for k, v in given.items() if v is not None}
+    body: dict[str, Any] = ({} if file is None else _read_idea(file)) | {
+        k: v for k, v in given.items() if v is not None
+    }
     for name in ("technique", "title", "mechanism"):
         if not isinstance(body.get(name), str) or not body[name].strip():
             misuse(f"--{name}", body.get(name), "words" + (" in the file" if file else ""))
-    known = technique_named(body["technique"])
+    known = techniques.technique(body["technique"])
     if known is None:
         misuse("--technique", body["technique"], f"one of {', '.join(TECHNIQUES)}")
     body |= {"technique": known, "codes": codes}
     with connected(url, key) as client:
         if parent is not None:
-            body["parent"] = node_id(client, parent)
+            body["parent"] = resolve_node_id(client, parent)
         added = client.add_idea(search_id, body, idempotency_key=uuid.uuid4().hex)
     if as_json:
         print_json(added)
@@ -64,7 +66,7 @@ def idea(
 
 
 def pin(node: Node, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """Make a node a parent of every round to come."""
+    """Make a node a parent in every later round."""
     _mark(node, "pin", True, url, key, as_json)
 
 
@@ -74,7 +76,7 @@ def unpin(node: Node, url: Url = None, key: Key = None, as_json: Json = False) -
 
 
 def ban(node: Node, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """Leave a node out for good: it is never built on, verified or kept. What builds on it stays."""
+    """Leave a node out for good: it is never built on, verified or kept. Nodes built on it stay."""
     _mark(node, "ban", True, url, key, as_json)
 
 
@@ -95,7 +97,7 @@ def budget(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Change limits of a search that has not ended; those that are not named stay, and `none` lifts one."""
+    """Change limits of a search that has not ended; `none` lifts one, others stay."""
     given = {"candidates": candidates, "calls": calls, "tokens": tokens, "cost": cost, "time": time, "gpu": gpu}
     changes: dict[str, float | None] = {}
     for name, text in given.items():
@@ -107,7 +109,7 @@ def budget(
         misuse("budget", None, "a limit to change: --candidates, --calls, --tokens, --cost, --time or --gpu")
     with connected(url, key) as client:
         document = client.change_budget(search_id, changes)
-    print_json(document) if as_json else tell(f"search {document.id} may use {limits(document.budget)}")
+    print_json(document) if as_json else tell(f"search {document.id} may use {format_limits(document.budget)}")
 
 
 def branch(
@@ -131,7 +133,7 @@ def branch(
     with connected(url, key) as client:
         if choice is not None:
             body["model"] = model_document(client, choice)
-        created = client.branch(node_id(client, node), body, idempotency_key=uuid.uuid4().hex)
+        created = client.branch(resolve_node_id(client, node), body, idempotency_key=uuid.uuid4().hex)
     if as_json:
         print_json(created)
         return
@@ -139,8 +141,8 @@ def branch(
     say(f"see how it goes: warpsmith tree {created.id}")
 
 
-def node_id(client: Client, text: str) -> str:
-    """A node's id, of an id or of SEARCH#SEQ."""
+def resolve_node_id(client: Client, text: str) -> str:
+    """Return the id of a node that is named by its id or as SEARCH#SEQ."""
     search_id, hash_, number = text.partition("#")
     if not hash_:
         return text
@@ -154,11 +156,11 @@ def node_id(client: Client, text: str) -> str:
 
 def _mark(text: str, mark: str, wanted: bool, url: str | None, key: str | None, as_json: bool) -> None:
     with connected(url, key) as client:
-        node = client.mark_node(node_id(client, text), mark, wanted=wanted)
+        node = client.mark_node(resolve_node_id(client, text), mark, wanted=wanted)
     print_json(node) if as_json else tell(f"node {node.id} (#{node.seq}) is {node.mark or 'unmarked'}")
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_idea(file: Path) -> dict[str, Any]:
     document = read_object("--file", file, f"a JSON object with {', '.join(IDEA_FIELDS)}")
     unknown = sorted(document.keys() - set(IDEA_FIELDS))
     if unknown:

@@ -1,4 +1,4 @@
-"""`warpsmith up`: the whole service on this machine, until it is told to stop."""
+"""`warpsmith up`: runs the whole service on this machine until it is stopped."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def up(
     """Start API, broker, workers and reconciler on this machine; Ctrl-C stops them all."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     launcher = Launcher(ServiceSettings().model_copy(update=given), say)
-    told = StopRequest()
+    stop_request = StopRequest()
     try:
-        launcher.start(told.is_set)
+        launcher.start(stop_request.is_set)
     except (HomeInUseError, StartError) as error:
         raise CommandError(str(error), FAILED) from None
     try:
         _announce(launcher, as_json)
-        while not told.wait(POLL_S):
+        while not stop_request.wait(POLL_S):
             launcher.poll()
         say("stopping")
     finally:
@@ -45,7 +45,7 @@ def up(
 
 
 class StopRequest(threading.Event):
-    """Set by SIGINT and SIGTERM from here on."""
+    """Event that SIGINT and SIGTERM set once it is made."""
 
     def __init__(self) -> None:
         super().__init__()

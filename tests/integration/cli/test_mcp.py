@@ -27,8 +27,8 @@ from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, Nod
 from warpsmith.service.api.auth import create_key, revoke_key
 from warpsmith.service.client.errors import CommandError
 from warpsmith.service.mcp.context import Desk
-from warpsmith.service.mcp.server import tools
-from warpsmith.service.mcp.transport import Address, security
+from warpsmith.service.mcp.server import make_tools
+from warpsmith.service.mcp.transport import Address, make_security
 from warpsmith.workers import steps
 from warpsmith.workers.settings import Settings
 
@@ -122,7 +122,7 @@ def test_the_server_introduces_itself(place: Place) -> None:
 
 def test_every_tool_has_complete_schemas_and_says_what_it_is_for(place: Place) -> None:
     found = place.agent.ask("list_tools").tools
-    assert [tool.name for tool in found] == [tool.name for tool in tools(Desk(lambda: ""))]
+    assert [tool.name for tool in found] == [tool.name for tool in make_tools(Desk(lambda: ""))]
     for tool in found:
         assert tool.description, tool.name
         assert len(tool.description) > 80, tool.name
@@ -414,10 +414,10 @@ def test_bad_addresses_are_refused(text: str) -> None:
 
 
 def test_only_named_hosts_are_served() -> None:
-    local = security(Address.parse("127.0.0.1:1"), [])
+    local = make_security(Address.parse("127.0.0.1:1"), [])
     assert local.enable_dns_rebinding_protection
     assert {"127.0.0.1:*", "localhost:*", "[::1]:*"} <= set(local.allowed_hosts)
-    named = security(Address.parse("0.0.0.0:1"), ["gpu.example"])
+    named = make_security(Address.parse("0.0.0.0:1"), ["gpu.example"])
     assert named.allowed_hosts == ["gpu.example", "gpu.example:*"]
     with pytest.raises(CommandError, match="WARPSMITH_ALLOWED_HOSTS"):
-        security(Address.parse("0.0.0.0:1"), [])
+        make_security(Address.parse("0.0.0.0:1"), [])

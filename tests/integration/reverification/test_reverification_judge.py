@@ -19,7 +19,7 @@ from tests.support.reverifying import history, keep, kernel
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
 from warpsmith.service.cli.commands import reverify as command
-from warpsmith.service.cli.commands.reverify import WORDS, _waited
+from warpsmith.service.cli.commands.reverify import WORDS, _await_all
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.reverifications import ReverificationDocument
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -230,10 +230,10 @@ def test_each_is_looked_at_in_its_turn_and_all_when_the_time_is_up(
         asked = [client.reverify(each) for each in kernels]
         ids = [each.id for each in asked]
         monkeypatch.setattr(client, "reverification", noted)
-        assert [each.state for each in _waited(client, list(asked), 0.0)] == ["pending"] * 3
+        assert [each.state for each in _await_all(client, list(asked), 0.0)] == ["pending"] * 3
         assert looked_at == ids
         looked_at.clear()
-        assert {each.outcome for each in _waited(client, list(asked), 60.0)} == {"holds"}
+        assert {each.outcome for each in _await_all(client, list(asked), 60.0)} == {"holds"}
     assert looked_at == [*ids, *ids]
 
 

@@ -17,7 +17,7 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.profiles import ask_profile, latest_metrics, latest_profile
 from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
-from warpsmith.service.api.routes.profiles import profile_document
+from warpsmith.service.api.routes.profiles import make_profile_document
 from warpsmith.service.cli.commands.profiles import print_profile
 from warpsmith.workers import steps
 from warpsmith.workers.llm.prompt import requests
@@ -163,7 +163,7 @@ def test_api_and_command_tell_the_metrics_or_why_there_are_none(
     perform_profile(Here(db, answer, tmp_path), wanted)
     with db.reading() as session:
         row = session.get_one(ProfileRow, wanted)
-        told = profile_document(row, trace=False)
+        told = make_profile_document(row, trace=False)
     assert told.nsight is not None
     assert told.nsight.reason == reason
     print_profile(told)

@@ -11,12 +11,12 @@ import pytest
 import typer.main
 
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.service.cli import application, run
+from warpsmith.service.cli import make_app, run
 from warpsmith.service.cli.commands import doctor
 from warpsmith.service.cli.commands.judge import describe_failure
 from warpsmith.service.client.errors import CommandError
 from warpsmith.service.client.http import Client
-from warpsmith.service.client.kernels import best_kernel
+from warpsmith.service.client.kernels import choose_best_kernel
 from warpsmith.service.local import machine
 from warpsmith.service.local.judging import language_of
 from warpsmith.service.settings import ServiceSettings
@@ -40,7 +40,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 def commands() -> list[str]:
     """Every command and subcommand."""
-    root: Any = typer.main.get_command(application())
+    root: Any = typer.main.get_command(make_app())
     names = []
     for name, command in root.commands.items():
         subcommands = getattr(command, "commands", None)
@@ -88,7 +88,7 @@ def test_an_ops_best_kernel_is_one_for_what_the_service_judges_on(
         def workers(self) -> list[SimpleNamespace]:
             return workers
 
-    assert best_kernel(cast("Client", Service()), "layer_norm", target).id == expected
+    assert choose_best_kernel(cast("Client", Service()), "layer_norm", target).id == expected
 
 
 @pytest.mark.parametrize(

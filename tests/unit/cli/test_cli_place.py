@@ -10,7 +10,7 @@ import pytest
 
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.service.cli.commands import doctor
-from warpsmith.service.cli.commands.judge import kernel_lines
+from warpsmith.service.cli.commands.judge import describe_kernels
 from warpsmith.service.client.errors import MISUSE, CommandError
 from warpsmith.service.local import machine, targets
 from warpsmith.service.settings import ServiceSettings
@@ -45,19 +45,19 @@ def gpu_findings(monkeypatch: pytest.MonkeyPatch) -> list[doctor.Finding]:
 
 def test_the_default_target_follows_the_language(gpus: list[machine.Gpu]) -> None:
     gpus += [H200, A100]
-    assert targets.target_for(None, "cpp").device == "cpu"
-    assert str(targets.target_for(None, "triton")) == str(targets.target_for(None, "cuda")) == "cuda:sm_90"
+    assert targets.choose_target(None, "cpp").device == "cpu"
+    assert str(targets.choose_target(None, "triton")) == str(targets.choose_target(None, "cuda")) == "cuda:sm_90"
 
 
 def test_a_machines_own_targets_are_those_that_it_can_time(
     gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = str(Target.parse("cpu"))
-    assert targets.own_targets() == [here]
+    assert targets.list_own_targets() == [here]
     gpus += [H200, A100, H200]
-    assert targets.own_targets() == [here, "cuda:sm_90", "cuda:sm_80"]
+    assert targets.list_own_targets() == [here, "cuda:sm_90", "cuda:sm_80"]
     monkeypatch.setattr(machine, "torch_cuda", lambda: None)
-    assert targets.own_targets() == [here]
+    assert targets.list_own_targets() == [here]
 
 
 @pytest.mark.parametrize("language", ["triton", "cuda"])
@@ -65,7 +65,7 @@ def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.
     with pytest.raises(
         CommandError, match=rf"--target: found None, expected cuda:ARCH for a {language} candidate"
     ) as raised:
-        targets.target_for(None, language)
+        targets.choose_target(None, language)
     assert raised.value.code == MISUSE
     assert targets.WITHOUT_DEVICE[language] in str(raised.value)
 
@@ -80,30 +80,30 @@ def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.
 )
 def test_a_target_that_the_language_cannot_run_on(target: str, language: str, expected: str) -> None:
     with pytest.raises(CommandError) as raised:
-        targets.target_for(target, language)
+        targets.choose_target(target, language)
     assert raised.value.code == MISUSE
     assert f"--target: found {target!r}, {expected}" in str(raised.value)
 
 
 def test_what_is_lacking_is_said(gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target.parse("cuda:sm_90")
-    assert targets.shortfall(Target.parse("cpu"), "cpp") is None
-    assert targets.shortfall(target, "triton") == f"no CUDA GPU here: {targets.WITHOUT_DEVICE['triton']}"
+    assert targets.describe_shortfall(Target.parse("cpu"), "cpp") is None
+    assert targets.describe_shortfall(target, "triton") == f"no CUDA GPU here: {targets.WITHOUT_DEVICE['triton']}"
     gpus.append(A100)
-    assert targets.shortfall(target, "cuda") == (
+    assert targets.describe_shortfall(target, "cuda") == (
         f"no GPU of cuda:sm_90 here, but cuda:sm_80: {targets.WITHOUT_DEVICE['cuda']}"
     )
     gpus.append(H200)
-    assert targets.shortfall(target, "cuda") is None
+    assert targets.describe_shortfall(target, "cuda") is None
     monkeypatch.setattr(machine, "torch_cuda", lambda: None)
-    assert "built without CUDA" in (targets.shortfall(target, "cuda") or "")
+    assert "built without CUDA" in (targets.describe_shortfall(target, "cuda") or "")
 
 
 def test_a_driver_that_fails_is_told_from_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(tmp_path, monkeypatch, "echo 'Unable to determine the device handle: Unknown Error'; exit 15")
     assert machine.gpus() == []
     assert machine.driver_fault() == "the NVIDIA driver fails (Unable to determine the device handle: Unknown Error)"
-    assert "the NVIDIA driver fails" in (targets.shortfall(Target.parse("cuda:sm_90"), "cuda") or "")
+    assert "the NVIDIA driver fails" in (targets.describe_shortfall(Target.parse("cuda:sm_90"), "cuda") or "")
     (finding,) = gpu_findings(monkeypatch)
     assert finding.state == "bad"
     assert "Unknown Error" in finding.found
@@ -151,8 +151,8 @@ def test_a_gpu_language_needs_no_cpp_compiler(monkeypatch: pytest.MonkeyPatch) -
 def test_kernels_are_listed_once_with_what_they_use() -> None:
     kernel = {"name": "add", "registers": 32, "spills": 0, "shared": 128, "config": {"BLOCK": "1024", "num_warps": 4}}
     line = "kernel    add: 32 registers, 0 bytes spilled, 128 bytes shared (BLOCK=1024, num_warps=4)"
-    assert kernel_lines({"kernels": [kernel, dict(kernel)]}) == [line]
-    assert kernel_lines({"kernels": [{"name": "add", "registers": None, "spills": None, "shared": None}]}) == []
+    assert describe_kernels({"kernels": [kernel, dict(kernel)]}) == [line]
+    assert describe_kernels({"kernels": [{"name": "add", "registers": None, "spills": None, "shared": None}]}) == []
     many = [{**kernel, "registers": number} for number in range(20)]
-    assert kernel_lines({"kernels": many})[-1] == "kernel    and 8 more"
-    assert kernel_lines({}) == []
+    assert describe_kernels({"kernels": many})[-1] == "kernel    and 8 more"
+    assert describe_kernels({}) == []

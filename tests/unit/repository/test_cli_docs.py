@@ -11,7 +11,7 @@ import typer.main
 
 from tests import REPOSITORY
 from warpsmith.kernels_db.spec.op import load_op
-from warpsmith.service.cli import application
+from warpsmith.service.cli import make_app
 
 PAGES = sorted(f"docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md"))
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", *PAGES)
@@ -44,7 +44,7 @@ def warpsmith_lines(inline: bool) -> list[str]:
 
 def parse(words: list[str]) -> str:
     """Parse a command line as the command would, without running it; returns the command's name."""
-    command = typer.main.get_command(application())
+    command = typer.main.get_command(make_app())
     context = command.make_context("warpsmith", list(words))
     names = []
     while hasattr(command, "resolve_command"):

@@ -10,7 +10,7 @@ from tests import REPOSITORY
 from warpsmith.service.documents.asks import AskState
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.search_tools import LONGEST_WAIT_S
-from warpsmith.service.mcp.server import INSTRUCTIONS, answer_asks, create_server, resources, tools
+from warpsmith.service.mcp.server import INSTRUCTIONS, answer_asks, create_server, make_resources, make_tools
 from warpsmith.service.mcp.transport import PATH
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps.asks import LONGEST_LIFE_S
@@ -33,11 +33,11 @@ def first_cells(heading: str) -> list[str]:
 
 
 def test_every_tool_is_described_in_the_order_in_which_agents_see_them() -> None:
-    assert first_cells("Tools") == [tool.name for tool in tools(Desk(lambda: ""))]
+    assert first_cells("Tools") == [tool.name for tool in make_tools(Desk(lambda: ""))]
 
 
 def test_the_loop_names_tools_and_arguments_that_exist() -> None:
-    known = {tool.name: tool.parameters.get("properties", {}) for tool in tools(Desk(lambda: ""))}
+    known = {tool.name: tool.parameters.get("properties", {}) for tool in make_tools(Desk(lambda: ""))}
     arguments = {name for properties in known.values() for name in properties}
     for place in (section("The loop"), INSTRUCTIONS):
         for word in re.findall(r"\b[a-z]+_[a-z_]+\b", place):
@@ -55,7 +55,7 @@ def test_numbers_and_names_are_those_of_the_code() -> None:
     assert "up to a day" in TEXT
     assert f"at most {LONGEST_WAIT_S:g} seconds" in TEXT
     assert PATH in CODED
-    assert all(str(item.uri).startswith("warpsmith://prompts/") for item in resources())
+    assert all(str(item.uri).startswith("warpsmith://prompts/") for item in make_resources())
 
 
 def test_the_clients_configuration_starts_this_server() -> None:

@@ -31,13 +31,13 @@ from warpsmith.service.bundles.folder import (
     CHUNK_BYTES,
     BadFolder,
     check_free,
-    chunks,
-    files_that_came_back,
+    find_returned_files,
     read_lines,
+    split_lines,
 )
-from warpsmith.service.bundles.judge_copy import copy_judge, judge_files
-from warpsmith.service.bundles.key import BadKey, bundle_key
-from warpsmith.service.bundles.signing import is_genuine, signature_of
+from warpsmith.service.bundles.judge_copy import copy_judge, list_judge_files
+from warpsmith.service.bundles.key import BadKey, load_bundle_key
+from warpsmith.service.bundles.signing import is_genuine, sign
 from warpsmith.service.bundles.verdicts import LONGEST_LINE, LONGEST_TEXT, read_line
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.protocol.answers import BadDirectory, append_unjudged, opened_unjudged, opened_verdicts
@@ -73,7 +73,7 @@ def ticket(**changes: str) -> Ticket:
 
 
 JOB = the_job()
-SIGNED: SignedJob = {**ticket(), "signature": signature_of(KEY, ticket()), "job": JOB}
+SIGNED: SignedJob = {**ticket(), "signature": sign(KEY, ticket()), "job": JOB}
 HEADER: dict[str, Any] = {
     "format": "warpsmith-bundle",
     "version": 1,
@@ -116,7 +116,7 @@ def test_names_are_sorted_and_what_is_no_number_is_refused() -> None:
 
 @given(st.sampled_from(sorted(ticket())), st.text(max_size=40), st.binary().filter(lambda key: bool(key.rstrip(b"\0"))))
 def test_a_signature_is_for_one_ticket_and_by_one_key(field: str, value: str, other: bytes) -> None:
-    made = signature_of(KEY, ticket())
+    made = sign(KEY, ticket())
     assert is_genuine(KEY, ticket(), made)
     assert is_genuine(KEY, ticket(**{field: value}), made) == (value == ticket()[field])  # type: ignore[literal-required]
     assert is_genuine(KEY + other, ticket(), made) is False
@@ -143,26 +143,26 @@ def test_any_changed_byte_of_a_job_is_refused_or_changes_nothing(data: st.DataOb
 
 def test_the_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     home = ServiceSettings(home=tmp_path / "new")
-    key = bundle_key(home)
+    key = load_bundle_key(home)
     assert len(key) >= 32
-    assert bundle_key(home) == key
+    assert load_bundle_key(home) == key
     file = tmp_path / "new" / "bundle.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [entry.name for entry in file.parent.iterdir()] == ["bundle.key"]
-    assert bundle_key(ServiceSettings(home=tmp_path / "other")) != key
+    assert load_bundle_key(ServiceSettings(home=tmp_path / "other")) != key
     file.chmod(0o640)
     with pytest.raises(BadKey, match="found mode 0640, expected 0600"):
-        bundle_key(home)
+        load_bundle_key(home)
     file.chmod(0o600)
     file.write_text("short\n")
     with pytest.raises(BadKey, match="found 5 characters"):
-        bundle_key(home)
+        load_bundle_key(home)
 
 
 def test_the_setting_comes_first_and_is_never_shown(tmp_path: Path) -> None:
-    assert bundle_key(ServiceSettings(home=tmp_path, bundle_key="s" * 40)) == b"s" * 40
+    assert load_bundle_key(ServiceSettings(home=tmp_path, bundle_key="s" * 40)) == b"s" * 40
     with pytest.raises(BadKey, match="WARPSMITH_BUNDLE_KEY: found 9 characters") as told:
-        bundle_key(ServiceSettings(home=tmp_path, bundle_key="too-short"))
+        load_bundle_key(ServiceSettings(home=tmp_path, bundle_key="too-short"))
     assert "too-short" not in str(told.value)
     assert not list(tmp_path.iterdir())
 
@@ -424,7 +424,7 @@ def judged_in(directory: Path) -> subprocess.CompletedProcess[str]:
 def test_the_wrong_host_judges_nothing(tmp_path: Path) -> None:
     job = {**JOB, "target": "cuda:sm_11"}
     there = ticket(job_digest=digest(job))
-    signed = {**there, "signature": signature_of(KEY, there), "job": job}
+    signed = {**there, "signature": sign(KEY, there), "job": job}
     bundle_at(tmp_path, {**HEADER, "target": "cuda:sm_11"}, json.dumps(signed) + "\n")
     ended = judged_in(tmp_path)
     assert ended.returncode == 2
@@ -442,12 +442,12 @@ def test_the_wrong_host_judges_nothing(tmp_path: Path) -> None:
 
 def test_verdicts_go_out_in_chunks_that_know_their_place() -> None:
     lines = [b"a" * 10, b"", b"b" * CHUNK_BYTES, b"c"] + [b"d"] * 1200
-    found = list(chunks(lines))
+    found = list(split_lines(lines))
     assert b"".join(content for _, content in found) == b"\n".join(lines) + b"\n"
     for before, content in found:
         assert content.split(b"\n")[0] == lines[before]
         assert content.count(b"\n") <= 500
-    assert list(chunks([])) == []
+    assert list(split_lines([])) == []
 
 
 def test_a_folder_that_is_in_use_or_empty_handed_is_refused(tmp_path: Path) -> None:
@@ -456,19 +456,19 @@ def test_a_folder_that_is_in_use_or_empty_handed_is_refused(tmp_path: Path) -> N
     unjudged, verdicts = tmp_path / "unjudged.jsonl", tmp_path / "verdicts.jsonl"
     unjudged.write_bytes(b"")
     with pytest.raises(BadFolder, match=r"found no verdicts\.jsonl"):
-        files_that_came_back(tmp_path)
+        find_returned_files(tmp_path)
     verdicts.write_bytes(b"one\ntw")
-    assert files_that_came_back(tmp_path) == [verdicts, unjudged]
+    assert find_returned_files(tmp_path) == [verdicts, unjudged]
     assert read_lines(verdicts) == ([b"one"], True)
     unjudged.unlink()
-    assert files_that_came_back(tmp_path) == [verdicts]
-    assert files_that_came_back(unjudged) == [unjudged]
+    assert find_returned_files(tmp_path) == [verdicts]
+    assert find_returned_files(unjudged) == [unjudged]
     with pytest.raises(BadFolder, match="not empty"):
         check_free(tmp_path)
 
 
 def test_the_copy_holds_what_the_judge_imports_and_no_more(tmp_path: Path) -> None:
-    files = {str(file) for file in judge_files()}
+    files = {str(file) for file in list_judge_files()}
     assert {
         "warpsmith/workers/__init__.py",
         "warpsmith/workers/judge/runner/runner_process.py",

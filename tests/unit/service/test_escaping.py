@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.service.cli import output
-from warpsmith.service.documents.escaping import escaped, seen, visible
+from warpsmith.service.documents.escaping import clean_line, clean_text, escape_json
 
 EVIL = "a\x1b[31mb\u202ec\u2066d\x9be\x7ff\u2028g\r\x07"
 STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -22,24 +22,24 @@ def steers(text: str) -> set[str]:
 
 @given(st.text())
 def test_what_is_visible_steers_nothing_and_keeps_its_lines(text: str) -> None:
-    shown = visible(text)
+    shown = clean_text(text)
     assert not steers(shown)
     assert len(shown) == len(text)
     assert all(new in (old, "\ufffd") for old, new in zip(text, shown, strict=True))
-    assert not steers(seen(text, 1000))
+    assert not steers(clean_line(text, 1000))
 
 
 @given(st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.dictionaries(st.text(), inner)))
 def test_escaped_json_says_the_same(value: object) -> None:
     document = json.dumps(value, ensure_ascii=False, indent=2)
-    assert json.loads(escaped(document)) == value
-    assert not steers(escaped(document))
+    assert json.loads(escape_json(document)) == value
+    assert not steers(escape_json(document))
 
 
 def test_ordinary_text_is_left_as_it_is() -> None:
     for text in ("plain", "größer, 速い, :x: [bold]", "two\nlines\tand a tab"):
-        assert visible(text) == text
-        assert escaped(json.dumps(text, ensure_ascii=False)) == json.dumps(text, ensure_ascii=False)
+        assert clean_text(text) == text
+        assert escape_json(json.dumps(text, ensure_ascii=False)) == json.dumps(text, ensure_ascii=False)
 
 
 @pytest.mark.parametrize("command", [output.say, output.tell, output.print_json])

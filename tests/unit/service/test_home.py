@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.service.local.home import HomeInUseError, HomeLock, running_service
+from warpsmith.service.local.home import HomeInUseError, HomeLock, find_running_service
 
 
 def test_nobody_runs_on_a_home_that_does_not_exist(tmp_path: Path) -> None:
-    assert running_service(tmp_path / "none") is None
+    assert find_running_service(tmp_path / "none") is None
 
 
 def test_a_second_launcher_is_told_of_the_first(tmp_path: Path) -> None:
@@ -20,11 +20,11 @@ def test_a_second_launcher_is_told_of_the_first(tmp_path: Path) -> None:
     with pytest.raises(HomeInUseError, match="just starting"):
         second.acquire()
     first.announce("http://127.0.0.1:1234")
-    assert running_service(tmp_path / "home") == {"pid": os.getpid(), "url": "http://127.0.0.1:1234"}
+    assert find_running_service(tmp_path / "home") == {"pid": os.getpid(), "url": "http://127.0.0.1:1234"}
     with pytest.raises(HomeInUseError, match=rf"process {os.getpid()} at http://127.0.0.1:1234.*WARPSMITH_HOME"):
         second.acquire()
     first.release()
-    assert running_service(tmp_path / "home") is None
+    assert find_running_service(tmp_path / "home") is None
     second.acquire()
     second.release()
 
@@ -38,7 +38,7 @@ def test_what_a_dead_launcher_left_does_not_count(tmp_path: Path) -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     assert (tmp_path / "launcher.lock").read_text() != ""
-    assert running_service(tmp_path) is None
+    assert find_running_service(tmp_path) is None
     lock = HomeLock(tmp_path)
     lock.acquire()
     lock.release()

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, shown
 from warpsmith.kernels_db.store.db import StorageFull as DatabaseFull
 from warpsmith.service.api.bodies import check_storable, parse_json
-from warpsmith.service.api.handlers import as_problem
+from warpsmith.service.api.handlers import convert_error
 from warpsmith.service.documents import problems
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, MalformedBody, Problem, field_path
@@ -94,13 +94,13 @@ def from_database(text: str) -> OperationalError:
     ],
 )
 def test_exceptions_find_their_problem(error: Exception, status: int, slug: str) -> None:
-    problem = as_problem(error)
+    problem = convert_error(error)
     assert problem is not None
     assert (problem.code, problem.slug) == (status, slug)
 
 
 def test_an_unknown_exception_is_no_problem() -> None:
-    assert as_problem(KeyError("secret")) is None
+    assert convert_error(KeyError("secret")) is None
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(), st.lists))

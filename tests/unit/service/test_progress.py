@@ -12,15 +12,15 @@ from rich.console import Console, RenderableType
 
 from warpsmith.service.client.narrator import Narrator
 from warpsmith.service.client.progress import (
-    best_path,
-    progress_panel,
-    result_rows,
-    result_table,
+    build_progress_panel,
+    build_result_rows,
+    build_result_table,
+    build_tree,
+    describe_time_left,
+    find_best_path,
     shorten,
-    time_left,
-    tree_text,
 )
-from warpsmith.service.documents.figures import duration, microseconds, ratio
+from warpsmith.service.documents.figures import format_duration, format_microseconds, format_ratio
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import EventDocument, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
@@ -167,7 +167,7 @@ def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:
         "speedup": {"eager": 3.0, "compile": 2.0},
         "workloads": [],
     }
-    shown = text_of(progress_panel(search(best=best), ["  #7 accepted"], now=1030.0))
+    shown = text_of(build_progress_panel(search(best=best), ["  #7 accepted"], now=1030.0))
     for expected in ("layer_norm on cpu:x86_64", "running", "4 (2 accepted, 1 rejected, 1 closed)"):
         assert expected in shown
     assert "#7 3.00x eager, 2.00x torch.compile (verified): one pass" in shown
@@ -177,8 +177,8 @@ def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:
 
 
 def test_time_stands_still_while_a_search_is_paused() -> None:
-    assert time_left(search(state="paused"), now=9999.0).startswith("9:00 of 10:00")
-    assert time_left(search(budget={}), now=1000.0) == "no limit (1:00 so far)"
+    assert describe_time_left(search(state="paused"), now=9999.0).startswith("9:00 of 10:00")
+    assert describe_time_left(search(budget={}), now=1000.0) == "no limit (1:00 so far)"
 
 
 def test_the_tree_marks_the_path_to_the_best_and_shows_failures() -> None:
@@ -188,16 +188,16 @@ def test_the_tree_marks_the_path_to_the_best_and_shows_failures() -> None:
         node(2, 0, verdict="rejected", gate="compile", reason="no such function"),
         node(3, 1, best=True, verification="passed", technique="vectorise"),
     ]
-    lines = text_of(tree_text(search(), nodes)).splitlines()
+    lines = text_of(build_tree(search(), nodes)).splitlines()
     starred = [line for line in lines if "*" in line]
-    assert best_path(nodes) == {"nd_0", "nd_1", "nd_3"}
+    assert find_best_path(nodes) == {"nd_0", "nd_1", "nd_3"}
     assert len(starred) == 3
     assert any("#2 idea 2 [fusion, round 1]  rejected at compile (no such function)" in line for line in lines)
     assert any("#3 idea 3 [vectorise, round 1]" in line and "verification passed" in line for line in lines)
 
 
 def test_titles_are_text_not_markup() -> None:
-    shown = text_of(tree_text(search(), [node(0, None), node(1, 0, title="[bold]x[/bold] [/]")]))
+    shown = text_of(build_tree(search(), [node(0, None), node(1, 0, title="[bold]x[/bold] [/]")]))
     assert "[bold]x[/bold] [/]" in shown
 
 
@@ -211,22 +211,22 @@ def test_results_compare_with_the_fastest_baseline() -> None:
         limit_fraction=0.62,
     )
     untimed = WorkloadTimes(id="ragged", role="test", time_us={}, speedup={})
-    rows = result_rows("layer_norm", [workload, untimed])
+    rows = build_result_rows("layer_norm", [workload, untimed])
     assert rows == [
         ["layer_norm", "images", "300", "250", "240", "120", "2.00x [1.95, 2.05] max-autotune", "62 %"],
     ]
-    shown = text_of(result_table(rows))
+    shown = text_of(build_result_table(rows))
     assert "2.00x [1.95, 2.05] max-autotune" in shown
 
 
 def test_numbers() -> None:
-    assert ratio(None, None) == "without timing"
-    assert ratio(1.234, None) == "1.23x"
-    assert duration(3723) == "1:02:03"
-    assert duration(0) == "0:00"
-    assert microseconds(None) == "-"
-    assert microseconds(12.345) == "12.3"
-    assert microseconds(12345.6) == "12,346"
+    assert format_ratio(None, None) == "without timing"
+    assert format_ratio(1.234, None) == "1.23x"
+    assert format_duration(3723) == "1:02:03"
+    assert format_duration(0) == "0:00"
+    assert format_microseconds(None) == "-"
+    assert format_microseconds(12.345) == "12.3"
+    assert format_microseconds(12345.6) == "12,346"
 
 
 @given(st.text(), st.integers(min_value=4, max_value=80))

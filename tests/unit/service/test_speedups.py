@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from warpsmith.service.documents.speedups import mean_intervals, mean_speedups, median_interval
+from warpsmith.service.documents.speedups import compute_mean_intervals, compute_mean_speedups, compute_median_interval
 from warpsmith.service.documents.workloads import WorkloadTimes
 
 
@@ -23,32 +23,32 @@ def workload(name: str, role: str = "bench", **ratios: tuple[float, ...]) -> Wor
 
 
 def test_a_mean_is_geometric_and_over_the_bench_workloads() -> None:
-    found = mean_speedups(
+    found = compute_mean_speedups(
         [workload("a", eager=(2.0,)), workload("b", eager=(8.0,)), workload("c", "test", eager=(99.0,))]
     )
     assert found == {"eager": pytest.approx(4.0)}
 
 
 def test_one_workloads_interval_is_the_means() -> None:
-    assert mean_intervals([workload("a", eager=(2.0, 1.6, 2.2))])["eager"] == pytest.approx([1.6, 2.2])
+    assert compute_mean_intervals([workload("a", eager=(2.0, 1.6, 2.2))])["eager"] == pytest.approx([1.6, 2.2])
 
 
 def test_errors_of_several_workloads_add_in_quadrature() -> None:
     same = [workload(name, eager=(2.0, 1.8, 2.3)) for name in "abcd"]
-    low, high = mean_intervals(same)["eager"]
+    low, high = compute_mean_intervals(same)["eager"]
     assert math.log(2.0 / low) == pytest.approx(math.log(2.0 / 1.8) / 2)
     assert math.log(high / 2.0) == pytest.approx(math.log(2.3 / 2.0) / 2)
 
 
 def test_a_workload_without_an_interval_leaves_the_mean_without_one() -> None:
     mixed = [workload("a", eager=(2.0, 1.9, 2.1), compile=(1.5, 1.4, 1.6)), workload("b", eager=(2.0,))]
-    assert set(mean_intervals(mixed)) == {"compile"}
-    assert mean_intervals([]) == {}
+    assert set(compute_mean_intervals(mixed)) == {"compile"}
+    assert compute_mean_intervals([]) == {}
 
 
 @pytest.mark.parametrize("count", range(6))
 def test_few_samples_bound_no_median(count: int) -> None:
-    assert median_interval([float(number) for number in range(count)]) is None
+    assert compute_median_interval([float(number) for number in range(count)]) is None
 
 
 def test_the_ranks_of_the_interval_are_those_of_the_tables() -> None:
@@ -56,11 +56,11 @@ def test_the_ranks_of_the_interval_are_those_of_the_tables() -> None:
     for count, low, high in ((6, 1, 6), (10, 2, 9), (20, 6, 15)):
         shuffled = [float(number) for number in range(1, count + 1)]
         random.Random(7).shuffle(shuffled)
-        assert median_interval(shuffled) == [low, high]
+        assert compute_median_interval(shuffled) == [low, high]
 
 
 def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     chance = random.Random(3)
-    trials = [median_interval([chance.expovariate(1.0) for _ in range(15)]) for _ in range(2000)]
+    trials = [compute_median_interval([chance.expovariate(1.0) for _ in range(15)]) for _ in range(2000)]
     held = sum(low <= math.log(2) <= high for low, high in filter(None, trials))
     assert held / len(trials) >= 0.95

@@ -14,10 +14,10 @@ from markdown_it import MarkdownIt
 
 from tests.golden import DIRECTORY
 from tests.support.story_scenarios import ROOT, best, node, scenarios, search
-from warpsmith.service.documents.escaping import as_markdown, as_text, quoted, said, seen
+from warpsmith.service.documents.escaping import clean_line, mark_foreign, quote_foreign, render_markdown, render_text
 from warpsmith.service.documents.searches import BadField
 from warpsmith.service.story import Answers, Section, Steer, Story, StoryFacts, tell
-from warpsmith.service.story.failures import cause_of
+from warpsmith.service.story.failures import find_cause
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=300)
 HOSTILE = st.one_of(
@@ -72,7 +72,7 @@ def test_there_is_a_story_whatever_the_search_came_to() -> None:
 
 def test_every_node_that_brought_nothing_is_counted_once() -> None:
     facts = scenarios()["story_finished"]
-    lost = [each for each in facts.candidates if cause_of(each, ended=True) is not None]
+    lost = [each for each in facts.candidates if find_cause(each, ended=True) is not None]
     assert len(lost) + sum(each.surely_faster for each in facts.candidates) == len(facts.candidates)
     part = section(facts, "What failed, and why")
     assert part.paragraph.startswith(f"{len(lost)} of {len(facts.candidates)} nodes")
@@ -103,11 +103,11 @@ def test_every_node_that_brought_nothing_is_counted_once() -> None:
     ],
 )
 def test_causes(changes: dict[str, Any], cause: str | None) -> None:
-    assert cause_of(node(1, **changes), ended=True) == cause
+    assert find_cause(node(1, **changes), ended=True) == cause
 
 
 def test_what_may_still_come_has_not_failed() -> None:
-    assert cause_of(node(1, state="coding", verdict=None), ended=False) is None
+    assert find_cause(node(1, state="coding", verdict=None), ended=False) is None
 
 
 def test_an_unknown_cost_is_said_to_be_unknown() -> None:
@@ -203,14 +203,14 @@ def hostile(text: Any) -> StoryFacts:
 
 @given(HOSTILE, st.integers(4, 300))
 def test_what_is_seen_is_one_line_of_visible_characters(text: str, limit: int) -> None:
-    line = seen(text, limit)
+    line = clean_line(text, limit)
     assert len(line) <= limit
-    assert line == seen(line, limit)
+    assert line == clean_line(line, limit)
     assert all(unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} for char in line)
 
 
 def test_foreign_text_is_shown_as_it_is_and_escaped_in_markdown() -> None:
     theirs = "*theirs* \u201dand\u201c"
-    sentence = f"it is *ours*, {quoted(theirs)}, {said('a_b')}"
-    assert as_text(sentence) == 'it is *ours*, \u201c*theirs* "and"\u201d, a_b'
-    assert as_markdown(sentence) == 'it is *ours*, \u201c\\*theirs\\* \\"and\\"\u201d, a\\_b'
+    sentence = f"it is *ours*, {quote_foreign(theirs)}, {mark_foreign('a_b')}"
+    assert render_text(sentence) == 'it is *ours*, \u201c*theirs* "and"\u201d, a_b'
+    assert render_markdown(sentence) == 'it is *ours*, \u201c\\*theirs\\* \\"and\\"\u201d, a\\_b'

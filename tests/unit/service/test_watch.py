@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from warpsmith.service.views.watch import JudgedPoint, best_points
+from warpsmith.service.views.watch import JudgedPoint, list_best_points
 
 
 def verdict(node: str, score: float | None, level: Literal["screen", "verify"] = "screen") -> tuple[JudgedPoint, Any]:
@@ -27,7 +27,7 @@ def verdict(node: str, score: float | None, level: Literal["screen", "verify"] =
 
 def bests(*judged: tuple[JudgedPoint, Any], standing: str = "123") -> list[tuple[str, float, str]]:
     """Node, score and level of each best."""
-    return [(point.node_id, point.score, point.level) for point in best_points(list(judged), set(standing))]
+    return [(point.node_id, point.score, point.level) for point in list_best_points(list(judged), set(standing))]
 
 
 def test_a_verification_takes_the_place_of_the_screening() -> None:
@@ -38,7 +38,7 @@ def test_a_verification_takes_the_place_of_the_screening() -> None:
 def test_a_candidate_that_verified_below_another_hands_over() -> None:
     judged = [verdict("1", 1.5), verdict("2", 1.45), verdict("3", 1.45), verdict("1", 1.4, "verify")]
     assert bests(*judged) == [("1", 1.5, "screen"), ("2", 1.45, "screen")]
-    [*_, last] = best_points(judged, {"1", "2"})
+    [*_, last] = list_best_points(judged, {"1", "2"})
     assert last.ci95 == [1.45, 1.45]
 
 

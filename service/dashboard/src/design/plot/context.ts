@@ -16,7 +16,7 @@ export const PlotContext = createContext<PlotArea | null>(null);
 
 export function usePlot(): PlotArea {
   const area = use(PlotContext);
-  if (!area) throw new Error("A mark stands within a Plot");
+  if (!area) throw new Error("A mark must be within a Plot");
   return area;
 }
 

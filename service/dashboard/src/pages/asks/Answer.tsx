@@ -139,7 +139,7 @@ function Closed({ ask, problem, draft }: { ask: AskDocument; problem: ProblemErr
       )}
       {by !== null && by !== undefined ? (
         <p>
-          <Untrusted text={by} /> answered <Time at={at} />. That answer stands.
+          <Untrusted text={by} /> answered <Time at={at} />. That answer counts.
         </p>
       ) : (
         <p>{WHY[ask.state] ?? "This ask takes no answer any more."}</p>
@@ -157,7 +157,7 @@ function Closed({ ask, problem, draft }: { ask: AskDocument; problem: ProblemErr
 }
 
 const WHY: Readonly<Record<string, string>> = {
-  expired: "Nobody answered in time. Nothing is lost: the same request was asked again.",
+  expired: "No answer came in time. Nothing is lost: the same request was asked again.",
   withdrawn: "The search ended first, or the answer could not be read and the request started over.",
   open: "This ask takes no answer any more.",
 };

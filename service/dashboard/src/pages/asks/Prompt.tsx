@@ -13,7 +13,7 @@ export function Prompt({ ask }: { ask: AskDocument }) {
     <Card title="Prompt" actions={<CopyButton text={whole} label="Copy all of it" />}>
       <p className={styles.aside}>
         It was written by the search and by the op's author. What it holds is material for the answer, and no
-        instruction to whoever reads it.
+        instruction to its reader.
       </p>
       {messages.map(({ role, content }, at) => (
         <details

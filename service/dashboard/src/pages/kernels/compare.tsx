@@ -47,9 +47,7 @@ export default function ComparePage() {
         <Both a={a} b={b} />
       ) : (
         <EmptyState title="Choose two kernels">
-          <p>
-            Two kernels of one op say most: their times stand side by side, and the difference of their code.
-          </p>
+          <p>Two kernels of one op say most: their times side by side, and the difference of their code.</p>
         </EmptyState>
       )}
     </Page>

@@ -54,7 +54,7 @@ export default function LoginPage() {
             </div>
           ) : (
             <EmptyState
-              title="Nobody need sign in here"
+              title="No sign-in is needed here"
               action={<ButtonLink to="/">All searches</ButtonLink>}
             >
               <p>The service listens on this machine alone and asks for no key.</p>

@@ -22,7 +22,10 @@ const WORDS: Readonly<Record<Provider, { name: string; says: string }>> = {
     name: "A recorded pool",
     says: "Replies that were recorded are given again: nothing is asked, nothing is paid.",
   },
-  agent: { name: "A person or an agent", says: "Every request waits under Asks until somebody answers it." },
+  agent: {
+    name: "A person or an agent",
+    says: "Every request waits under Asks until a person or an agent answers it.",
+  },
 };
 
 export function ModelCard({

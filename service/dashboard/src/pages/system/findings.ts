@@ -41,8 +41,7 @@ function brokenPart({ name, detail }: SystemDocument["checks"][number]): Finding
     : {
         tone: "bad",
         what: "The broker does not answer.",
-        remedy:
-          "Searches stand still and lose nothing; they go on once it is back. See what else is missing:",
+        remedy: "Searches wait and lose nothing; they go on once it is back. See all that is missing:",
         command: "warpsmith doctor",
       };
 }

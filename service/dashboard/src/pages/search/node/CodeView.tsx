@@ -14,10 +14,10 @@ export function CodeView({ node }: { node: NodeDocument }) {
     return (
       <EmptyState title="No code yet">
         {node.seq === 0
-          ? "The reference is the op's own: it stands in the op's spec."
+          ? "The reference is part of the op's spec."
           : node.state === "closed"
             ? "The node was closed before code was written for it."
-            : "It comes when a model, or whoever answers in its place, has written it."}
+            : "It comes when a model, or a person or an agent in its place, has written it."}
       </EmptyState>
     );
   }

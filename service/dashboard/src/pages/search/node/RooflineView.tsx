@@ -26,7 +26,7 @@ export function RooflineView({ report }: { report: ReportDocument }) {
   if (!chosen) {
     return (
       <EmptyState title="Nothing to draw">
-        Only what was timed stands under the roofline, and this verdict has no times.
+        The roofline shows timed contenders only, and this verdict has no times.
       </EmptyState>
     );
   }

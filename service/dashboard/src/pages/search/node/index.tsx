@@ -136,7 +136,7 @@ function NotJudged({ node }: { node: NodeDocument }) {
     <EmptyState title="Not judged yet">
       {node.state === "closed"
         ? "The node was closed before the judge saw it."
-        : "What the judge finds stands here as soon as it has looked."}
+        : "The judge's verdict appears here as soon as there is one."}
     </EmptyState>
   );
 }
@@ -179,7 +179,7 @@ function OlderVerdict({ report, onBack }: { report: ReportDocument; onBack: () =
         This is another verdict of the node: {format.words(report.level)}, {format.words(report.verdict)},{" "}
         <Time at={report.created_at} />.
       </span>
-      <Button onClick={onBack}>Show the one it stands by</Button>
+      <Button onClick={onBack}>Show the deciding verdict</Button>
     </div>
   );
 }

@@ -16,7 +16,7 @@ export default function ProgressTab({ searchId }: { searchId: string }) {
         {(data) =>
           data.judged.length === 0 && data.best.length === 0 ? (
             <EmptyState title="No candidate was judged yet">
-              The best so far is drawn here from the first verdict on. What the search waits for stands above.
+              The best so far is drawn here from the first verdict on. The reasons why it waits are above.
             </EmptyState>
           ) : (
             <>
