@@ -66,7 +66,7 @@ def profile_document(row: ProfileRow, *, trace: bool) -> ProfileDocument:
         id=row.id,
         node_id=row.node_id,
         search_id=row.search_id,
-        state=told["state"],
+        state=row.state,
         reason=told.get("reason"),
         device=told.get("device"),
         workload=told.get("workload"),
