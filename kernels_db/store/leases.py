@@ -114,7 +114,7 @@ def expired(table: type[Leased], now: float) -> ColumnElement[bool]:
 
 
 def unsent(table: type[Leased], now: float, resend_after_s: float) -> ColumnElement[bool]:
-    """Pending, and its message never sent or lost: it is older than half the row's age, within limits."""
+    """Pending, and its message was never sent, or is older than half the row's age, within limits."""
     since = now - table.sent_at
     lost = and_(
         since >= resend_after_s,

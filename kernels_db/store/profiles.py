@@ -2,7 +2,7 @@
 
 A row's `document` is what came of it: {"reason", "workload", "calls", "rows", "device", "nsight", "source_sha256"}. A
 profile is asked for and seen to again by those that want it, so a message or a worker that is lost costs asking once
-more: the lease of one whose worker died is not renewed, and nothing brings it back.
+more: its lease is as long as the judge may take, is not renewed, and nothing brings back one that ran out.
 """
 
 from __future__ import annotations
