@@ -1,4 +1,6 @@
-"""Holding a row for a limited time: the one way of attempts, re-verifications and profiles (`tables.Leased`).
+"""Hold a row for a limited time: an attempt, a re-verification or a profile.
+
+Their columns for it are the same (`tables.Leased`), and so are the ways:
 
     pending -> running -> a state of its end        running -> pending: given back, or the lease ran out
 
@@ -33,7 +35,7 @@ def claim(
     *conditions: ColumnElement[bool],
     **also: Any,
 ) -> bool:
-    """Take a pending row for `lease_s` seconds; False where it is not to be had (taken, ended, unknown).
+    """Take a pending row for `lease_s` seconds; False where it is taken, ended or unknown.
 
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
     `conditions`: what else must be true of the row; `also`: other columns to set with it.
@@ -64,13 +66,13 @@ def renew(session: Session, table: type[Leased], row_id: str, owner: str, lease_
 
 
 def held(session: Session, table: type[Row], row_id: str, owner: str) -> Row | None:
-    """The row, locked until the transaction ends, if `owner` still holds it; None where the lease was lost."""
+    """Lock the row that `owner` still holds, until the transaction ends; None: the lease was lost."""
     mine = select(table).where(table.id == row_id, table.state == "running", table.owner == owner)
     return session.scalar(mine.with_for_update().execution_options(populate_existing=True))
 
 
 def finish(row: Leased, state: str, now: float) -> None:
-    """End the row. Who held it last stays to be read."""
+    """End the row; its last owner is kept."""
     row.state = state
     row.lease_expires_at = None
     row.finished_at = now
@@ -82,8 +84,10 @@ def finish_all(session: Session, table: type[Leased], state: str, now: float, *c
 
 
 def put_back(row: Leased, *, tries: int = 0) -> None:
-    """Make the row pending again, its message still to be sent. `tries`: what counts against it; nothing, where a live
-    worker gives it back."""
+    """Make the row pending again, its message still to be sent.
+
+    `tries`: what counts against it; nothing, where a live worker gives it back.
+    """
     row.state = "pending"
     row.owner = None
     row.lease_expires_at = None
@@ -92,7 +96,7 @@ def put_back(row: Leased, *, tries: int = 0) -> None:
 
 
 def lend(row: Leased, owner: str, now: float) -> None:
-    """Give a pending row to `owner` for as long as it takes: no time brings it back, and it counts as no try."""
+    """Give a pending row to `owner` without a time limit; it counts as no try."""
     row.state = "running"
     row.owner = owner
     row.lease_expires_at = None
@@ -100,8 +104,10 @@ def lend(row: Leased, owner: str, now: float) -> None:
 
 
 def return_expired(row: Leased, max_tries: int) -> bool:
-    """Make a row whose lease ran out pending again. False, and it stays as it is, where it was tried `max_tries` times:
-    the caller ends it."""
+    """Make a row whose lease ran out pending again; False where it was tried too often.
+
+    After `max_tries` tries it stays as it is, and the caller ends it.
+    """
     if row.tries >= max_tries:
         return False
     put_back(row, tries=row.tries)
@@ -109,12 +115,15 @@ def return_expired(row: Leased, max_tries: int) -> bool:
 
 
 def expired(table: type[Leased], now: float) -> ColumnElement[bool]:
-    """Held, and the lease ran out."""
+    """Select the held rows whose lease ran out."""
     return and_(table.state == "running", table.lease_expires_at < now)
 
 
 def unsent(table: type[Leased], now: float, resend_after_s: float) -> ColumnElement[bool]:
-    """Pending, and its message was never sent, or is older than half the row's age, within limits."""
+    """Select the pending rows whose message was never sent or counts as lost.
+
+    It does when it is older than half the row's age, within limits.
+    """
     since = now - table.sent_at
     lost = and_(
         since >= resend_after_s,

@@ -123,7 +123,7 @@ def finish_profile(
     now: float,
     trace: dict[str, Any] | None = None,
 ) -> bool:
-    """End a profile that `owner` holds. False, and nothing is written, where it has ended or `owner` never took it."""
+    """End a profile that `owner` holds; False, and nothing is written, where it does not."""
     row = leases.held(session, ProfileRow, profile_id, owner)
     if row is None:
         return False

@@ -31,7 +31,7 @@ class Base(DeclarativeBase):
 
 
 class Leased(Base):
-    """What one worker at a time takes, for a limited time: `kernels_db.store.leases` alone changes these columns.
+    """A row that one worker at a time holds; only `kernels_db.store.leases` changes who does.
 
     A row waits as `pending` and is held as `running`; the other states are its own.
     """

@@ -1,7 +1,7 @@
-"""Profiles are held under a lease, in the columns that attempts and re-verifications have.
+"""Leases of profiles, in the columns that attempts and re-verifications have.
 
-How far a profile is was told by its document until now: {"state", "sent_at", "until"}. Who held one that runs, and when
-one started or ended, nobody wrote down: these stay empty.
+Until now a profile's document told its state: {"state", "sent_at", "until"}. The owner of one that runs, and the times
+of start and end, were not stored: these columns stay empty.
 
 Revision: 0006.
 """
