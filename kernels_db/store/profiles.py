@@ -1,8 +1,8 @@
 """Profiles of nodes: requested, taken by a worker, finished.
 
-A row's `document` is what came of it: {"reason", "workload", "calls", "rows", "device", "nsight", "source_sha256"}. A
-profile is asked for and seen to again by those that want it, so a message or a worker that is lost costs asking once
-more: its lease is as long as the judge may take, is not renewed, and nothing brings back one that ran out.
+Nothing here touches a search's state. A row's `document` is the result: {"reason", "workload", "calls", "rows",
+"device", "nsight", "source_sha256"}. A message or a worker that is lost costs asking once more: the lease is as long
+as the judge may take, is not renewed, and nothing brings back one that ran out.
 """
 
 from __future__ import annotations

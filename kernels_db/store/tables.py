@@ -31,10 +31,7 @@ class Base(DeclarativeBase):
 
 
 class Leased(Base):
-    """A row that one worker at a time holds; only `kernels_db.store.leases` changes who does.
-
-    A row waits as `pending` and is held as `running`; the other states are its own.
-    """
+    """A row that one worker at a time holds: `pending`, `running`, then states of its own."""
 
     __abstract__ = True
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -171,10 +168,7 @@ class NodeRow(Base):
 
 
 class AttemptRow(Leased):
-    """One execution of one step for a node. (`node_id`, `kind`, `ordinal`) makes creation idempotent.
-
-    It ends as succeeded, failed or cancelled; `waiting` for somebody's answer nobody holds it.
-    """
+    """One execution of one step for a node: it may wait; it ends succeeded, failed, cancelled."""
 
     __tablename__ = "attempts"
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
@@ -186,7 +180,7 @@ class AttemptRow(Leased):
     not_before: Mapped[float] = mapped_column(default=0.0)
     error: Mapped[str | None] = mapped_column(Text)
     __table_args__ = (
-        UniqueConstraint("node_id", "kind", "ordinal"),
+        UniqueConstraint("node_id", "kind", "ordinal"),  # makes creation idempotent
         Index(None, "search_id", "state"),
         Index(None, "state", "lease_expires_at"),
     )
@@ -255,10 +249,7 @@ class VerdictRow(Base):
 
 
 class ProfileRow(Leased):
-    """One profiled run of a node's candidate, made on request: a table of its kernels and a Chrome trace.
-
-    It ends as done or failed; `document` is empty until then.
-    """
+    """One profiled run of a node's candidate, made on request; it ends as done or failed."""
 
     __tablename__ = "profiles"
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
@@ -316,7 +307,7 @@ class KernelRow(Base):
 
 
 class ReverificationRow(Leased):
-    """One judging anew of a stored kernel; it ends as done and is kept for ever.
+    """One judging anew of a stored kernel; it ends as done and is kept permanently.
 
     (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave none.
     """
