@@ -1,9 +1,8 @@
 """Profiles of nodes: requested, taken by a worker, finished.
 
-Nothing here touches a search's state. A row's `document` tells how far it is: {"state": pending | running |
-done | failed, "sent_at", "until", "reason", "workload", "calls", "rows", "device", "nsight", "source_sha256"}.
-A request for a profile also sends a lost one again, so a message or a worker that is lost costs asking once
-more.
+Nothing here touches a search's state. A row's `document` is the result: {"reason", "workload", "calls", "rows",
+"device", "nsight", "source_sha256"}. A message or a worker that is lost costs asking once more: the lease is as long
+as the judge may take, is not renewed, and nothing brings back one that ran out.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import NsightKernel
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import new_id
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, ProfileRow, SearchRow
 
@@ -85,15 +85,17 @@ def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow,
         raise ValueError(found)
     row = latest_profile(session, node_id)
     if row is not None and _is_open(row, now):
-        lost = row.document["state"] == "pending" and now - row.document["sent_at"] >= SEND_AGAIN_S
+        lost = row.state == "pending" and (row.sent_at is None or now - row.sent_at >= SEND_AGAIN_S)
         if lost:
-            row.document = {**row.document, "sent_at": now}
+            row.sent_at = now
         return row, lost
     row = ProfileRow(
         id=new_id("pf"),
         search_id=node.search_id,
         node_id=node_id,
-        document={"state": "pending", "sent_at": now},
+        state="pending",
+        sent_at=now,
+        document={},
         trace=None,
         created_at=now,
     )
@@ -102,12 +104,11 @@ def ask_profile(session: Session, node_id: str, now: float) -> tuple[ProfileRow,
     return row, True
 
 
-def take_profile(session: Session, profile_id: str, until: float) -> ProfileWork | None:
-    """Take a pending profile until `until`, epoch seconds; None where it is not available."""
-    row = session.get(ProfileRow, profile_id, with_for_update=True, populate_existing=True)
-    if row is None or row.document["state"] != "pending":
+def claim_profile(session: Session, profile_id: str, owner: str, lease_s: float, now: float) -> ProfileWork | None:
+    """Take a pending profile for `lease_s` seconds; None where it is not to be had."""
+    if not leases.claim(session, ProfileRow, profile_id, owner, lease_s, now):
         return None
-    row.document = {**row.document, "state": "running", "until": until}
+    row = session.get_one(ProfileRow, profile_id)
     node, search = session.get_one(NodeRow, row.node_id), session.get_one(SearchRow, row.search_id)
     spec = session.get_one(OpRow, search.op_id).spec
     return ProfileWork(row.id, node.id, spec, search.target, node.language or search.language, node.source or "")
@@ -116,17 +117,21 @@ def take_profile(session: Session, profile_id: str, until: float) -> ProfileWork
 def finish_profile(
     session: Session,
     profile_id: str,
+    owner: str,
     state: Literal["done", "failed"],
     told: dict[str, Any],
+    now: float,
     trace: dict[str, Any] | None = None,
-) -> None:
-    """End a profile that was taken; one that has ended stays as it is."""
-    row = session.get_one(ProfileRow, profile_id, with_for_update=True, populate_existing=True)
-    if row.document["state"] == "running":
-        row.document = {**told, "state": state}
-        row.trace = trace
+) -> bool:
+    """End a profile that `owner` holds; False, and nothing is written, where it does not."""
+    row = leases.held(session, ProfileRow, profile_id, owner)
+    if row is None:
+        return False
+    leases.finish(row, state, now)
+    row.document, row.trace = told, trace
+    return True
 
 
 def _is_open(row: ProfileRow, now: float) -> bool:
-    state = row.document["state"]
-    return bool(state == "pending" or (state == "running" and row.document["until"] > now))
+    until = row.lease_expires_at
+    return row.state == "pending" or (row.state == "running" and until is not None and until > now)

@@ -30,6 +30,21 @@ class Base(DeclarativeBase):
     )
 
 
+class Leased(Base):
+    """A row that one worker at a time holds: `pending`, `running`, then states of its own."""
+
+    __abstract__ = True
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    state: Mapped[str] = mapped_column(String(16))
+    owner: Mapped[str | None] = mapped_column(String(128))
+    lease_expires_at: Mapped[float | None]  # None of a held one: it is out in a bundle, and no time brings it back
+    tries: Mapped[int] = mapped_column(default=0)  # claims since a worker last gave it back alive
+    sent_at: Mapped[float | None]  # when its message last went to the broker
+    created_at: Mapped[float]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+
+
 class OpRow(Base):
     """An op spec as submitted; the same spec is stored once (`digest`)."""
 
@@ -152,32 +167,20 @@ class NodeRow(Base):
     )
 
 
-class AttemptRow(Base):
-    """One execution of one step for a node, under a lease.
-
-    (`node_id`, `kind`, `ordinal`) makes creation idempotent.
-    """
+class AttemptRow(Leased):
+    """One execution of one step for a node: it may wait; it ends succeeded, failed, cancelled."""
 
     __tablename__ = "attempts"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
     node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"))
     kind: Mapped[str] = mapped_column(String(16))  # ideate code judge verify
     ordinal: Mapped[int]
     params: Mapped[dict[str, Any]] = mapped_column(Document)
-    state: Mapped[str] = mapped_column(String(16))  # pending running waiting succeeded failed cancelled
-    owner: Mapped[str | None] = mapped_column(String(128))
-    lease_expires_at: Mapped[float | None]
-    tries: Mapped[int] = mapped_column(default=0)  # claims since a worker last gave it back alive
     deferrals: Mapped[int] = mapped_column(default=0)  # times it was put off because the model was unavailable
     not_before: Mapped[float] = mapped_column(default=0.0)
-    sent_at: Mapped[float | None]  # when its message last went to the broker
     error: Mapped[str | None] = mapped_column(Text)
-    created_at: Mapped[float]
-    started_at: Mapped[float | None]
-    finished_at: Mapped[float | None]
     __table_args__ = (
-        UniqueConstraint("node_id", "kind", "ordinal"),
+        UniqueConstraint("node_id", "kind", "ordinal"),  # makes creation idempotent
         Index(None, "search_id", "state"),
         Index(None, "state", "lease_expires_at"),
     )
@@ -245,19 +248,14 @@ class VerdictRow(Base):
     created_at: Mapped[float]
 
 
-class ProfileRow(Base):
-    """One profiled run of a node's candidate, made on request.
-
-    It is a table of its kernels and a Chrome trace.
-    """
+class ProfileRow(Leased):
+    """One profiled run of a node's candidate, made on request; it ends as done or failed."""
 
     __tablename__ = "profiles"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
     node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id"), index=True)
     document: Mapped[dict[str, Any]] = mapped_column(Document)
     trace: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    created_at: Mapped[float]
 
 
 class BundleJobRow(Base):
@@ -308,27 +306,18 @@ class KernelRow(Base):
     )
 
 
-class ReverificationRow(Base):
-    """One judging anew of a stored kernel, under a lease while it runs; kept permanently.
+class ReverificationRow(Leased):
+    """One judging anew of a stored kernel; it ends as done and is kept permanently.
 
     (`kernel_id`, `ordinal`) makes asking idempotent. `fingerprint` and `verdict` are None where the judge gave none.
     """
 
     __tablename__ = "reverifications"
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
     kernel_id: Mapped[str] = mapped_column(ForeignKey("kernels.id"))
     ordinal: Mapped[int]
     target: Mapped[str] = mapped_column(String(64))  # the kernel's
     cause: Mapped[str] = mapped_column(String(16))  # asked schedule
     asked_by: Mapped[str | None] = mapped_column(String(128))  # the name of an API key
-    state: Mapped[str] = mapped_column(String(16))  # pending running done
-    owner: Mapped[str | None] = mapped_column(String(128))
-    lease_expires_at: Mapped[float | None]
-    tries: Mapped[int] = mapped_column(default=0)
-    sent_at: Mapped[float | None]  # when its message last went to the broker
-    created_at: Mapped[float]
-    started_at: Mapped[float | None]
-    finished_at: Mapped[float | None]
     outcome: Mapped[str | None] = mapped_column(String(16))  # holds wrong slower uncompilable unknown
     reason: Mapped[str | None] = mapped_column(Text)
     fingerprint: Mapped[str | None] = mapped_column(String(64))

@@ -7,7 +7,7 @@ the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for p
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors, Target, parse_op
@@ -15,10 +15,10 @@ from warpsmith.kernels_db.spec.resolve import build_job, limits_with
 from warpsmith.kernels_db.store.profiles import (
     ProfileWork,
     ask_profile,
+    claim_profile,
     finish_profile,
     latest_metrics,
     source_sha256,
-    take_profile,
 )
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import log
@@ -36,15 +36,17 @@ GRACE_S = 60.0
 
 def perform_profile(here: WorkerProcess, profile_id: str) -> None:
     """Take the profile if it is still open, make it, and store the result."""
+    owner, lease_s = here.claim_token(), here.settings.judge_job_timeout_s + GRACE_S
     with here.db.writing() as session:
-        work = take_profile(session, profile_id, time.time() + here.settings.judge_job_timeout_s + GRACE_S)
+        work = claim_profile(session, profile_id, owner, lease_s, time.time())
     if work is None:
         return
     with log.bound(profile=profile_id, node=work.node_id):
         told, trace = _made(here, work)
         logger.info("profiled", done=trace is not None, reason=told.get("reason"))
         with here.db.writing() as session:
-            finish_profile(session, profile_id, "failed" if trace is None else "done", told, trace)
+            state: Literal["done", "failed"] = "failed" if trace is None else "done"
+            finish_profile(session, profile_id, owner, state, told, time.time(), trace)
 
 
 def survivor_profile(here: WorkerProcess, work: Work) -> str | None:

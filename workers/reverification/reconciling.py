@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import or_, select
 
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.reverification_due import DAY_S
 from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
@@ -11,7 +12,7 @@ from warpsmith.workers.reverification.finding import Finding
 from warpsmith.workers.reverification.rows import end, message
 from warpsmith.workers.reverification.schedule import judges
 from warpsmith.workers.settings import Settings
-from warpsmith.workers.steps.reconciling import LARGEST_ROUND, message_lost
+from warpsmith.workers.steps.reconciling import LARGEST_ROUND
 from warpsmith.workers.steps.values import Message
 
 WAITS_S = 7 * DAY_S
@@ -22,10 +23,8 @@ def reconcile(db: Database, now: float, settings: Settings) -> list[Message]:
     """One round; returns the messages to send, to targets with a judge that lives: without one they would only fill the
     broker. A re-verification whose worker died each time it was tried ends without a result, and so does one that no
     judge was there for."""
-    expired = (ReverificationRow.state == "running") & (ReverificationRow.lease_expires_at < now)
-    unsent = (ReverificationRow.state == "pending") & or_(
-        ReverificationRow.sent_at.is_(None), message_lost(ReverificationRow, now, settings)
-    )
+    expired = leases.expired(ReverificationRow, now)
+    unsent = leases.unsent(ReverificationRow, now, settings.resend_after_s)
     nobody = (ReverificationRow.state == "pending") & (ReverificationRow.created_at < now - WAITS_S)
     with db.reading() as session:
         alive = {target for target, _ in judges(session, now)}
@@ -43,15 +42,15 @@ def reconcile(db: Database, now: float, settings: Settings) -> list[Message]:
             )
             if row is None:  # somebody was faster
                 continue
-            if row.state == "running" and row.tries >= settings.max_tries:
-                reason = f"gave up after {row.tries} tries: the judge or its worker died each time"
-                end(kernel, row, Finding("unknown", reason), None, now)
-                continue
-            if row.state == "pending" and row.target not in alive:
+            if row.state == "running":
+                if not leases.return_expired(row, settings.max_tries):
+                    reason = f"gave up after {row.tries} tries: the judge or its worker died each time"
+                    end(kernel, row, Finding("unknown", reason), None, now)
+                    continue
+            elif row.target not in alive:
                 reason = f"gave up: no judge of {row.target} came within {WAITS_S / DAY_S:g} days"
                 end(kernel, row, Finding("unknown", reason), None, now)
                 continue
-            row.state, row.owner, row.lease_expires_at = "pending", None, None
             row.sent_at = now if row.target in alive else None
             if row.sent_at is not None:
                 messages.append(message(row))

@@ -10,12 +10,13 @@ re-verification is open at a time. Time comes in as `now`, epoch seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from sqlalchemy import CursorResult, func, select, update
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
 from warpsmith.workers.queue_names import judge_queue
@@ -93,18 +94,7 @@ def claim(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
     """
     with db.writing() as session:
-        taken = session.execute(
-            update(ReverificationRow)
-            .where(ReverificationRow.id == row_id, ReverificationRow.state == "pending")
-            .values(
-                state="running",
-                owner=owner,
-                lease_expires_at=now + lease_s,
-                tries=ReverificationRow.tries + 1,
-                started_at=now,
-            )
-        )
-        if cast("CursorResult[object]", taken).rowcount != 1:
+        if not leases.claim(session, ReverificationRow, row_id, owner, lease_s, now):
             return None
         row = session.get_one(ReverificationRow, row_id)
         kernel = session.get_one(KernelRow, row.kernel_id)
@@ -125,14 +115,7 @@ def claim(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
 def renew(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> bool:
     """Hold the lease for another `lease_s` seconds; False: it was lost, stop."""
     with db.writing() as session:
-        renewed = session.execute(
-            update(ReverificationRow)
-            .where(
-                ReverificationRow.id == row_id, ReverificationRow.state == "running", ReverificationRow.owner == owner
-            )
-            .values(lease_expires_at=now + lease_s)
-        )
-        return cast("CursorResult[object]", renewed).rowcount == 1
+        return leases.renew(session, ReverificationRow, row_id, owner, lease_s, now)
 
 
 def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdict | None, now: float) -> bool:
@@ -144,8 +127,8 @@ def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdi
         if kernel_id is None:
             return False
         kernel = session.get_one(KernelRow, kernel_id, with_for_update=True)
-        row = session.get_one(ReverificationRow, row_id, with_for_update=True)
-        if row.state != "running" or row.owner != owner:
+        row = leases.held(session, ReverificationRow, row_id, owner)
+        if row is None:
             return False
         end(kernel, row, found, verdict, now)
         return True
@@ -153,9 +136,7 @@ def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdi
 
 def end(kernel: KernelRow, row: ReverificationRow, found: Finding, verdict: Verdict | None, now: float) -> None:
     """End `row`, under the kernel's lock."""
-    row.state = "done"
-    row.lease_expires_at = None
-    row.finished_at = now
+    leases.finish(row, "done", now)
     row.outcome, row.reason = found.outcome, storable(found.reason)
     row.verdict = None if verdict is None else plain(verdict)
     row.fingerprint = None if verdict is None else verdict["fingerprint"]

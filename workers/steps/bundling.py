@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.bundle import Ticket, canonical, digest
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.kernels_db.spec.op import SpecErrors
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow
 from warpsmith.workers.search.tree import ENDED
@@ -176,10 +177,7 @@ def _take(
             created_at=now,
         )
         session.add(row)
-        attempt.state = "running"
-        attempt.owner = owner_of(taken.bundle_id)
-        attempt.lease_expires_at = None
-        attempt.started_at = now
+        leases.lend(attempt, owner_of(taken.bundle_id), now)
         attempt.error = None
         taken.jobs.append((ticket, job))
     return 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from sqlalchemy import select
 
-from sqlalchemy import CursorResult, select, update
-
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.steps.endings import fail_step
@@ -26,19 +25,8 @@ def claim(db: Database, attempt_id: str, owner: str, lease_s: float, now: float)
         search = lock_search(session, search_id)
         if search.state != "running":
             return None
-        taken = session.execute(
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, AttemptRow.state == "pending", AttemptRow.not_before <= now)
-            .values(
-                state="running",
-                owner=owner,
-                lease_expires_at=now + lease_s,
-                tries=AttemptRow.tries + 1,
-                started_at=now,
-                error=None,
-            )
-        )
-        if cast("CursorResult[object]", taken).rowcount != 1:
+        due = AttemptRow.not_before <= now
+        if not leases.claim(session, AttemptRow, attempt_id, owner, lease_s, now, due, error=None):
             return None
     # What the step needs is read without the lock: in a tree of thousands that takes a good part of a second.
     with db.reading() as session:
@@ -50,12 +38,7 @@ def claim(db: Database, attempt_id: str, owner: str, lease_s: float, now: float)
 def renew(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> bool:
     """Hold the lease for another `lease_s` seconds; False: it was lost, stop."""
     with db.writing() as session:
-        renewed = session.execute(
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, AttemptRow.state == "running", AttemptRow.owner == owner)
-            .values(lease_expires_at=now + lease_s)
-        )
-        return cast("CursorResult[object]", renewed).rowcount == 1
+        return leases.renew(session, AttemptRow, attempt_id, owner, lease_s, now)
 
 
 def give_up(db: Database, attempt_id: str, owner: str, error: str, now: float) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
 from warpsmith.workers.steps.values import EventType
@@ -70,11 +71,8 @@ def _no_winner(session: Session, search: SearchRow) -> str:
 def _end_open_steps(session: Session, search: SearchRow, now: float) -> None:
     session.flush()
     of_search = NodeRow.search_id == search.id
-    session.execute(
-        update(AttemptRow)
-        .where(AttemptRow.search_id == search.id, AttemptRow.state.in_(OPEN))
-        .values(state="cancelled", lease_expires_at=None, finished_at=now)
-    )
+    open_ones = AttemptRow.search_id == search.id, AttemptRow.state.in_(OPEN)
+    leases.finish_all(session, AttemptRow, "cancelled", now, *open_ones)
     session.execute(
         update(AskRow).where(AskRow.search_id == search.id, AskRow.state == "open").values(state="withdrawn")
     )

@@ -9,8 +9,9 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, ReverificationRow, SearchRow
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.search.policy import next_steps
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.settings import Settings
@@ -23,10 +24,6 @@ from warpsmith.workers.steps.values import Message
 
 LARGEST_ROUND = 200
 """Searches seen to, and attempts per search sent again, in one round."""
-
-LONGEST_RESEND = 6
-"""A message is sent again ever more rarely, at most this many times `resend_after_s` apart: a busy judge leaves steps
-waiting in its queue, and every message sent again lies there beside the first."""
 
 
 def reconcile(db: Database, now: float, settings: Settings, decide: Decide = next_steps) -> list[Message]:
@@ -43,7 +40,7 @@ def reconcile(db: Database, now: float, settings: Settings, decide: Decide = nex
 def _searches(session: Session, now: float, settings: Settings) -> list[str]:
     alive = SearchRow.state.in_(("queued", "running"))
     any_open = exists().where(AttemptRow.search_id == SearchRow.id, AttemptRow.state.in_(OPEN))
-    expired = select(AttemptRow.search_id).where(_expired(now))
+    expired = select(AttemptRow.search_id).where(leases.expired(AttemptRow, now))
     others = (
         select(AttemptRow.search_id)
         .join(SearchRow, SearchRow.id == AttemptRow.search_id)
@@ -56,23 +53,9 @@ def _searches(session: Session, now: float, settings: Settings) -> list[str]:
     return list(found)
 
 
-def _expired(now: float) -> ColumnElement[bool]:
-    return and_(AttemptRow.state == "running", AttemptRow.lease_expires_at < now)
-
-
 def _unsent(now: float, settings: Settings) -> ColumnElement[bool]:
     """Pending, due, and its message never sent or lost."""
-    lost = or_(AttemptRow.sent_at.is_(None), message_lost(AttemptRow, now, settings))
-    return and_(AttemptRow.state == "pending", AttemptRow.not_before <= now, lost)
-
-
-def message_lost(table: type[AttemptRow | ReverificationRow], now: float, settings: Settings) -> ColumnElement[bool]:
-    """The message of a pending row is old: older than half the row's age, within limits."""
-    since = now - table.sent_at
-    return and_(
-        since >= settings.resend_after_s,
-        or_(since >= LONGEST_RESEND * settings.resend_after_s, 2 * since >= now - table.created_at),
-    )
+    return and_(leases.unsent(AttemptRow, now, settings.resend_after_s), AttemptRow.not_before <= now)
 
 
 def _answered() -> ColumnElement[bool]:
@@ -91,7 +74,8 @@ def _see_to(session: Session, search: SearchRow, now: float, settings: Settings,
     if search.state in ENDED:
         return []
     of_search = AttemptRow.search_id == search.id
-    for attempt in session.scalars(select(AttemptRow).where(of_search, _expired(now)).with_for_update()).all():
+    expired = select(AttemptRow).where(of_search, leases.expired(AttemptRow, now))
+    for attempt in session.scalars(expired.with_for_update()).all():
         _expire(session, search, attempt, now, settings)
         if search.state in ENDED:
             return []
@@ -116,8 +100,8 @@ def _see_to(session: Session, search: SearchRow, now: float, settings: Settings,
 
 def _expire(session: Session, search: SearchRow, attempt: AttemptRow, now: float, settings: Settings) -> None:
     node = session.get_one(NodeRow, attempt.node_id)
-    tries = attempt.tries
-    if tries >= settings.max_tries:
+    tries, owner = attempt.tries, attempt.owner
+    if not leases.return_expired(attempt, settings.max_tries):
         fail_step(session, Held(search, node, attempt), f"gave up after {tries} tries: a worker died each time", now)
         return
     add_event(
@@ -127,9 +111,7 @@ def _expire(session: Session, search: SearchRow, attempt: AttemptRow, now: float
         now,
         node,
         kind=attempt.kind,
-        owner=attempt.owner,
+        owner=owner,
         tries=tries,
         reason="the worker gave no sign of life",
     )
-    put_back(attempt)
-    attempt.tries = tries

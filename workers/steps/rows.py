@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import new_id
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
@@ -44,8 +45,8 @@ def held(session: Session, attempt_id: str, owner: str) -> Held | None:
     if search_id is None:
         return None
     search = lock_search(session, search_id)
-    attempt = session.get_one(AttemptRow, attempt_id)
-    if attempt.state != "running" or attempt.owner != owner:
+    attempt = leases.held(session, AttemptRow, attempt_id, owner)
+    if attempt is None:
         return None
     return Held(search, session.get_one(NodeRow, attempt.node_id), attempt)
 
@@ -55,19 +56,13 @@ def put_back(attempt: AttemptRow) -> None:
 
     Why it was held up is for the caller to say again, where that still holds.
     """
-    attempt.state = "pending"
-    attempt.owner = None
-    attempt.lease_expires_at = None
-    attempt.sent_at = None
-    attempt.tries = 0
+    leases.put_back(attempt)
     attempt.error = None
 
 
 def close_attempt(attempt: AttemptRow, state: str, now: float, error: str | None = None) -> None:
     """End the attempt."""
-    attempt.state = state
-    attempt.lease_expires_at = None
-    attempt.finished_at = now
+    leases.finish(attempt, state, now)
     attempt.error = None if error is None else storable(error)
 
 

@@ -67,7 +67,7 @@ def make_profile_document(row: ProfileRow, *, trace: bool) -> ProfileDocument:
         id=row.id,
         node_id=row.node_id,
         search_id=row.search_id,
-        state=stored["state"],
+        state=row.state,
         reason=stored.get("reason"),
         device=stored.get("device"),
         workload=stored.get("workload"),

@@ -17,7 +17,7 @@ from tests.support import api_support
 from tests.support.steps_support import Driver, create, verdict
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, ask_profile, finish_profile, latest_profile, take_profile
+from warpsmith.kernels_db.store.profiles import SEND_AGAIN_S, ask_profile, claim_profile, finish_profile, latest_profile
 from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.cli import run
 from warpsmith.workers.judge.protocol.client import JudgeDied
@@ -94,20 +94,22 @@ def test_a_profile_is_asked_for_taken_and_finished_once(db: Database) -> None:
         assert ask_profile(session, node.id, 1001.0 + SEND_AGAIN_S)[1]  # its message may be lost
         assert not ask_profile(session, node.id, 1002.0 + SEND_AGAIN_S)[1]
     with db.writing() as session:
-        work = take_profile(session, row.id, 2000.0)
+        work = claim_profile(session, row.id, "me", 900.0, 1100.0)
         assert work is not None
         assert (work.source, work.language, work.target) == (RIGHT, "cpp", "cpu:x86_64")
-        assert take_profile(session, row.id, 2000.0) is None
-        assert take_profile(session, "pf_unknown", 2000.0) is None
+        assert claim_profile(session, row.id, "other", 900.0, 1100.0) is None
+        assert claim_profile(session, "pf_unknown", "me", 900.0, 1100.0) is None
         running, announce = ask_profile(session, node.id, 1500.0)
         assert (running.id, announce) == (row.id, False)
     with db.writing() as session:
-        finish_profile(session, row.id, "done", {"rows": [ROW]}, TRACE)
-        finish_profile(session, row.id, "failed", {"reason": "too late"})
+        assert not finish_profile(session, row.id, "other", "failed", {"reason": "not its own"}, 1550.0)
+        assert finish_profile(session, row.id, "me", "done", {"rows": [ROW]}, 1550.0, TRACE)
+        assert not finish_profile(session, row.id, "me", "failed", {"reason": "too late"}, 1551.0)
     with db.writing() as session:
         latest = latest_profile(session, node.id)
         assert latest is not None
-        assert (latest.document, latest.trace) == ({"state": "done", "rows": [ROW]}, TRACE)
+        assert (latest.state, latest.document, latest.trace) == ("done", {"rows": [ROW]}, TRACE)
+        assert (latest.tries, latest.started_at, latest.finished_at) == (1, 1100.0, 1550.0)
         assert ask_profile(session, node.id, 1600.0)[0].id != row.id
 
 
@@ -115,7 +117,7 @@ def test_a_worker_that_died_costs_asking_once_more(db: Database) -> None:
     node = coded(db)
     with db.writing() as session:
         lost, _ = ask_profile(session, node.id, 1000.0)
-        assert take_profile(session, lost.id, 2000.0) is not None
+        assert claim_profile(session, lost.id, "me", 900.0, 1100.0) is not None
         fresh, announce = ask_profile(session, node.id, 2001.0)
         assert (fresh.id != lost.id, announce) == (True, True)
 
@@ -151,7 +153,7 @@ def test_what_came_of_it_is_stored_and_the_search_is_as_it_was(
     assert [(job["level"], job["target"]) for job in here.double.jobs] == [("profile", "cpu:x86_64")]
     with db.reading() as session:
         row = session.get_one(ProfileRow, profile_id)
-        assert (row.document["state"], row.document.get("reason")) == (state, reason)
+        assert (row.state, row.document.get("reason")) == (state, reason)
         assert (row.trace is not None) == (state == "done")
         after = session.get_one(NodeRow, node.id)
         assert (after.state, after.verdict, after.score) == (node.state, node.verdict, node.score)
@@ -169,7 +171,7 @@ def test_a_real_judge_makes_a_real_profile(tmp_path: Path) -> None:
         perform_profile(here, profile_id)
         with here.db.reading() as session:
             row = session.get_one(ProfileRow, profile_id)
-        assert row.document["state"] == "done", row.document
+        assert row.state == "done", row.document
         counts = {entry["name"]: entry["count"] for entry in row.document["rows"]}
         assert counts == {"run": 5, "kernels.add_relu": 5}
         assert row.document["workload"] == "large"
