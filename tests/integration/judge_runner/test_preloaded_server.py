@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.judging import alive, wait_until
+from tests.judging import alive
+from tests.support.waiting import wait_until
 from warpsmith import IMPORT_ROOT
 from warpsmith.workers.judge.machine.process_control import children, own_children
 from warpsmith.workers.judge.preloaded.client import Child, ForkServerDied, PreloadedServer
@@ -93,7 +94,7 @@ def test_the_order_to_kill_may_cross_the_childs_own_end(fork: Fork) -> None:
 def test_a_killed_child_takes_what_it_started_with_it(server: PreloadedServer, fork: Fork) -> None:
     mark = f"3518.{os.getpid()}"
     child = fork(starts=mark, sleeps=600)
-    assert wait_until(lambda: bool(running(mark)))
+    wait_until(lambda: bool(running(mark)))
     assert child.exit_code(0.1) is None
     assert child.kill() == -signal.SIGKILL
     child.close()
@@ -104,7 +105,7 @@ def test_a_killed_child_takes_what_it_started_with_it(server: PreloadedServer, f
 def test_to_close_a_child_kills_it_and_leaves_the_others(fork: Fork) -> None:
     first, second = fork(sleeps=600), fork(sleeps=600)
     first.close()
-    assert wait_until(lambda: not alive(first.pid))
+    wait_until(lambda: not alive(first.pid))
     assert alive(second.pid)
     assert second.kill() == -signal.SIGKILL
     second.close()
@@ -118,7 +119,7 @@ def test_the_end_of_the_server_is_the_end_of_its_children(server: PreloadedServe
     with pytest.raises(ForkServerDied):
         fork()
     child.close()
-    assert wait_until(lambda: not alive(child.pid))
+    wait_until(lambda: not alive(child.pid))
     server.close()
     assert server.pid not in own_children
 
