@@ -11,14 +11,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from warpsmith.service.cli.output import say
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.client.http import Client
 from warpsmith.service.local.home import find_running_service
-from warpsmith.service.local.supervisor import die_with
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judge.machine.process_control import die_with_parent
 
 START_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 30.0
@@ -84,7 +85,7 @@ def embedded_service() -> Iterator[str]:
             stdout=subprocess.PIPE,
             stderr=log,
             start_new_session=True,
-            preexec_fn=die_with(os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - two system calls; nothing else runs yet
+            preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),  # noqa: PLW1509 - nothing else runs yet
         )
     try:
         yield _await_url(process, log_path, start_of_log)

@@ -34,6 +34,7 @@ from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.local import machine
 from warpsmith.service.local.home import HomeLock
+from warpsmith.service.local.listening import listen
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.queue.celery_app import make_app
@@ -42,7 +43,6 @@ from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 READY_TIMEOUT_S = 120.0
 POLL_S = 0.1
 CONNECT_TIMEOUT_S = 4.0
-LISTEN_BACKLOG = 256
 DEATHS_BEFORE_GIVING_UP = 3
 LONGEST_SOCKET_PATH = 107  # sockaddr_un.sun_path, less its terminator
 MODEL_CONCURRENCY = 2
@@ -123,17 +123,12 @@ class Launcher:
     def _listen(self) -> socket.socket:
         host, port = self.settings.host, self.settings.port
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            listener = socket.socket(family, kind, protocol)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(LISTEN_BACKLOG)
+            return listen(host, port)
         except OSError as error:
             raise StartError(
                 f"port: found {host}:{port}, which cannot be bound ({error.strerror or error}); "
                 "expected a free port: stop what listens there, or give --port (0 takes a free one)"
             ) from None
-        return listener
 
     def _start_broker(self) -> None:
         if self.settings.broker_url is not None:

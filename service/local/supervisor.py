@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -10,16 +9,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from warpsmith.workers.judge.machine.process_control import die_with_parent
+
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 30.0
 STEADY_AFTER_S = 60.0
 LOG_KEPT_BYTES = 5_000_000
 LOG_TAIL_BYTES = 2_000
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class Supervisor:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C reaches the supervisor alone, which stops the children in order
                 pass_fds=spec.pass_fds,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - two system calls; the supervisor has no threads
+                preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - the supervisor has no threads
             )
 
     @staticmethod
@@ -150,18 +149,6 @@ class Supervisor:
         for process in processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-
-
-def die_with(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
-    """Make a `preexec_fn` by which a child gets `death_signal` when its starting thread ends."""
-
-    def arm() -> None:
-        if _libc.prctl(PR_SET_PDEATHSIG, int(death_signal)) != 0:
-            os._exit(126)
-        if os.getppid() != parent:  # it died before prctl
-            os._exit(126)
-
-    return arm
 
 
 def describe_exit(returncode: int) -> str:

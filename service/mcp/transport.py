@@ -22,9 +22,9 @@ from warpsmith.service.client.errors import CommandError, ProblemError, ServiceU
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import KeyRequired, NotReady, Problem
+from warpsmith.service.local.listening import listen
 
 PATH = "/mcp"
-LISTEN_BACKLOG = 128
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -150,14 +150,9 @@ def serve(
 
 def _listen(address: Address) -> socket.socket:
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(where)
-        listener.listen(LISTEN_BACKLOG)
+        return listen(address.host, address.port)
     except OSError as error:
         raise CommandError(
             f"--http: found {address.name}:{address.port}, which cannot be bound ({error.strerror or error}); "
             "expected a free port"
         ) from None
-    return listener

@@ -6,10 +6,8 @@ share one judge: so their candidates compile while another's is timed. A child m
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -18,13 +16,12 @@ from billiard import current_process
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log
+from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.settings import Settings
 
 if TYPE_CHECKING:
     from warpsmith.workers.judge.protocol.client import JudgeClient
-
-PR_SET_PDEATHSIG = 1
 
 worker = Worker("worker", "model")
 """The worker that this process belongs to; Celery's parent process sets it before it forks."""
@@ -56,7 +53,7 @@ class WorkerProcess:
         """Return the judge of this process, started with the first job, shared by its threads."""
         with self._judge_lock:
             if self._judge is None:
-                # Model workers have no judge: they never import it.
+                # Model workers have no judge: they never import its client.
                 from warpsmith.workers.judge.protocol.client import JudgeClient  # noqa: PLC0415
 
                 judge_log = log.get("warpsmith.workers.judge")
@@ -79,7 +76,8 @@ _current: WorkerProcess | None = None
 
 def open_child(settings: Settings) -> WorkerProcess:
     """Set up this child of a prefork pool."""
-    die_with_parent()
+    if sys.platform == "linux":
+        process_control.die_with_parent(os.getppid())  # a killed worker leaves no orphan
     here = _open(settings)
     if current_process().index == 0:
         here.start_heartbeat()
@@ -111,12 +109,3 @@ def close_process() -> None:
     if _current is not None:
         _current.close()
         _current = None
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies.
-
-    So a killed worker leaves no orphan. Linux only; elsewhere nothing.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

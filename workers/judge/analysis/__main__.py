@@ -54,8 +54,8 @@ def _answer(asked: dict[str, Any], scratch: Path, cores: int, server: ForkServer
 
     from warpsmith.workers.judge.analysis.inside import ANSWER_BYTES  # noqa: PLC0415
     from warpsmith.workers.judge.machine.buffers import TensorSpec  # noqa: PLC0415
+    from warpsmith.workers.judge.preloaded.client import ForkServerDied  # noqa: PLC0415
     from warpsmith.workers.judge.runner.faults import RunnerFault  # noqa: PLC0415
-    from warpsmith.workers.judge.runner.fork_server_client import ForkServerDied  # noqa: PLC0415
     from warpsmith.workers.judge.runner.runner_handle import RunnerHandle  # noqa: PLC0415
     from warpsmith.workers.judge.sandbox.sandbox import NotConfined  # noqa: PLC0415
 

@@ -1,33 +1,26 @@
-"""The compile server: a clean process, preloaded with the compilers, that forks one limited child for each compilation.
+"""The compile server: a preloaded server with the compilers, that forks one limited child for each compilation.
 
-Importing torch, Triton and NVRTC takes seconds; a fork of a process that has them takes milliseconds. It is told what
-to run over the socket whose descriptor is its first argument: a module of ours, whose `main` reads a request file and
-writes an answer file. Each request comes with a reply socket of its own and a file for what the child prints; the
-child's end, with everything that it started, is the reply. A message on the reply socket, or its closing, kills the
-child. When the control socket closes everything here dies.
+Importing torch, Triton and NVRTC takes seconds; a fork of a process that has them takes milliseconds. A request names a
+module of ours, whose `main` reads a request file and writes an answer file.
 
-Children are confined, for one that compiles Triton imports the candidate. It holds no secret and sees no GPU:
-FakeTensorMode would make a CUDA context in every child, beside what is timed.
+Children are confined, for one that compiles Triton imports the candidate. The server sees no GPU: FakeTensorMode would
+make a CUDA context in every child, beside what is timed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
+import functools
 import importlib
 import os
-import select
-import signal
-import socket
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from warpsmith.workers.judge.machine import channel, process_control
-from warpsmith.workers.judge.sandbox import network, sandbox
+from warpsmith.workers.judge.machine import process_control
+from warpsmith.workers.judge.preloaded import server
+from warpsmith.workers.judge.sandbox import sandbox
 
 MODULES = ("warpsmith.workers.judge.languages.triton_child", "warpsmith.workers.judge.languages.cuda_child")
 _NICENESS = 10
@@ -81,102 +74,24 @@ def _preload(skipped: Sequence[str]) -> None:
         if step.__name__ in skipped:
             continue
         step()
-        if _threads() > 1:
+        if server.threads() > 1:
             print(f"compile server: {step.__name__} starts a thread here, so it is not preloaded", file=sys.stderr)
             sys.stderr.flush()
             command = [sys.executable, "-P", "-m", "warpsmith.workers.judge.languages.compile_server", sys.argv[1]]
             os.execv(sys.executable, [*command, *skipped, step.__name__])  # noqa: S606 - ourselves
-    gc.collect()
-    gc.freeze()  # children share these pages; a collection would copy them all
 
 
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-@dataclass
-class _Child:
-    pidfd: int
-    reply: socket.socket
-    killed: bool = False
-
-
-class _Server:
-    def __init__(self, control: socket.socket, ability: sandbox.Ability) -> None:
-        self.control = control
-        self.ability = ability
-        self.children: dict[int, _Child] = {}
-        self.pid = os.getpid()
-        self.base_bytes = process_control.virtual_bytes(self.pid)
-
-    def serve(self) -> None:
-        try:
-            while True:
-                poller = select.poll()
-                poller.register(self.control, select.POLLIN)
-                for child in self.children.values():
-                    poller.register(child.pidfd, select.POLLIN)
-                    if not child.killed:
-                        poller.register(child.reply, select.POLLIN)
-                ready = {fd for fd, _ in poller.poll()}
-                for pid, child in list(self.children.items()):
-                    if child.pidfd in ready:
-                        self.bury(pid)
-                    elif child.reply.fileno() in ready:
-                        child.killed = True
-                        with contextlib.suppress(channel.ChannelClosed):
-                            channel.receive_raw(child.reply)  # left unread, it would cut the reply off
-                        process_control.kill_session(pid)
-                if self.control.fileno() in ready:
-                    message, fds = channel.receive(self.control, max_fds=2)
-                    self.fork(message, *fds)
-        except channel.ChannelClosed:
-            pass
-        finally:
-            for pid in list(self.children):
-                process_control.kill_session(pid)
-            process_control.kill_children(self.pid, spare=())
-
-    def fork(self, request: dict[str, Any], reply_fd: int, output_fd: int) -> None:
-        reply = socket.socket(fileno=reply_fd)
-        pid = os.fork()
-        if pid == 0:
-            status = 70  # EX_SOFTWARE: left only by an exception below
-            try:
-                self.become_child(request, output_fd)
-                status = run_module(str(request["module"]))
-            finally:
-                os._exit(status)
-        os.close(output_fd)
-        self.children[pid] = _Child(os.pidfd_open(pid), reply)
-
-    def become_child(self, request: dict[str, Any], output_fd: int) -> None:
-        process_control.begin_session(self.pid, output_fd)
-        os.nice(_NICENESS)  # compilers yield to whoever times
-        os.chdir(request["directory"])
-        os.environ.clear()
-        os.environ.update(request["environment"])
-        tempfile.tempdir = None  # a cached value would point into the parent's directory
-        limits = dict(request["limits"])
-        # What is mapped already is not the child's doing.
-        limits["AS"] += self.base_bytes
-        limits["NPROC"] = process_control.user_tasks() + _MORE_TASKS
-        process_control.set_limits(limits)
-        process_control.drop_privileges()
-        profile = sandbox.compiler_profile(request["directory"], request["environment"])
-        sandbox.confine(profile, self.ability)
-
-    def bury(self, pid: int) -> None:
-        """Reap a child, kill what it left behind and report its end."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        child = self.children.pop(pid)
-        os.close(child.pidfd)
-        process_control.kill_children(self.pid, spare=self.children)
-        with contextlib.suppress(channel.ChannelClosed):  # nobody waits any more
-            channel.send(child.reply, {"code": os.waitstatus_to_exitcode(status)})
-        child.reply.close()
+def _become_compiler(ability: sandbox.Ability, request: dict[str, Any], fds: list[int]) -> int:
+    os.nice(_NICENESS)  # compilers yield to whoever times
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    limits = dict(request["limits"])
+    limits["AS"] += process_control.virtual_bytes(os.getpid())  # what is mapped already is not the child's doing
+    limits["NPROC"] = process_control.user_tasks() + _MORE_TASKS
+    process_control.set_limits(limits)
+    process_control.drop_privileges()
+    sandbox.confine(sandbox.compiler_profile(request["directory"], request["environment"]), ability)
+    return run_module(str(request["module"]))
 
 
 def run_module(name: str) -> int:
@@ -197,17 +112,9 @@ def run_module(name: str) -> int:
 
 
 def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
-    process_control.close_other_fds({0, 1, 2, control.fileno()})
-    process_control.adopt_orphans()
-    ability = sandbox.detect()
-    network.leave(ability.network)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the referee's to handle
+    control, ability = server.begin()
     _preload(sys.argv[2:])
-    sandbox.toolchain()  # found once, for all children
-    process_control.hide_memory()  # children inherit it: none can read or trace another
-    channel.send(control, {"event": "ready", "threads": _threads()})
-    _Server(control, ability).serve()
+    server.serve(control, ability, functools.partial(_become_compiler, ability))
 
 
 if __name__ == "__main__":

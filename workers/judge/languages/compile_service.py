@@ -7,10 +7,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
-import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -18,17 +14,12 @@ from pathlib import Path
 
 from warpsmith import IMPORT_ROOT
 from warpsmith.workers.judge.languages.prepared import CompileLimits
-from warpsmith.workers.judge.machine import channel, process_control
 from warpsmith.workers.judge.machine.timing_guard import QUIET
+from warpsmith.workers.judge.preloaded.client import ForkServerDied, PreloadedServer
 
-_START_S = 180.0
-_KILL_S = 30.0
+_MODULE = "warpsmith.workers.judge.languages.compile_server"
 _FILE_BYTES = 256 * 1024 * 1024
 _PASSED_ON = ("PATH", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")  # where the compilers and their headers are
-
-
-class CompileServerDied(Exception):  # noqa: N818 - named for what happened
-    """The server is gone, and every compilation with it."""
 
 
 def python_path() -> str:
@@ -59,88 +50,38 @@ def server_environment(home: Path) -> dict[str, str]:
     }
 
 
-class CompileServer:
+class CompileServer(PreloadedServer):
     """One server process. Thread-safe. Close it."""
 
     def __init__(self) -> None:
         """Start the process without waiting for it."""
         self._home = tempfile.TemporaryDirectory(prefix="warpsmith-compile-")
-        ours, theirs = channel.pair()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "warpsmith.workers.judge.languages.compile_server", str(theirs.fileno())],
-            env=server_environment(Path(self._home.name)),
-            cwd=self._home.name,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        process_control.own_children.add(self._process.pid)
-        theirs.close()
-        self._control = ours
-        self._lock = threading.Lock()
-        self._ready = False
-
-    @property
-    def pid(self) -> int:
-        """The server's process id."""
-        return self._process.pid
+        home = Path(self._home.name)
+        super().__init__(_MODULE, server_environment(home), home)
 
     def run(self, module: str, place: Path, variables: Mapping[str, str], limits: CompileLimits) -> tuple[int, bool]:
         """Run `main` of a module in a child in directory `place`, whose file `output` gets what it prints.
 
         Returns its exit code (negative: the signal) and whether its time was over. It is gone with everything that it
-        started. Raises CompileServerDied.
+        started. Raises ForkServerDied.
         """
-        self._await_ready()
-        environment = {**server_environment(place), **variables}
         bounds = {
             "AS": limits.memory_bytes,  # beyond the server's own
             "CPU": int(limits.seconds) + 2,
             "FSIZE": _FILE_BYTES,
             "CORE": 0,
         }
+        environment = {**server_environment(place), **variables}
         request = {"module": module, "directory": str(place), "environment": environment, "limits": bounds}
-        ours, theirs = channel.pair()
-        with ours, (place / "output").open("wb") as output:
-            try:
-                with theirs, self._lock:
-                    channel.send(self._control, request, [theirs.fileno(), output.fileno()])
-                timed_out = not _readable(ours, limits.seconds)
-                if timed_out:
-                    channel.send(ours, {"command": "kill"})
-                    if not _readable(ours, _KILL_S):
-                        raise CompileServerDied("no answer")
-                answer, _ = channel.receive(ours)
-            except channel.ChannelClosed as error:
-                raise CompileServerDied(str(error)) from error
-        return int(answer["code"]), timed_out
-
-    def _await_ready(self) -> None:
-        with self._lock:
-            if self._ready:
-                return
-            try:
-                if not _readable(self._control, _START_S):
-                    raise CompileServerDied("not ready in time")
-                message, _ = channel.receive(self._control)
-            except (channel.ChannelClosed, channel.ChannelViolation, OSError) as error:
-                raise CompileServerDied(str(error)) from error
-            if message["threads"] != 1:
-                raise RuntimeError(f"the compile server has {message['threads']} threads, expected 1")
-            self._ready = True
+        with (place / "output").open("wb") as output:
+            child = self.fork(request, output.fileno())
+        with contextlib.closing(child):
+            code = child.exit_code(limits.seconds)
+            return (child.kill(), True) if code is None else (code, False)
 
     def close(self) -> None:
         """End the server and every compilation."""
-        with self._lock, contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        process_control.own_children.discard(self._process.pid)
-        self._control.close()
+        super().close()
         self._home.cleanup()
 
 
@@ -179,12 +120,12 @@ def run(module: str, place: Path, variables: Mapping[str, str], limits: CompileL
         server = _SHARED.get()
         try:
             return server.run(module, place, variables, limits)
-        except CompileServerDied:
+        except ForkServerDied:
             _SHARED.drop(server)
         own = CompileServer()
         try:
             return own.run(module, place, variables, limits)
-        except CompileServerDied as death:
+        except ForkServerDied as death:
             raise OSError(f"the compile server was killed twice ({death})") from death
         finally:
             own.close()
@@ -201,9 +142,3 @@ def close() -> None:
 
 
 atexit.register(close)
-
-
-def _readable(sock: socket.socket, timeout_s: float) -> bool:
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    return bool(poller.poll(timeout_s * 1000))

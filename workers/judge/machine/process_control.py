@@ -44,9 +44,11 @@ def _prctl(option: int, *arguments: int) -> None:
         raise OSError(number, f"prctl({option}): {os.strerror(number)}")
 
 
-def die_with_parent(parent: int) -> None:
-    """Be killed when the thread that started this process ends. Ends at once where `parent` is already gone."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(parent: int, death: signal.Signals = signal.SIGKILL) -> None:
+    """Get the signal `death` when the thread that started this process ends. Ends at once where `parent` is already
+    gone.
+    """
+    _prctl(_PR_SET_PDEATHSIG, death)
     if os.getppid() != parent:
         os._exit(1)
 

@@ -214,5 +214,5 @@ class Exchange:
             )
 
     def _died(self) -> None:
-        code, log = self._server.exit_code(self._spawned.pid, 10.0), self._spawned.log_tail()
+        code, log = self._server.exit_code(self._spawned, 10.0), self._spawned.log_tail()
         raise ended(self._name, code, log, closing=self.closing)

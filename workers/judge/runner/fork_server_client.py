@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,23 +12,25 @@ from typing import Any
 
 from warpsmith import IMPORT_ROOT
 from warpsmith.workers.judge.machine import channel, process_control
+from warpsmith.workers.judge.preloaded.client import Child, ForkServerDied, PreloadedServer
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Profile
 
-_START_S = 180.0
-_ANSWER_S = 30.0
-
-
-class ForkServerDied(Exception):  # noqa: N818 - named for what happened
-    """The fork server is gone, and every runner with it; `ForkServer.start` makes a new one."""
+_MODULE = "warpsmith.workers.judge.runner.fork_server"
 
 
 @dataclass(frozen=True)
 class Spawned:
-    """A running runner: its pid, the control socket to it and the memory file with what it prints."""
+    """A running runner: its process, the control socket to it and the memory file with what it prints."""
 
-    pid: int
+    child: Child
+    server: PreloadedServer
     control: socket.socket
     log_fd: int
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is also the session and the group."""
+        return self.child.pid
 
     def log_tail(self, length: int = 2000) -> str:
         """The end of what the runner printed."""
@@ -41,6 +39,7 @@ class Spawned:
 
     def close(self) -> None:
         """Hang up; the process itself is the fork server's to end."""
+        self.child.close()
         self.control.close()
         os.close(self.log_fd)
 
@@ -87,97 +86,69 @@ class ForkServer:
         self._cores = cores
         self._preload: dict[str, Any] | None = None
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._exits: dict[int, int] = {}
-        self._ability: Ability | None = None  # known once it is ready
+        self._server: PreloadedServer | None = None
 
     def preload(self, modules: Sequence[str] = (), triton: tuple[Path, int] | None = None) -> None:
         """Tell the process, started where needed, what runners inherit besides torch: modules, imported, and Triton's
         own C module, which is kept in a directory for GPUs of a compute capability (90 for sm_90). Once.
         """
         kept = None if triton is None else [str(triton[0]), triton[1]]
-        self._preload = {"command": "preload", "modules": list(modules), "triton": kept}
-        if self._control is None:
+        self._preload = {"modules": list(modules), "triton": kept}
+        if self._server is None:
             self.start()
         else:
-            self._tell(self._control, self._preload)
-
-    @staticmethod
-    def _tell(control: socket.socket, message: dict[str, Any]) -> None:
-        with contextlib.suppress(channel.ChannelClosed):  # `ready` finds out
-            channel.send(control, message)
+            self._server.tell(self._preload)
 
     def start(self) -> None:
         """Start the process without waiting for it; it is told again what to preload."""
         self.close()
-        ours, theirs = channel.pair()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "warpsmith.workers.judge.runner.fork_server", str(theirs.fileno())],
-            env=fork_server_environment(self._cores) | {"HOME": str(self._directory), "TMPDIR": str(self._directory)},
-            cwd=self._directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # standard output is the door's alone
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,  # whoever kills the referee's group leaves it alive to clean up
-        )
-        theirs.close()
-        process_control.own_children.add(self._process.pid)  # another device's fork server ends without this one
-        self._control = ours
-        self._exits = {}
-        self._ability = None
+        home = {"HOME": str(self._directory), "TMPDIR": str(self._directory)}
+        self._server = PreloadedServer(_MODULE, fork_server_environment(self._cores) | home, self._directory)
         if self._preload is not None:
-            self._tell(ours, self._preload)
+            self._server.tell(self._preload)
 
     @property
     def pid(self) -> int | None:
         """Process id while started."""
-        return self._process.pid if self._process else None
+        return self._server.pid if self._server else None
 
     def ready(self) -> Ability:
         """Start where needed and wait until runners can be forked; returns how they can be confined. Raises
         ForkServerDied.
         """
+        return self._running().ready()
+
+    def _running(self) -> PreloadedServer:
         if self._preload is None:
             self.preload()
-        if self._control is None:
+        if self._server is None:
             self.start()
-        if self._ability is None:
-            event = self._event("ready", _START_S)
-            threads = event["threads"]
-            if threads != 1:
-                raise RuntimeError(
-                    f"the fork server has {threads} threads, expected 1: a fork would copy locks that nobody holds"
-                )
-            self._ability = Ability(**event["ability"])
-        return self._ability
+        assert self._server is not None
+        return self._server
 
     def spawn(
         self, *, directory: Path, environment: dict[str, str], limits: dict[str, int], profile: Profile
     ) -> Spawned:
         """Fork a runner into `directory`. Raises ForkServerDied."""
-        self.ready()
-        assert self._control is not None
+        server = self._running()
         ours, theirs = channel.pair()
         log_fd = os.memfd_create("runner-log", os.MFD_CLOEXEC)
-        spec = {"directory": str(directory), "environment": environment, "limits": limits}
-        spec["profile"] = profile.document()
+        request = {"directory": str(directory), "environment": environment, "limits": limits}
         try:
-            channel.send(self._control, {"command": "fork", "spec": spec}, [theirs.fileno(), log_fd])
-            pid = int(self._event("forked", _ANSWER_S)["pid"])
-        except (channel.ChannelClosed, ForkServerDied) as error:
+            child = server.fork(request | {"profile": profile.document()}, log_fd, [theirs.fileno()])
+        except BaseException:
             ours.close()
             os.close(log_fd)
-            raise ForkServerDied(str(error)) from error
+            raise
         finally:
             theirs.close()
-        return Spawned(pid, ours, log_fd)
+        return Spawned(child, server, ours, log_fd)
 
     def base_virtual_bytes(self) -> int:
         """Address space of the fork server: what a runner has before it does anything."""
-        assert self._process is not None
+        assert self._server is not None
         try:
-            return process_control.virtual_bytes(self._process.pid)
+            return process_control.virtual_bytes(self._server.pid)
         except OSError as error:
             raise ForkServerDied(str(error)) from error
 
@@ -186,59 +157,26 @@ class ForkServer:
         runner.
         """
         try:
-            if spawned.pid not in self._exits and self._control is not None:
-                channel.send(self._control, {"command": "kill", "pid": spawned.pid})
-                self.exit_code(spawned.pid, _ANSWER_S)
-        except (channel.ChannelClosed, ForkServerDied):
-            self.close()  # the next spawn starts a new one
+            spawned.child.kill()
+        except ForkServerDied:
+            if spawned.server is self._server:
+                self.close()  # the next spawn starts a new one
         finally:
-            self._exits.pop(spawned.pid, None)
             spawned.close()
 
-    def exit_code(self, pid: int, timeout_s: float) -> int:
+    @staticmethod
+    def exit_code(spawned: Spawned, timeout_s: float) -> int:
         """Wait for a runner's end; returns its exit code (negative: the signal). Raises ForkServerDied."""
-        deadline = time.monotonic() + timeout_s
-        while pid not in self._exits:
-            self._receive(deadline - time.monotonic())
-        return self._exits[pid]
-
-    def _event(self, name: str, timeout_s: float) -> dict[str, Any]:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            message = self._receive(deadline - time.monotonic())
-            if message["event"] == name:
-                return message
-
-    def _receive(self, timeout_s: float) -> dict[str, Any]:
-        if self._control is None:
-            raise ForkServerDied("not running")
-        poller = select.poll()
-        poller.register(self._control, select.POLLIN)
-        if not poller.poll(max(0.0, timeout_s) * 1000):
+        code = spawned.child.exit_code(timeout_s)
+        if code is None:
             raise ForkServerDied("no answer")  # it is Warpsmith's own code with nothing to wait for: as good as dead
-        try:
-            message, _ = channel.receive(self._control)
-        except (channel.ChannelClosed, channel.ChannelViolation) as error:
-            raise ForkServerDied(str(error)) from error
-        if message["event"] == "exited":
-            self._exits[message["pid"]] = message["code"]
-        return message
+        return code
 
     def close(self) -> None:
         """End the fork server and everything under it; what it leaves (when it was killed itself) is killed here."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            if self._ability is None:  # it still imports, has no runner and does not listen
-                self._process.kill()
-            try:
-                self._process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            process_control.own_children.discard(self._process.pid)
-            self._process = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
         if process_control.adopts_orphans():  # in a process that does not, children may be anybody's
             with contextlib.suppress(TimeoutError):
                 process_control.kill_children(os.getpid(), spare=process_control.own_children)

@@ -1,0 +1,1 @@
+"""Preloaded servers: clean processes from which runners and compilers are forked."""
