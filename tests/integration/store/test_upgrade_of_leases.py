@@ -14,7 +14,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import ask_profile, claim_profile, finish_profile, latest_metrics
 from warpsmith.kernels_db.store.profiles import source_sha256 as sha256
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, ReverificationRow
-from warpsmith.service.api.routes.profiles import profile_document
+from warpsmith.service.api.routes.profiles import make_profile_document
 
 NOW = 5000.0
 SOURCE = "def run(x, out):\n    pass\n"
@@ -222,7 +222,7 @@ def test_profiles_are_answered_and_go_on_as_before(before: Database) -> None:
     before.upgrade()
     with before.writing() as session:
         for row_id, document in DOCUMENTS.items():
-            told = profile_document(session.get_one(ProfileRow, row_id), trace=True)
+            told = make_profile_document(session.get_one(ProfileRow, row_id), trace=True)
             assert (told.state, told.reason, told.workload) == (
                 document["state"],
                 document.get("reason"),
