@@ -40,6 +40,7 @@ def run(home: Path, *arguments: str, code: int = 0) -> str:
     return result.stdout
 
 
+@pytest.mark.nightly
 def test_a_recording_is_searched_again_and_what_it_lacks_is_asked_for(tmp_path: Path) -> None:
     _, pool = write_scenario(tmp_path)
     home, copy = tmp_path / "home", tmp_path / "copy.db"

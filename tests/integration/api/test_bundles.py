@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from tests import REPOSITORY
+from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import client_of, fields, problem, settings_for
 from tests.support.waiting import wait_until
@@ -161,6 +162,7 @@ def test_a_search_without_a_judge_for_its_target_waits_and_is_bundled(client: Te
     assert bundled(client, answer.json()["id"]).target == "cuda:sm_90"
 
 
+@on_both_databases("db")
 def test_asked_for_twice_under_one_key_a_bundle_is_made_once(client: TestClient, db: Database) -> None:
     search_id = created(db)
     first = bundled(client, search_id, **{"Idempotency-Key": "k1"})
@@ -197,6 +199,7 @@ def test_a_home_that_can_keep_no_key_is_told(db: Database, tmp_path: Path) -> No
 # Merged
 
 
+@on_both_databases("db")
 def test_the_first_verdict_stands_and_the_same_again_is_harmless(client: TestClient, db: Database) -> None:
     search_id = created(db)
     line = verdict_line(bundled(client, search_id))
