@@ -546,6 +546,7 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     assert [attempt for attempt in attempts(db, search_id) if attempt.state == "pending"]  # a repair, and what follows
 
 
+@pytest.mark.nightly
 def test_one_judge_takes_several_bundles(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
     host = Elsewhere(tmp_path)
     directories = [tmp_path / "one", tmp_path / "other"]
@@ -559,6 +560,7 @@ def test_one_judge_takes_several_bundles(client: TestClient, db: Database, tmp_p
     assert [report["unjudged"] for report in reports] == [1, 1], "each bundle's lines lie in its own directory"
 
 
+@pytest.mark.nightly
 def test_a_judge_that_has_no_verdict_says_why(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
     host = Elsewhere(tmp_path)
     search_id = created(db, small_op(examples))

@@ -291,7 +291,8 @@ def test_kernels_are_put_into_a_recommender(
     used_without_warpsmith(RECOMMENDER, tmp_path / "recommender_kernels", tmp_path)
 
 
-@pytest.mark.parametrize("which", ["transformer", pytest.param("recommender", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("which", ["transformer", "recommender"])
+@pytest.mark.nightly
 def test_each_kernel_is_measured_on_and_off_and_left_out(
     which: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -432,6 +433,7 @@ def test_a_file_without_the_contract_is_refused(tmp_path: Path, capsys: pytest.C
     assert error == {"field": "model()", "found": "a int", "expected": "a torch.nn.Module"}
 
 
+@pytest.mark.nightly
 def test_what_is_no_package_and_what_stands_in_the_way_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

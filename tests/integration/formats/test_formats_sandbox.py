@@ -174,6 +174,7 @@ def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
     assert "crash: " in refused(top=top)
 
 
+@pytest.mark.nightly
 def test_a_file_that_takes_all_memory_is_refused() -> None:
     assert "memory: " in refused(top="kept = [torch.ones(1 << 28) for _ in range(64)]")
 
