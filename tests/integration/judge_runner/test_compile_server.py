@@ -78,7 +78,7 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
         return list(pool.map(guarded, work))
 
 
-@pytest.mark.parametrize("language", ["cpp", "cuda", "triton"])
+@pytest.mark.parametrize("language", ["cpp", "cuda", pytest.param("triton", marks=pytest.mark.nightly)])
 def test_one_source_built_by_many_at_once_is_whole_and_then_cached(language: Language, tmp_path: Path) -> None:
     source = candidate(language)
     found = at_once(*[lambda: prepare(source, language, tmp_path)] * 4)
