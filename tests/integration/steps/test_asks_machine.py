@@ -218,14 +218,14 @@ class AskMachine(RuleBasedStateMachine):
 PATIENT = settings(stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-class TestAskMachine(AskMachine.TestCase):  # type: ignore[name-defined,misc] # a class made at run time
+class TestAskMachine(AskMachine.TestCase):  # type: ignore[valid-type,misc] # a class made at run time
     """A few plays."""
 
     settings = settings(PATIENT, max_examples=6)
 
 
 @pytest.mark.nightly
-class TestAskMachineAtLength(AskMachine.TestCase):  # type: ignore[name-defined,misc]
+class TestAskMachineAtLength(AskMachine.TestCase):  # type: ignore[valid-type,misc]
     """Many."""
 
     settings = settings(PATIENT, max_examples=30)

@@ -233,14 +233,14 @@ class Machine(RuleBasedStateMachine):
 PATIENT = settings(stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-class TestMachine(Machine.TestCase):  # type: ignore[name-defined,misc] # a class made at run time
+class TestMachine(Machine.TestCase):  # type: ignore[valid-type,misc] # a class made at run time
     """A few plays."""
 
     settings = settings(PATIENT, max_examples=6)
 
 
 @pytest.mark.nightly
-class TestMachineAtLength(Machine.TestCase):  # type: ignore[name-defined,misc]
+class TestMachineAtLength(Machine.TestCase):  # type: ignore[valid-type,misc]
     """Many."""
 
     settings = settings(PATIENT, max_examples=25)
