@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if _is_worker(config):
         output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined] # of pytest-xdist
         output["kinds"] = seen
+
+
+def nightly_but(kept: Callable[[Any], bool], cases: Iterable[Any]) -> list[Any]:
+    """The cases of a parametrized test: those that are not `kept` become nightly."""
+    return [case if kept(case) else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
 
 
 def _is_alone(item: pytest.Item) -> bool:

@@ -216,6 +216,17 @@ def migrated_sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{file}"
 
 
+DATABASES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)]
+"""The kinds of databases, as parameters of a fixture: most of what holds on SQLite is tried on PostgreSQL at night."""
+MIGRATED = {"sqlite": "migrated_sqlite_url", "postgresql": "migrated_postgres_url"}
+"""The fixture that gives a database of each kind."""
+
+
+def on_both_databases(fixture: str) -> pytest.MarkDecorator:
+    """Run a test on both kinds every time, because they differ there: locks, JSON, the order of lists."""
+    return pytest.mark.parametrize(fixture, ["sqlite", "postgresql"], indirect=True)
+
+
 def migrate(database: Database) -> None:
     """Do what `database.upgrade()` does, sooner: a SQLite file that is not there yet becomes a copy of a migrated one,
     and a database at the present revision stays as it is."""

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.test_main_job import USE
 from tests.support import scenario
 from tests.support.agents import Agent, over_stdio
@@ -41,6 +43,7 @@ def see_through(agent: Agent, search_id: str) -> list[tuple[str, dict[str, Any]]
     return answered
 
 
+@pytest.mark.nightly
 def test_an_agent_drives_a_search_to_an_exported_kernel(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with up(home), over_stdio(home) as agent:

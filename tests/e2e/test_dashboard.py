@@ -128,6 +128,7 @@ def answer(page: Page, reply: str) -> None:
     expect(page.get_by_text("answered", exact=True).first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_a_person_answers_steers_and_cancels(chromium: Browser, house: House) -> None:
     with visiting(chromium, house.url) as visit:
         page = submit(visit, house.spec, "A person or an agent")
@@ -172,6 +173,7 @@ def test_a_person_answers_steers_and_cancels(chromium: Browser, house: House) ->
         assert visit.foreign() == []
 
 
+@pytest.mark.nightly
 def test_a_kept_candidate_is_profiled_and_branched_from(chromium: Browser, house: House, tmp_path: Path) -> None:
     with httpx.Client(base_url=f"{house.url}/v1") as client, visiting(chromium, house.url) as visit:
         node = client.get(f"/searches/{house.search}").json()["best"]["node_id"]
@@ -220,6 +222,7 @@ def test_a_pool_is_uploaded_from_the_form(chromium: Browser, house: House, tmp_p
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.nightly
 def test_no_page_keeps_anybody_out(chromium: Browser, house: House, size: tuple[int, int]) -> None:
     schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
     found, titles, pages = [], set(), pages_of(house.url, house.search)

@@ -22,6 +22,7 @@ NARROW_TOO = ("searches", "tree", "node-idea", "kernel")
 
 
 @pytest.mark.skipif(PLACE is None, reason="WARPSMITH_TEST_PICTURES names no directory for pictures")
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_every_page_has_its_picture_in_light_and_dark(chromium: Browser, tmp_path: Path) -> None:
     assert PLACE is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import bindparam, select, update
 
@@ -55,6 +56,7 @@ def drag_the_map(page: Page, search_id: str) -> None:
     assert top() == dragged
 
 
+@pytest.mark.nightly
 def test_five_thousand_nodes_are_drawn_found_and_opened(chromium: Browser, tmp_path: Path) -> None:
     app = application(settings_for(tmp_path))
     search_id = grow(app.state.service.db)

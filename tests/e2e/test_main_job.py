@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 
 from tests.support.launching import REPLIES, REPOSITORY, environment, living, up, warpsmith, write_scenario
 from warpsmith.kernels_db.library import entries
@@ -37,6 +38,7 @@ def demonstration(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "warpsmith.service.demo", *options]
 
 
+@pytest.mark.nightly
 def test_the_demonstration_searches_exports_checks_and_stays_up(tmp_path: Path) -> None:
     with subprocess.Popen(
         demonstration(tmp_path),
@@ -145,6 +147,7 @@ def test_the_command_line_does_the_whole_job_against_a_running_service(tmp_path:
         assert "cancelled" in ended.stderr
 
 
+@pytest.mark.nightly
 def test_a_search_starts_a_service_for_itself_and_ends_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
     spec, pool = write_scenario(tmp_path)
@@ -158,6 +161,7 @@ def test_a_search_starts_a_service_for_itself_and_ends_it(tmp_path: Path) -> Non
     assert "warpsmith up" in refused.stderr
 
 
+@pytest.mark.nightly
 def test_what_ships_is_listed_and_exported_on_a_fresh_installation(tmp_path: Path) -> None:
     home, output = tmp_path / "home", tmp_path / "out"
     listed = warpsmith(home, "kernels", "--op", "softmax").stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tests.services import postgres_database
+from tests.services import DATABASES, migrate, postgres_database
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import Base
 
@@ -18,12 +18,12 @@ def _postgresql() -> Iterator[Database]:
     """One migrated database on PostgreSQL; whoever uses it empties it."""
     with postgres_database() as url:
         database = Database(url)
-        database.upgrade()
+        migrate(database)
         yield database
         database.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A migrated, empty database of either kind."""
     if request.param == "postgresql":
@@ -34,6 +34,6 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
             session.execute(text(f"TRUNCATE {tables}"))
         return
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
-    database.upgrade()
+    migrate(database)
     yield database
     database.dispose()

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.entry import Device
 from benchmarks.redteam_catalogue.trial import judge_entry
+from tests.kinds import nightly_but
 from warpsmith.workers.gate import check
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
@@ -23,13 +24,41 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
         yield judge
 
 
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.id)
+def first_of_each(cheats: list[Cheat]) -> set[str]:
+    """The ids of the first cheats, in each language, of each line of the field's list and of each kind of end."""
+    seen: set[tuple[object, str]] = set()
+    found = set()
+    for cheat in cheats:
+        those: set[tuple[object, str]] = {(what, cheat.language) for what in (*(cheat.lines or (0,)), *cheat.kinds)}
+        if those - seen:
+            found.add(cheat.id)
+        seen |= those
+    return found
+
+
+def first_of_each_dtype(controls: list[Control]) -> set[str]:
+    """The ids of the first controls of each element type, in each language."""
+    found: dict[tuple[str, str], str] = {}
+    for control in controls:
+        found.setdefault((control.dtype, control.language), control.id)
+    return set(found.values())
+
+
+EVERY_TIME = first_of_each(CHEATS) | first_of_each_dtype(CONTROLS)
+"""The rest of the catalogue is tried at night."""
+
+
+def is_tried_every_time(entry: Cheat | Control) -> bool:
+    return entry.id in EVERY_TIME
+
+
+@pytest.mark.parametrize("cheat", nightly_but(is_tried_every_time, CHEATS), ids=lambda cheat: cheat.id)
 def test_a_cheat_is_caught(client: JudgeClient, cheat: Cheat) -> None:
     outcome = judge_entry(client, cheat)
     assert outcome.good, f"{outcome.verdict} at {outcome.gate}: {outcome.reason}"
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.id)
+@pytest.mark.parametrize("control", nightly_but(is_tried_every_time, CONTROLS), ids=lambda control: control.id)
 def test_a_control_is_accepted(client: JudgeClient, control: Control) -> None:
     outcome = judge_entry(client, control)
     assert outcome.good, f"{outcome.verdict} at {outcome.gate}: {outcome.reason}"

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from tests.services import migrate
 from warpsmith.kernels_db.job.envelope import build_envelope
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
@@ -71,7 +72,7 @@ def settings_for(home: Path, **values: Any) -> ServiceSettings:
 def application(settings: ServiceSettings) -> FastAPI:
     """The application on an upgraded database."""
     app = create_app(settings)
-    app.state.service.db.upgrade()
+    migrate(app.state.service.db)
     return app
 
 

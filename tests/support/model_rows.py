@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.services import migrate
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.pool_file import Pool
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, PoolReplyRow, PoolRow, SearchRow
@@ -25,7 +26,7 @@ def migrated(url: str) -> Iterator[Database]:
     """A database at the present revision."""
     database = Database(url)
     try:
-        database.upgrade()
+        migrate(database)
         yield database
     finally:
         database.dispose()

@@ -17,6 +17,7 @@ from celery import Celery
 from sqlalchemy import select
 
 from tests.model_server import Request
+from tests.services import migrate
 from tests.support import steps_support
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Op, Target, parse_op
@@ -116,7 +117,7 @@ class Played:
     def begin(cls, home: Path, url: str, monkeypatch: pytest.MonkeyPatch, op: Op, **changes: Any) -> Played:
         """A search for `op` at the model server `url`; `changes` to its documents."""
         played = cls.take_up(home, url, monkeypatch, "")
-        played.here.db.upgrade()
+        migrate(played.here.db)
         values: dict[str, Any] = {
             "policy": {"name": "idea_beam"},
             "budget": {},

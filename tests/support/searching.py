@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from tests.services import migrate
 from tests.support import scenario
 from tests.support.fleet import TARGET, Fleet
 from warpsmith.kernels_db.spec.op import Target
@@ -38,7 +39,7 @@ class Searching:
         """Store a pool (the scenario's) and a search that replays it, in a new database."""
         url = database if isinstance(database, str) else f"sqlite:///{database}"
         db = Database(url)
-        db.upgrade()
+        migrate(db)
         return cls.add(db, url, policy, pool or scenario.pool())
 
     @classmethod

@@ -40,6 +40,7 @@ def run(home: Path, *arguments: str, code: int = 0) -> str:
     return result.stdout
 
 
+@pytest.mark.nightly
 def test_a_recording_is_searched_again_and_what_it_lacks_is_asked_for(tmp_path: Path) -> None:
     _, pool = write_scenario(tmp_path)
     home, copy = tmp_path / "home", tmp_path / "copy.db"
@@ -62,6 +63,7 @@ def test_a_recording_is_searched_again_and_what_it_lacks_is_asked_for(tmp_path: 
         assert database.execute("select count(*) from searches").fetchone() == (1,), "it was gone on with"
 
 
+@pytest.mark.nightly
 def test_a_copy_that_cannot_be_written_ends_it_at_once(tmp_path: Path) -> None:
     _, pool = write_scenario(tmp_path)
     arguments = (str(pool), "--examples", str(tmp_path), "--home", str(tmp_path / "home"))

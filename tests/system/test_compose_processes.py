@@ -124,6 +124,7 @@ def healthcheck(deployment: Deployment) -> int:
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL, timeout=30).returncode
 
 
+@pytest.mark.nightly
 def test_the_deployment_comes_up_and_searches(deployment: Deployment, tmp_path: Path) -> None:
     # Before the migration the API lives, but is not healthy: nobody sends it work.
     deployment.start("api")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.services import RedisServer
+from tests.services import RedisServer, migrate
 from tests.support import scenario
 from tests.support.fleet import Fleet
 from tests.support.searching import Searching
@@ -262,12 +262,13 @@ def test_every_policy_is_killed() -> None:
     assert {case.policy.name for case in CASES.values()} | {scenario.POLICY.name} == set(POLICIES)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_kills_change_nothing_under_any_policy(tmp_path: Path, redis_server: RedisServer) -> None:
     """A search of every policy at once, on the same workers."""
     url = f"sqlite:///{tmp_path / 'killed.db'}"
     db = Database(url)
-    db.upgrade()
+    migrate(db)
     searches = {name: Searching.add(db, url, case.policy, case.pool) for name, case in CASES.items()}
     plan = {
         (search.id, kind): victims

@@ -60,6 +60,7 @@ def test_it_is_ready_watched_over_and_stopped_in_order(tmp_path: Path) -> None:
     assert "Traceback" not in log
 
 
+@pytest.mark.nightly
 def test_killed_in_the_midst_of_a_search_it_leaves_no_orphan_and_loses_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     spec, pool = write_scenario(tmp_path)

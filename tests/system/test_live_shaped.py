@@ -20,7 +20,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.model_server import Answer, ModelServer, Request, ok, status
-from tests.services import RedisServer
+from tests.services import RedisServer, migrate
 from tests.support.fleet import Fleet
 from tests.support.played import by_digest, events_of, identity_of, judge_all, kind_of, nodes_of
 from warpsmith.kernels_db.spec.op import Target, load_op
@@ -98,7 +98,7 @@ class PoolEndpoint:
 def search_at(endpoint: PoolEndpoint, pool: Pool, home: Path, redis: RedisServer) -> dict[str, Any]:
     """Run the pool's search at `endpoint` to its end, and say how it went."""
     db = Database(f"sqlite:///{home / 'warpsmith.db'}")
-    db.upgrade()
+    migrate(db)
     app = make_app(Settings(broker_url=redis.url))
     op = load_op(EXAMPLES / f"{pool.header.op}.yaml")
     with ModelServer(default=endpoint) as server:
@@ -140,6 +140,7 @@ def row(db: Database, search_id: str) -> SearchRow:
         return session.get_one(SearchRow, search_id)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2 * DEADLINE_S + OUTAGE_S + 60)
 @pytest.mark.parametrize("name", ["fused_add_mul_relu.cpu"])
 def test_errors_cut_replies_and_an_outage_change_nothing(name: str, tmp_path: Path, redis_server: RedisServer) -> None:

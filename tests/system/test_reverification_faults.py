@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.services import RedisServer
+from tests.services import RedisServer, migrate
 from tests.support import scenario
 from tests.support.fleet import TARGET, Fleet
 from tests.support.reverifying import history, keep, kernel, report_judge
@@ -34,11 +34,12 @@ class TwoJudges(Fleet):
         return [word.replace("judge@", "judge-2@") for word in super().command("judge")]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 def test_a_kill_amid_the_judging_loses_nothing(tmp_path: Path, redis_server: RedisServer) -> None:
     url = f"sqlite:///{tmp_path / 'library.db'}"
     db = Database(url)
-    db.upgrade()
+    migrate(db)
     source = scenario.candidate(scenario.LOOP)
     kernels = [keep(db, scenario.op(), source, at=float(number), evidence={}) for number in range(2)]
     settings = Settings(broker_url=redis_server.url)

@@ -30,6 +30,7 @@ def workers_of(searching: Searching) -> dict[str, WorkerRow]:
         return {row.role: row for row in session.scalars(select(WorkerRow))}
 
 
+@pytest.mark.nightly
 def test_a_search_runs_to_its_end(tmp_path: Path, redis_server: RedisServer) -> None:
     searching = Searching.create(tmp_path / "warpsmith.db")
     with Fleet(tmp_path / "home", redis_server.url, searching.url) as fleet:
@@ -52,6 +53,7 @@ def test_a_search_runs_to_its_end(tmp_path: Path, redis_server: RedisServer) -> 
     assert not any(process.is_running() for process in family)
 
 
+@pytest.mark.nightly
 def test_steps_travel_over_rabbitmq(tmp_path: Path, rabbitmq_url: str) -> None:
     searching = Searching.create(tmp_path / "warpsmith.db")
     with Fleet(tmp_path / "home", rabbitmq_url, searching.url) as fleet:
@@ -67,7 +69,7 @@ def test_a_worker_waits_for_its_broker_and_the_reconciler_sends_what_was_lost(
     redis_server.kill()
     began = time.monotonic()
     assert searching.begin(redis_server.url) == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     with Fleet(tmp_path / "home", redis_server.url, searching.url) as fleet:
         fleet.start("judge", "reconciler")
         wait_until(lambda: "Cannot connect" in fleet.log("judge"), 30, "the worker to miss its broker")

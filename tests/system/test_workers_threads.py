@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from sqlalchemy import func, select
 
 from tests.services import RedisServer
@@ -96,6 +97,7 @@ class Several:
             assert nodes == scenario.EXPECTED, searching.describe()
 
 
+@pytest.mark.nightly
 def test_steps_in_flight_share_one_judge(tmp_path: Path, redis_server: RedisServer) -> None:
     with ThreadedFleet(tmp_path / "home", redis_server.url, f"sqlite:///{tmp_path / 'warpsmith.db'}") as fleet:
         several = Several.begin(tmp_path, redis_server.url)
@@ -117,6 +119,7 @@ def test_steps_in_flight_share_one_judge(tmp_path: Path, redis_server: RedisServ
         assert "Traceback" not in fleet.log("judge")
 
 
+@pytest.mark.nightly
 def test_kills_of_the_shared_judge_and_of_its_worker_lose_nothing(tmp_path: Path, redis_server: RedisServer) -> None:
     with ThreadedFleet(tmp_path / "home", redis_server.url, f"sqlite:///{tmp_path / 'warpsmith.db'}") as fleet:
         several = Several.begin(tmp_path, redis_server.url)

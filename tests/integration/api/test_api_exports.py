@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.kinds import nightly_but
 from tests.support.api_support import (
     Said,
     application,
@@ -90,7 +91,9 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         yield run_it
 
 
-@pytest.mark.parametrize("form", [name for name in FORMATS if name != "package"])
+@pytest.mark.parametrize(
+    "form", nightly_but({"gpu-mode", "hf-kernels"}.__contains__, (name for name in FORMATS if name != "package"))
+)
 def test_the_command_line_writes_every_format(command: Said, form: str, tmp_path: Path) -> None:
     code, out, err = command("export", "kn_0", "--format", form, "-o", str(tmp_path / "out"), "--json")
     assert code == 0, err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.services import migrate
 from tests.support.api_support import BASE_URL, problem, served, settings_for
 from warpsmith.service.server.app import create_app
 
@@ -34,7 +35,7 @@ def dist(tmp_path: Path) -> Path:
 @pytest.fixture
 def client(tmp_path: Path, dist: Path) -> Iterator[TestClient]:
     app = create_app(settings_for(tmp_path / "home"), dashboard=dist)
-    app.state.service.db.upgrade()
+    migrate(app.state.service.db)
     with TestClient(app, base_url=BASE_URL) as client:
         yield client
 

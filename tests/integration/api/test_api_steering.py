@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.services import DATABASES
 from tests.support.api_support import (
     CANDIDATE,
     HOSTILE,
@@ -26,9 +27,9 @@ from warpsmith.service.api import auth
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestClient]:
-    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    url = None if request.param == "sqlite" else request.getfixturevalue("migrated_postgres_url")
     with client_of(settings_for(tmp_path, database_url=url)) as client:
         seed(database(client))
         yield client

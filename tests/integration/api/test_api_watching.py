@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select, update
 
+from tests.services import migrate, on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import ADD_RELU, HOSTILE, SEARCH, client_of, database, fields, problem, settings_for
 from tests.support.api_support import seed as seeded
@@ -67,7 +68,7 @@ def _played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A database with a search that was played to its end, and the search."""
     path = tmp_path_factory.mktemp("played") / "warpsmith.db"
     db = Database(f"sqlite:///{path}")
-    db.upgrade()
+    migrate(db)
     driver = Driver(db, create(db, budget={"candidates": 50}), small_policy(codes=2, ideas=3, rounds=1))
     assert driver.run().state == "finished"
     with db.engine.connect() as connection:
@@ -120,6 +121,7 @@ def test_the_lists_say_what_was_gained(played: tuple[TestClient, Driver]) -> Non
     )
 
 
+@on_both_databases("db")
 def test_everything_is_answered_on_both_databases(client: TestClient, db: Database) -> None:
     seeded(db)
     search, node = "/v1/searches/sr_seed", "/v1/nodes/nd_good"
@@ -139,6 +141,7 @@ def test_everything_is_answered_on_both_databases(client: TestClient, db: Databa
     assert get(client, "/v1/options")["policies"]
 
 
+@on_both_databases("db")
 def test_lists_filter_and_sort_and_page(client: TestClient, db: Database) -> None:
     ids = [create(db, now=1000.0 + number) for number in range(4)]
     with db.writing() as session:
@@ -286,6 +289,7 @@ def test_a_node_names_its_neighbours_and_its_cost(played: tuple[TestClient, Driv
     assert get(client, f"/v1/nodes/{root.id}/source")["source"] is None
 
 
+@pytest.mark.nightly
 def test_a_report_puts_the_node_beside_its_parent_the_champion_and_the_baselines(local: TestClient) -> None:
     """By the real judge: the limit that it tells is where the drawn peaks say."""
     db, target = database(local), Target("cpu", "x86_64")

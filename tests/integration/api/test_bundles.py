@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from tests import REPOSITORY
+from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import client_of, fields, problem, settings_for
 from tests.support.waiting import wait_until
@@ -161,6 +162,7 @@ def test_a_search_without_a_judge_for_its_target_waits_and_is_bundled(client: Te
     assert bundled(client, answer.json()["id"]).target == "cuda:sm_90"
 
 
+@on_both_databases("db")
 def test_asked_for_twice_under_one_key_a_bundle_is_made_once(client: TestClient, db: Database) -> None:
     search_id = created(db)
     first = bundled(client, search_id, **{"Idempotency-Key": "k1"})
@@ -197,6 +199,7 @@ def test_a_home_that_can_keep_no_key_is_told(db: Database, tmp_path: Path) -> No
 # Merged
 
 
+@on_both_databases("db")
 def test_the_first_verdict_stands_and_the_same_again_is_harmless(client: TestClient, db: Database) -> None:
     search_id = created(db)
     line = verdict_line(bundled(client, search_id))
@@ -543,6 +546,7 @@ def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     assert [attempt for attempt in attempts(db, search_id) if attempt.state == "pending"]  # a repair, and what follows
 
 
+@pytest.mark.nightly
 def test_one_judge_takes_several_bundles(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
     host = Elsewhere(tmp_path)
     directories = [tmp_path / "one", tmp_path / "other"]
@@ -556,6 +560,7 @@ def test_one_judge_takes_several_bundles(client: TestClient, db: Database, tmp_p
     assert [report["unjudged"] for report in reports] == [1, 1], "each bundle's lines lie in its own directory"
 
 
+@pytest.mark.nightly
 def test_a_judge_that_has_no_verdict_says_why(client: TestClient, db: Database, tmp_path: Path, examples: Path) -> None:
     host = Elsewhere(tmp_path)
     search_id = created(db, small_op(examples))

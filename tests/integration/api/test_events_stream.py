@@ -14,6 +14,7 @@ import httpx
 import pytest
 from httpx_sse import EventSource
 
+from tests.services import migrate
 from tests.support.api_support import add_events, problem, seed, served, settings_for
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.server.app import create_app
@@ -55,7 +56,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
     settings = settings_for(tmp_path, stream_poll_s=0.05, stream_heartbeat_s=0.2, max_streams=2, log_level="WARNING")
     app = create_app(settings)
     db: Database = app.state.service.db
-    db.upgrade()
+    migrate(db)
     seed(db)
     with served(app) as url:
         yield Api(url, db)
@@ -97,7 +98,7 @@ def test_silence_is_filled_with_comments(api: Api) -> None:
 
 def test_a_stream_has_a_life(tmp_path: Path) -> None:
     app = create_app(settings_for(tmp_path, stream_poll_s=0.05, stream_life_s=0.3, log_level="WARNING"))
-    app.state.service.db.upgrade()
+    migrate(app.state.service.db)
     seed(app.state.service.db)
     with served(app) as url:
         assert [event["type"] for event in Api(url, app.state.service.db).events()][-1] == "round.started"
@@ -123,7 +124,7 @@ def test_streams_are_counted_and_given_back(api: Api) -> None:
 
 def test_waiting_streams_hold_no_connection_and_no_thread(tmp_path: Path) -> None:
     app = create_app(settings_for(tmp_path, stream_poll_s=0.5, max_streams=50, log_level="WARNING"))
-    app.state.service.db.upgrade()
+    migrate(app.state.service.db)
     seed(app.state.service.db)
     with served(app) as url:
         api = Api(url, app.state.service.db)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.services import migrate
 from tests.support.api_support import seed, served, settings_for
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.api import auth
@@ -44,7 +45,8 @@ MEANING_IS_CHECKED_TOO = (
 SAID_IN_THE_ANSWER = ("POST /v1/ops/validate",)
 REFUSED = ("400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx")
 """How bad data may be refused: Schemathesis' own list, and 413."""
-EXAMPLES = 8
+LONG, SHORT = 8, 1
+"""Examples of each operation."""
 TIMEOUT_S = 240
 
 
@@ -58,20 +60,26 @@ def configuration() -> str:
 
 
 @pytest.mark.timeout(TIMEOUT_S + 60)
-@pytest.mark.parametrize("auth_mode", ["auto", "always"])
-def test_schemathesis_finds_nothing(tmp_path: Path, redis_url: str, auth_mode: str) -> None:
+@pytest.mark.parametrize(
+    ("auth_mode", "phases", "examples"),
+    [
+        pytest.param("auto", "fuzzing", SHORT, id="short"),
+        pytest.param("auto", "examples,coverage,fuzzing,stateful", LONG, id="auto", marks=pytest.mark.nightly),
+        # With keys the same routes answer; that a key is asked for everywhere is what is left to see.
+        pytest.param("always", "examples,coverage", LONG, id="always", marks=pytest.mark.nightly),
+    ],
+)
+def test_schemathesis_finds_nothing(tmp_path: Path, redis_url: str, auth_mode: str, phases: str, examples: int) -> None:
     settings = settings_for(
         tmp_path, broker_url=redis_url, auth=auth_mode, stream_life_s=0.2, stream_poll_s=0.05, log_level="ERROR"
     )
     app = create_app(settings)
     db: Database = app.state.service.db
-    db.upgrade()
+    migrate(db)
     seed(db)
     config = tmp_path / "schemathesis.toml"
     config.write_text(configuration())
     program = Path(sys.executable).parent / "schemathesis"
-    # With keys the same routes answer; that a key is asked for everywhere is what is left to see.
-    phases = "examples,coverage,fuzzing,stateful" if auth_mode == "auto" else "examples,coverage"
     headers = (
         ["--header", f"Authorization: Bearer {auth.create_key(db, 'schemathesis')}"] if auth_mode == "always" else []
     )
@@ -85,7 +93,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path, redis_url: str, auth_mode: s
                 "run",
                 f"{url}/openapi.json",
                 f"--phases={phases}",
-                f"--max-examples={EXAMPLES}",
+                f"--max-examples={examples}",
                 "--generation-deterministic",
                 "--request-timeout=20",
                 "--suppress-health-check=all",

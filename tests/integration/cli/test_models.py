@@ -172,6 +172,7 @@ def test_a_transformers_costs_are_ranked_and_written_as_specs(transformer: Profi
     assert attention.inputs[0].shape == ("batch", "length", 3, 4, 32), "contiguous; split inside"
 
 
+@pytest.mark.nightly
 def test_a_recommenders_costs(recommender: Profiled) -> None:
     rows = by_places(recommender.document)
     assert rows[("interaction",)]["operators"] == "cat + bmm + index_select + cat"
@@ -276,6 +277,7 @@ def used_without_warpsmith(model: Path, package: Path, directory: Path) -> None:
     assert "undo() that first" in done.stdout
 
 
+@pytest.mark.nightly
 def test_kernels_are_put_into_a_recommender(
     recommender: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -290,6 +292,7 @@ def test_kernels_are_put_into_a_recommender(
 
 
 @pytest.mark.parametrize("which", ["transformer", "recommender"])
+@pytest.mark.nightly
 def test_each_kernel_is_measured_on_and_off_and_left_out(
     which: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -366,6 +369,7 @@ def test_stored_kernels_are_exported_and_applied(
         assert "kn_none" in err
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_fits_nowhere_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     narrow = RMS_NORM | {"workloads": [{"id": "s", "role": "bench", "axes": {"batch": 2, "length": 3, "width": 128}}]}
     wrong = RMS_NORM_CPP.replace("1e-6", "0.5")
@@ -411,6 +415,7 @@ def example_inputs():
 """
 
 
+@pytest.mark.nightly
 def test_a_model_that_cannot_be_exported_names_the_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "branches.py"
     file.write_text(BRANCHES)
@@ -428,6 +433,7 @@ def test_a_file_without_the_contract_is_refused(tmp_path: Path, capsys: pytest.C
     assert error == {"field": "model()", "found": "a int", "expected": "a torch.nn.Module"}
 
 
+@pytest.mark.nightly
 def test_what_is_no_package_and_what_stands_in_the_way_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -99,7 +99,10 @@ with pasted.disabled():
 """
 
 
-@pytest.mark.parametrize(("language", "source"), [("cpp", SCALED_ADD_CPP), ("triton", SCALED_ADD_TRITON)])
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [("cpp", SCALED_ADD_CPP), pytest.param("triton", SCALED_ADD_TRITON, marks=pytest.mark.nightly)],
+)
 def test_module_is_used_from_one_file(language: str, source: str, tmp_path: Path) -> None:
     kernel = exported(SCALED_ADD, source, language)
     lines = used("module", kernel, MODULE, tmp_path, TRITON_INTERPRET="1")

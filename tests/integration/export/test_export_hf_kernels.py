@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.exporting import exported, in_fresh_process
+from tests.kinds import nightly_but
 from warpsmith.kernels_db.export import registry
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -155,13 +156,14 @@ with torch.no_grad():
 
 
 @pytest.fixture(scope="session")
-def wheels(pytestconfig: pytest.Config) -> Path:
-    """Where the versions are installed, kept between sessions. pytest's own cache directory has room for such files."""
-    assert pytestconfig.cache is not None
-    return Path(pytestconfig.cache.mkdir("hf_kernels"))
+def wheels(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the versions are installed: pytest's own cache directory keeps such files between sessions, where there is
+    one (`-p no:cacheprovider`)."""
+    cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)
+    return tmp_path_factory.mktemp("hf_kernels") if cache is None else Path(cache.mkdir("hf_kernels"))
 
 
-@pytest.fixture(scope="session", params=PINNED)
+@pytest.fixture(scope="session", params=nightly_but("0.17.2".__eq__, PINNED))
 def library(request: pytest.FixtureRequest, wheels: Path) -> Path:
     """A directory with one version of `kernels` and what it needs. Skips where the index cannot be reached."""
     pins = SHARED + PINNED[request.param]

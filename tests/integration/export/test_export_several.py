@@ -298,6 +298,7 @@ def report(project: Path) -> Report:
     return verify_export(project)
 
 
+@pytest.mark.nightly
 def test_every_kernel_is_verified(report: Report) -> None:
     assert report.passed, report.text()
     rows = {row.check: row for row in report.rows}

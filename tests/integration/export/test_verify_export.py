@@ -101,6 +101,7 @@ def test_what_a_package_does_is_confined(tmp_path: Path) -> None:
     assert not report.passed
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_kills_its_process_is_told(tmp_path: Path) -> None:
     deadly = SCALED_ADD_CPP.replace("for (int64_t", "*(volatile int*)nullptr = 1; for (int64_t")
     project = build(exported(SPEC, deadly), tmp_path)

@@ -17,6 +17,7 @@ from benchmarks.redteam_catalogue.cheats_python import SPIES, spy
 from benchmarks.redteam_catalogue.text import HONEST_ADD
 from tests import degraded, judging
 from tests.judging import tensor
+from tests.kinds import nightly_but
 from tests.support.formats_support import EXAMPLES, files_of
 from tests.support.launching import REPOSITORY, warpsmith
 from warpsmith.kernels_db.formats import kernel_import
@@ -72,7 +73,7 @@ def judged(client: JudgeClient, op: Op, source: str, level: Any = "verify") -> V
     return client.judge(job, TIMEOUT_S)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", nightly_but({"kernelbench", "flashinfer-bench returned"}.__contains__, CASES))
 def test_a_kernel_of_a_format_is_judged_in_the_sandbox_tier(client: JudgeClient, name: str) -> None:
     problem, path = CASES[name]
     op = imported(problem)
@@ -167,6 +168,7 @@ def test_the_spies_can_tell(tmp_path: Path) -> None:
     assert [name for (name, _), found in zip(asked, json.loads(ended.stdout), strict=True) if not found] == []
 
 
+@pytest.mark.nightly
 def test_the_command_line_takes_them(tmp_path: Path) -> None:
     """From a Definition and a Solution to a verdict; the file is recognised, or written as a candidate first."""
     problem, solution = CASES["flashinfer-bench returned"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.kinds import nightly_but
 from tests.support.formats_support import KERNELBENCH, TASKS, errors_of, files_of
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
@@ -75,7 +76,11 @@ def imported() -> Callable[[str], Op]:
     return find
 
 
-@pytest.mark.parametrize("path", [*KERNELBENCH, *TASKS], ids=lambda path: "/".join(path.parts[-2:]))
+@pytest.mark.parametrize(
+    "path",
+    nightly_but({KERNELBENCH[-1], TASKS[0]}.__contains__, [*KERNELBENCH, *TASKS]),
+    ids=lambda path: "/".join(path.parts[-2:]),
+)
 def test_an_example_becomes_a_job_and_gives_its_files_back(path: Path, imported: Callable[[str], Op]) -> None:
     op = imported(str(path))
     assert op.origin is not None
@@ -169,6 +174,7 @@ def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
     assert "crash: " in refused(top=top)
 
 
+@pytest.mark.nightly
 def test_a_file_that_takes_all_memory_is_refused() -> None:
     assert "memory: " in refused(top="kept = [torch.ones(1 << 28) for _ in range(64)]")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from tests.services import migrate
 from tests.support.api_support import (
     application,
     client_of,
@@ -45,7 +46,7 @@ def test_a_search_keeps_none(tmp_path: Path) -> None:
     """The same search keeps its winner where that is C++."""
     for language in ("cpp", "python"):
         db = Database(f"sqlite:///{tmp_path / language}.db")
-        db.upgrade()
+        migrate(db)
         driver = Driver(db, create(db))
         driver.decide = small_policy(ideas=1, codes=1)
         driver.luck.random = lambda: 1.0  # type: ignore[method-assign]

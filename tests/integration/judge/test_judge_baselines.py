@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests import judging
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 BOTH = ("eager", "compile")
 
 
+@pytest.mark.nightly
 def test_a_fresh_process_times_the_fastest_baseline_alone(tmp_path: Path) -> None:
     place = judging.layer_norm_workload("bench", "bench", 256, 512)
     baselines = judging.job(judging.LAYER_NORM, [place], baselines=BOTH)

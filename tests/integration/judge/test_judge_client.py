@@ -214,6 +214,7 @@ def test_verdicts_of_jobs_sent_at_once_go_to_the_right_threads(cache: Path) -> N
             assert verdict["verdict"] == ("accepted" if number % 2 else "rejected"), verdict["reason"]
 
 
+@pytest.mark.nightly
 def test_cuda_candidates_compile_beside_each_other(cache: Path) -> None:
     source = (REPOSITORY / "tests" / "candidates" / "add_relu_cuda.py").read_text()
     inputs = [judging.tensor("x", (64,)), judging.tensor("bias", (64,))]
@@ -237,6 +238,7 @@ def test_cuda_candidates_compile_beside_each_other(cache: Path) -> None:
         )["compile"]["cached"]  # type: ignore[index]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_one_jobs_timeout_costs_no_other_its_verdict(cache: Path) -> None:
     with JudgeClient(cache=cache) as client:
 

@@ -89,7 +89,7 @@ def test_an_endless_loop_ends_at_the_call_limit(client: JudgeClient, seed: int, 
     verdict = client.judge(job | {"seed": seed}, timeout_s=TIMEOUT_S)
     assert verdict["failure"] is not None
     assert (verdict["failure"]["kind"], verdict["failure"]["expected"]) == ("timeout", f"{times} s")
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 120
     _still_judges(client)
 
 

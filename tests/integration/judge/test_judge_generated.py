@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.jobs import job
 from tests import judging
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
+@pytest.mark.nightly
 def test_the_baselines_carry_the_generated_code_and_candidates_do_not(tmp_path: Path) -> None:
     places = [judging.layer_norm_workload(f"rows{rows}", "bench", rows, 512) for rows in (7, 256)]
     both = ("eager", "compile")

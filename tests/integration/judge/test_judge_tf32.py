@@ -56,7 +56,13 @@ def run(a, b, c):
 
 
 @pytest.mark.parametrize(
-    ("math", "kept_bits", "accepted"), [("tf32", 10, True), ("tf32", 7, False), ("ieee", 10, False), ("ieee", 22, True)]
+    ("math", "kept_bits", "accepted"),
+    [
+        ("tf32", 10, True),
+        pytest.param("tf32", 7, False, marks=pytest.mark.nightly),
+        ("ieee", 10, False),
+        pytest.param("ieee", 22, True, marks=pytest.mark.nightly),
+    ],
 )
 def test_rounded_operands(math: str, kept_bits: int, accepted: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     cache: Path = tmp_path_factory.getbasetemp() / "tf32-cache"

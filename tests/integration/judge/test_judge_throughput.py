@@ -29,6 +29,7 @@ def test_there_are_forty_and_a_quarter_is_broken() -> None:
     assert {one.op.name for one in forty} == set(OPS)
 
 
+@pytest.mark.nightly
 def test_gate_and_compiler_refuse_those_that_they_should_and_no_other() -> None:
     said = judge_throughput.check(candidates())
     assert sorted(line.split(": ")[1] + " " + line[line.index("(") : line.index(")")] for line in said) == [
@@ -38,6 +39,7 @@ def test_gate_and_compiler_refuse_those_that_they_should_and_no_other() -> None:
     ], said
 
 
+@pytest.mark.nightly
 def test_triton_candidates_under_the_interpreter(tmp_path: Path) -> None:
     small = {name: dataclasses.replace(op, rows=5, columns=2048, odd=(2, 1000)) for name, op in OPS.items()}
     chosen = [
@@ -55,6 +57,7 @@ def test_triton_candidates_under_the_interpreter(tmp_path: Path) -> None:
             assert verdict["failure"]["kind"] in {"wrong_value", "not_written", "out_of_bounds"}, verdict["reason"]
 
 
+@pytest.mark.nightly
 def test_the_peer_answers_for_its_candidate_whatever_happens(tmp_path: Path) -> None:
     op = OPS["softmax"]
     request = {"language": "triton", "source": "raise KeyError('tiles')", "reference": op.reference, "dtype": "float32"}

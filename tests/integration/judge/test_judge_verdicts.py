@@ -94,6 +94,7 @@ def _no_more(*_: object) -> NoReturn:
     raise AssertionError("compiled again")
 
 
+@pytest.mark.nightly
 def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeClient, cache: Path) -> None:
     """Two references, one seed, and a compiler cache for each that holds what the seed holds."""
     jobs = [

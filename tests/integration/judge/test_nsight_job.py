@@ -158,7 +158,7 @@ def test_what_hangs_is_killed_with_all_that_it_started(place: Place) -> None:
     start = time.monotonic()
     found = place.measure(norm(), limit_s=4)
     assert found["reason"] == "ncu did not end within 4 s"
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 60
     pids = (place.directory / "hangs").read_text().split()
     assert len(pids) == 2  # the second had left its session and its group
     assert not [pid for pid in pids if Path("/proc", pid).exists()]

@@ -78,7 +78,7 @@ def at_once(*work: Callable[[], Any]) -> list[Any]:
         return list(pool.map(guarded, work))
 
 
-@pytest.mark.parametrize("language", ["cpp", "cuda", "triton"])
+@pytest.mark.parametrize("language", ["cpp", "cuda", pytest.param("triton", marks=pytest.mark.nightly)])
 def test_one_source_built_by_many_at_once_is_whole_and_then_cached(language: Language, tmp_path: Path) -> None:
     source = candidate(language)
     found = at_once(*[lambda: prepare(source, language, tmp_path)] * 4)
@@ -150,6 +150,7 @@ def test_a_server_killed_from_outside_costs_a_repetition(tmp_path: Path) -> None
     assert not alive(first)
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_killed_twice_is_the_hosts_fault_and_no_candidates(tmp_path: Path) -> None:
     stopped = threading.Event()
 

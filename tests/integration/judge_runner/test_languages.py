@@ -162,6 +162,7 @@ def build_add(directory: str) -> Build:
     return cpp.build(ADD, cache_dir=directory)
 
 
+@pytest.mark.nightly
 def test_concurrent_builds_agree(cache: Path) -> None:
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
         builds = list(pool.map(build_add, [str(cache)] * 4))
@@ -212,7 +213,7 @@ def test_a_compiler_without_end_is_stopped_with_its_children(cache: Path) -> Non
     with pytest.raises(CompileError, match=r"ran longer than 0\.5 s") as caught:
         cpp.build(source, timeout_s=0.5)
     assert caught.value.cause == "timeout"
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
     assert not [path for path in cache.glob("*") if path.name.startswith(".build-")]
     deadline = time.monotonic() + 10
     while str(cache) in "".join(_processes()) and time.monotonic() < deadline:
@@ -351,7 +352,7 @@ def test_nvrtc_without_end_is_stopped(cache: Path) -> None:
     start = time.monotonic()
     with pytest.raises(CompileError, match="took longer than 2 s"):
         prepare(cuda_candidate(source), "cuda", target_arch="sm_90", cache_dir=cache, limits=CompileLimits(seconds=2))
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 100
 
 
 def test_an_unknown_architecture_is_named() -> None:
@@ -505,6 +506,7 @@ print(json.dumps({"launches": launches, "right": torch.equal(y, x if "copy" in d
 
 
 @pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.nightly
 def test_interpreted_launches_are_noted(tuned: bool, tmp_path: Path) -> None:
     path = CANDIDATES / "add_relu_triton.py"
     if tuned:

@@ -14,6 +14,7 @@ import pytest
 
 from tests import REPOSITORY
 from tests.gpu.language_cases import CASES, Case
+from tests.kinds import nightly_but
 from warpsmith.workers.gate import check, own_kernels
 from warpsmith.workers.judge.languages import CompileLimits, prepare
 
@@ -58,7 +59,13 @@ def test_a_gpu_candidate_passes_the_gate_and_compiles(case: Case, tmp_path: Path
     assert "early" not in prepared["log"]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.language == "triton"], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    nightly_but(
+        lambda case: case.name == "host-side descriptors", [case for case in CASES if case.language == "triton"]
+    ),
+    ids=lambda case: case.name,
+)
 def test_tritons_interpreter_computes_what_torch_does(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "candidate.py"
     path.write_text(case.source)

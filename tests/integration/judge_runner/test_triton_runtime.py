@@ -63,6 +63,7 @@ def run(script: str, argument: Path, place: Path, **variables: str) -> dict[str,
     return answer
 
 
+@pytest.mark.nightly
 def test_what_was_prepared_is_found_and_the_rest_is_written_elsewhere(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     limits = CompileLimits(seconds=100)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
+from tests.services import DATABASES, MIGRATED
 from tests.support.model_rows import REQUEST, add_search, migrated
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow
@@ -16,9 +16,9 @@ from warpsmith.workers.llm import AskPending, Model, open_model
 from warpsmith.workers.settings import Settings
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    url = f"sqlite:///{tmp_path}/test.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+@pytest.fixture(params=DATABASES)
+def db(request: pytest.FixtureRequest) -> Iterator[Database]:
+    url: str = request.getfixturevalue(MIGRATED[request.param])
     with migrated(url) as database:
         add_search(database)
         yield database

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.services import DATABASES, MIGRATED
 from tests.support.model_rows import REQUEST, add_pool, migrated
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, dump_pool, parse_pool
@@ -17,9 +17,9 @@ from warpsmith.workers.settings import Settings
 HEADER = PoolHeader("layer_norm", "a" * 64, "cpu:x86_64", "cpp", "somebody", 1.7e9, "0.1.0", {}, {})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    url = f"sqlite:///{tmp_path}/test.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+@pytest.fixture(params=DATABASES)
+def db(request: pytest.FixtureRequest) -> Iterator[Database]:
+    url: str = request.getfixturevalue(MIGRATED[request.param])
     with migrated(url) as database:
         yield database
 

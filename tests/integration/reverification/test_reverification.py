@@ -18,6 +18,7 @@ import pytest
 from sqlalchemy import select, text
 
 from tests import REPOSITORY
+from tests.services import on_both_databases
 from tests.support import scenario
 from tests.support.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
 from tests.support.steps_support import OP, Driver, create, verdict
@@ -350,6 +351,7 @@ def test_the_schedule_asks_for_few_at_a_time_the_longest_unjudged_first(db: Data
     assert swept(db, now + 1200.0) == []
 
 
+@on_both_databases("db")
 def test_two_looks_at_once_ask_for_nothing_twice(db: Database) -> None:
     kernels = {keep(db, OP, at=0.0) for _ in range(4)}
     report_judge(db, 0.0, 20 * DAY_S)

@@ -91,6 +91,7 @@ def working(library: Library) -> Iterator[None]:
     thread.join(60)
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("working")
 def test_the_command_tells_what_drifted(library: Library, said: Said) -> None:
     code, out, err = said("reverify", "--target", "cpu", "--op", "scale_shift", "--json")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sqlalchemy import select
 
+from tests.services import migrate
 from tests.support.reverifying import keep, report_judge
 from tests.support.steps_support import OP, verdict
 from warpsmith.kernels_db.store.db import Database
@@ -39,7 +40,7 @@ class Machine(RuleBasedStateMachine):
         """A library on a database of its own."""
         self.directory = Path(tempfile.mkdtemp(prefix="ws-again-"))
         self.db = Database(f"sqlite:///{self.directory / 'machine.db'}")
-        self.db.upgrade()
+        migrate(self.db)
         self.now = 1000.0
         self.kernels = [keep(self.db, OP, at=self.now) for _ in range(KERNELS)]
         self.sent: list[str] = []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+from tests.services import DATABASES, MIGRATED, on_both_databases
 from tests.support.model_rows import migrated
 from tests.support.steps_support import LEASE_S, SETTINGS, Driver, call, create, request
 from warpsmith.kernels_db.store.db import Database
@@ -20,9 +20,9 @@ LIFE_S = 100.0
 EXPIRING = SETTINGS.model_copy(update={"ask_expires_s": LIFE_S})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Driver]:
-    url = f"sqlite:///{tmp_path}/test.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+@pytest.fixture(params=DATABASES)
+def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
+    url: str = request.getfixturevalue(MIGRATED[request.param])
     with migrated(url) as db:
         yield Driver(db, create(db))
 
@@ -85,6 +85,7 @@ def test_an_answer_to_an_expired_ask_is_told_which_one_to_answer(driver: Driver)
     assert (reply.text, reply.model) == ("the answer", "ada")
 
 
+@on_both_databases("driver")
 def test_the_first_answer_stands_and_the_same_again_is_no_error(driver: Driver) -> None:
     waiting(driver)
     [ask] = asks(driver.db)
@@ -122,7 +123,7 @@ def test_without_a_life_an_ask_waits_for_ever(driver: Driver) -> None:
 def test_the_life_of_an_issue_is_bounded(driver: Driver) -> None:
     waiting(driver, life_s=3600.0)
     hourly = SETTINGS.model_copy(update={"ask_expires_s": 3600.0})
-    days = 8
+    days = 4
     for _ in range(days * 24):
         driver.now += 3600.0
         reconcile(driver, hourly)

@@ -12,11 +12,13 @@ from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import select
 
+from tests.services import migrate
 from tests.support.steps_support import LEASE_S, SETTINGS, Driver, call, create, request, small_policy
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow
@@ -40,7 +42,7 @@ class AskMachine(RuleBasedStateMachine):
         """A search on a database of its own."""
         self.directory = Path(tempfile.mkdtemp(prefix="ws-asks-"))
         self.db = Database(f"sqlite:///{self.directory / 'machine.db'}")
-        self.db.upgrade()
+        migrate(self.db)
         self.driver = Driver(self.db, create(self.db), small_policy(), luck=luck)  # type: ignore[arg-type] # a Random
         self.model = AgentModel(self.db)
         self.queue: list[steps.Message] = []
@@ -213,7 +215,17 @@ class AskMachine(RuleBasedStateMachine):
         return storable(reply)
 
 
-TestAskMachine = AskMachine.TestCase
-TestAskMachine.settings = settings(
-    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+PATIENT = settings(stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class TestAskMachine(AskMachine.TestCase):  # type: ignore[valid-type,misc] # a class made at run time
+    """A few plays."""
+
+    settings = settings(PATIENT, max_examples=6)
+
+
+@pytest.mark.nightly
+class TestAskMachineAtLength(AskMachine.TestCase):  # type: ignore[valid-type,misc]
+    """Many."""
+
+    settings = settings(PATIENT, max_examples=30)

@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import TextClause, select, text
 
+from tests.services import migrate
 from tests.support import api_support
 from tests.support.steps_support import Driver, create, verdict
 from warpsmith.kernels_db.job.documents import Job, Verdict
@@ -164,7 +165,7 @@ def test_a_real_judge_makes_a_real_profile(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     here = WorkerProcess(settings)
     try:
-        here.db.upgrade()
+        migrate(here.db)
         node = coded(here.db)
         with here.db.writing() as session:
             profile_id = ask_profile(session, node.id, time.time())[0].id

@@ -40,6 +40,9 @@ class Player(Driver):
         return self.run(self.waiting + self.advance())
 
 
+FEW_ROUNDS = {"name": "idea_beam", "rounds": 2, "max_rounds": 2}
+
+
 def driver(db: Database, **changes: Any) -> Player:
     """A search whose root asks for two ideas of one code each, twice."""
     return Player(db, create(db, **changes), small_policy(codes=1, ideas=2, rounds=2))
@@ -247,7 +250,7 @@ def test_a_node_unbanned_is_taken_up_where_it_was_left(db: Database) -> None:
 
 @pytest.mark.parametrize(("kind", "state"), [("code", "closed"), ("ideate", "judged")])
 def test_a_ban_takes_back_what_waits_for_an_answer(db: Database, kind: str, state: str) -> None:
-    play = Player(db, create(db), next_steps)
+    play = Player(db, create(db, policy=FEW_ROUNDS), next_steps)
     work = play.until(kind) if kind == "code" else ideating_on_a_candidate(play)
     ask_id = awaits_answer(play, work)
     steering.mark_node(db, work.node.id, "banned", True, play.now)
@@ -277,7 +280,7 @@ def test_a_ban_leaves_a_node_that_waits_to_be_repaired_as_it_was_judged(db: Data
 
 
 def test_a_step_that_ran_when_its_node_was_banned_asks_nobody(db: Database) -> None:
-    play = Player(db, create(db), next_steps)
+    play = Player(db, create(db, policy=FEW_ROUNDS), next_steps)
     work = play.until("code")
     steering.mark_node(db, work.node.id, "banned", True, play.now)
     assert steps.wait_for_answer(db, work.attempt_id, "me", request(), play.now)

@@ -13,6 +13,7 @@ from threading import Barrier
 import pytest
 from sqlalchemy import select
 
+from tests.services import on_both_databases
 from tests.support.steps_support import LEASE_S, SETTINGS, Driver, create, idea, small_policy, source, verdict
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow
@@ -22,6 +23,7 @@ THREADS = 8
 POLICY = {"name": "idea_beam"}
 
 
+@on_both_databases("db")
 def test_one_of_many_threads_gets_the_claim(db: Database) -> None:
     driver = Driver(db, create(db))
     waiting: list[steps.Message] = []
@@ -44,6 +46,7 @@ def test_one_of_many_threads_gets_the_claim(db: Database) -> None:
     driver.check()
 
 
+@on_both_databases("db")
 def test_one_of_many_threads_advances(db: Database) -> None:
     driver = Driver(db, create(db))
     for _ in range(4):
@@ -99,7 +102,8 @@ def _complete(db: Database, work: steps.Work, owner: str) -> None:
         steps.complete_judge(db, work.attempt_id, owner, verdict(work.level, score=score), now)
 
 
-@pytest.mark.parametrize("kills", [0, 2])
+@on_both_databases("db")
+@pytest.mark.parametrize("kills", [pytest.param(0, marks=pytest.mark.nightly), 2])
 def test_processes_play_one_search_together(db: Database, kills: int) -> None:
     """Also when some of them are killed in the middle: the tree is the one that a lone worker grows."""
     search_id = create(db, now=time.time())

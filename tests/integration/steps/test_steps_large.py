@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
+from tests.services import on_both_databases
 from tests.support.steps_support import Driver, create, idea
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
@@ -108,6 +109,7 @@ def test_a_persons_idea_is_compared_with_thousands_outside_the_lock(
     assert counter.documents[True] < FEW
 
 
+@on_both_databases("db")
 def test_an_idea_that_came_between_the_look_and_the_lock_is_seen(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(db, create(db))
     driver.until("ideate")

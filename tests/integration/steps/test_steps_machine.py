@@ -11,11 +11,13 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import select
 
+from tests.services import migrate
 from tests.support.steps_support import LEASE_S, SETTINGS, Driver, call, create, idea, request, small_policy
 from warpsmith.kernels_db.spec.op import SpecError
 from warpsmith.kernels_db.store.db import Database
@@ -35,7 +37,7 @@ class Machine(RuleBasedStateMachine):
         """A search on a database of its own."""
         self.directory = Path(tempfile.mkdtemp(prefix="ws-steps-"))
         self.db = Database(f"sqlite:///{self.directory / 'machine.db'}")
-        self.db.upgrade()
+        migrate(self.db)
         decide = small_policy(codes, ideas, rounds=rounds)
         self.driver = Driver(self.db, create(self.db), decide, luck=luck)  # type: ignore[arg-type] # a Random
         self.queue: list[steps.Message] = []
@@ -228,7 +230,17 @@ class Machine(RuleBasedStateMachine):
             return list(session.scalars(select(AskRow.id).where(AskRow.state == "open").order_by(AskRow.id)))
 
 
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(
-    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
+PATIENT = settings(stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class TestMachine(Machine.TestCase):  # type: ignore[valid-type,misc] # a class made at run time
+    """A few plays."""
+
+    settings = settings(PATIENT, max_examples=6)
+
+
+@pytest.mark.nightly
+class TestMachineAtLength(Machine.TestCase):  # type: ignore[valid-type,misc]
+    """Many."""
+
+    settings = settings(PATIENT, max_examples=25)

@@ -13,6 +13,7 @@ import pytest
 from celery import Celery
 from sqlalchemy import select
 
+from tests.services import migrate
 from tests.support.steps_support import create, source, verdict
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers import steps
@@ -31,28 +32,29 @@ IDEAS = [
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
+def refusing() -> Iterator[int]:
+    """A port where nobody listens: it is taken, so that nobody comes to."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield int(holder.getsockname()[1])
+
+
+@pytest.fixture
+def here(tmp_path: Path, refusing: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerProcess]:
     """A worker's child process, played by this one; its broker is not there, as after a crash."""
     settings = Settings(
         home=tmp_path,
         openai_api_key="sk-secret-1",
-        openai_base_url=f"http://127.0.0.1:{free_port()}/v1",
+        openai_base_url=f"http://127.0.0.1:{refusing}/v1",
         model_retries=0,
         model_backoff_s=60.0,
         model_max_deferrals=1,
     )
     played = WorkerProcess(settings)
-    played.db.upgrade()
+    migrate(played.db)
     monkeypatch.setattr(process, "_current", played)
     yield played
     played.close()
-
-
-def free_port() -> int:
-    """A port where nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from tests.services import on_both_databases
 from tests.support.steps_support import OP, Driver, call, create
 from warpsmith.kernels_db.spec.op import parse_op
 from warpsmith.kernels_db.store import listing, records
@@ -26,6 +27,7 @@ def pool(*requests: str) -> Pool:
     return Pool(header, tuple(replies))
 
 
+@on_both_databases("db")
 def test_an_op_is_stored_once_with_its_workloads(db: Database) -> None:
     with db.writing() as session:
         row, created = records.add_op(session, OP, 5.0)
@@ -40,6 +42,7 @@ def test_an_op_is_stored_once_with_its_workloads(db: Database) -> None:
     ]
 
 
+@on_both_databases("db")
 def test_two_that_store_the_same_op_at_once_get_the_same_row(db: Database) -> None:
     barrier, found, failures = threading.Barrier(4), set[str](), list[BaseException]()
 
@@ -60,6 +63,7 @@ def test_two_that_store_the_same_op_at_once_get_the_same_row(db: Database) -> No
     assert len(found) == 1
 
 
+@on_both_databases("db")
 def test_a_pool_is_stored_once_with_its_replies(db: Database) -> None:
     with db.writing() as session:
         row, created = records.add_pool(session, pool("a", "b"))
@@ -73,6 +77,7 @@ def test_a_pool_is_stored_once_with_its_replies(db: Database) -> None:
         assert listing.list_pools(session, limit=9, op="gelu").items == []
 
 
+@on_both_databases("db")
 def test_lists_page_by_key_whatever_arrives_meanwhile(db: Database) -> None:
     # Equal times: the id decides.
     ids = [create(db, now=1000.0 + number // 3) for number in range(7)]
@@ -90,6 +95,7 @@ def test_lists_page_by_key_whatever_arrives_meanwhile(db: Database) -> None:
     assert seen == list(reversed(ids))
 
 
+@on_both_databases("db")
 def test_lists_filter(db: Database) -> None:
     first, second = create(db, now=1.0), create(db, now=2.0)
     steps.cancel(db, first, 3.0)
@@ -114,6 +120,7 @@ def test_lists_filter(db: Database) -> None:
         assert listing.list_ops(session, limit=9, name="gelu").items == []
 
 
+@on_both_databases("db")
 def test_kernels_are_listed_by_op_and_target(db: Database) -> None:
     Driver(db, create(db)).run()
     with db.reading() as session:
@@ -123,6 +130,7 @@ def test_kernels_are_listed_by_op_and_target(db: Database) -> None:
         assert listing.list_kernels(session, limit=9, target="cuda:sm_90").items == []
 
 
+@on_both_databases("db")
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("sort", ["created", "updated", "score", "limit", "cost", "candidates"])
 def test_lists_sort_and_page_by_any_value(db: Database, sort: listing.SearchSort, order: listing.Order) -> None:
@@ -152,12 +160,14 @@ def test_lists_sort_and_page_by_any_value(db: Database, sort: listing.SearchSort
     assert found == (expected if ascending else expected[::-1])
 
 
+@on_both_databases("db")
 @pytest.mark.parametrize("cursor", ["", "x", "é", "bnVsbA", "WzEsMl0", "W05hTiwgInNyXzEiXQ", "W10" * 2000, "[1.0,"])
 def test_a_cursor_that_no_page_gave_is_refused(db: Database, cursor: str) -> None:
     with db.reading() as session, pytest.raises(listing.BadCursor, match="expected the `next` of a page"):
         listing.list_searches(session, limit=3, after=cursor)
 
 
+@on_both_databases("db")
 def test_a_search_gives_the_pool_that_replays_it(db: Database) -> None:
     driver = Driver(db, create(db))
     work = driver.until("code")
@@ -175,6 +185,7 @@ def test_a_search_gives_the_pool_that_replays_it(db: Database) -> None:
     assert parse_pool(dump_pool(found)) == found
 
 
+@on_both_databases("db")
 def test_the_last_of_two_replies_to_one_request_counts(db: Database) -> None:
     driver = Driver(db, create(db))
     work = driver.until("code")

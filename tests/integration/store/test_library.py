@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.services import on_both_databases
 from tests.support.api_support import application, command_line, settings_for
 from warpsmith.kernels_db.export import library as form
 from warpsmith.kernels_db.export.kernel import ExportedKernel
@@ -33,6 +34,7 @@ def directory(tmp_path: Path) -> Path:
     return form.build(kernel(), tmp_path / "library")
 
 
+@on_both_databases("db")
 def test_what_was_exported_is_stored_once_and_whole(db: Database, directory: Path) -> None:
     assert stock(db, entries(directory.parent)) == 1
     assert stock(db, entries(directory.parent)) == 0
@@ -55,6 +57,7 @@ def test_what_an_update_leaves_of_an_entry_is_none(directory: Path) -> None:
         list(entries(directory.parent))
 
 
+@on_both_databases("db")
 def test_services_that_start_at_once_store_it_once(db: Database, directory: Path) -> None:
     found = list(entries(directory.parent))
     start = threading.Barrier(4)
@@ -73,6 +76,7 @@ def test_services_that_start_at_once_store_it_once(db: Database, directory: Path
         assert len(session.scalars(select(KernelRow)).all()) == 1
 
 
+@on_both_databases("db")
 def test_a_kernel_of_an_own_search_stays(db: Database, directory: Path) -> None:
     stock(db, entries(directory.parent))
     with db.writing() as session:
@@ -101,6 +105,7 @@ def for_another_target(file: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), "target": "cuda:sm_90"}))
 
 
+@on_both_databases("db")
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [

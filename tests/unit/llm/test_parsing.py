@@ -341,19 +341,19 @@ HOSTILE = [
 def test_hostile_replies_are_read_in_bounded_time(piece: str, size: int) -> None:
     """A megabyte takes well under a second on an idle machine; a quadratic step would take minutes."""
     text = (piece * (size // len(piece) + 1))[:size]
-    started = time.monotonic()
+    started = time.process_time()
     for read in (lambda: ideas(text), lambda: lessons(text), lambda: code(text)):
         with suppress(Unreadable):
             read()
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 @given(st.lists(st.sampled_from(HOSTILE) | FRAGMENTS, min_size=1, max_size=4).map("".join))
 @settings(max_examples=40, deadline=None)
 def test_the_time_to_read_grows_as_the_reply(piece: str) -> None:
     text = (piece * (100_000 // len(piece) + 1))[:100_000]
-    started = time.monotonic()
+    started = time.process_time()
     for read in (lambda: ideas(text), lambda: lessons(text), lambda: code(text)):
         with suppress(Unreadable):
             read()
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5

@@ -445,8 +445,8 @@ def test_a_prompt_is_rendered_in_milliseconds_and_stays_bounded() -> None:
     from warpsmith.workers.llm.prompt.requests import LedgerEntry  # noqa: PLC0415
 
     ledger = tuple(LedgerEntry(n, "compute", f"Idea {n} " + "x" * 500, "1.0x", "y" * 500) for n in range(2000))
-    started = time.monotonic()
+    started = time.process_time()
     request = build(context("ideate", ledger=ledger))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert len(request.messages[1]["content"]) < 60_000
     assert "(1920 earlier ideas left out)" in request.messages[1]["content"]

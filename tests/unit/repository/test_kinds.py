@@ -19,7 +19,7 @@ from tests.kinds import (
 """
 SETTINGS = """
 [pytest]
-addopts = -p xdist --strict-markers -p no:cacheprovider
+addopts = -p xdist -p no:schemathesis --strict-markers -p no:cacheprovider
 markers =
     alone
     nightly

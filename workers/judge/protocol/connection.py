@@ -213,8 +213,10 @@ class Connection:
     def _ended(self, fault: str | None) -> None:
         try:
             status: int | None = self._process.wait(timeout=_END_S)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # it says nothing more, and goes on
             status = None
+            self._kill()
+            self._process.wait()
         self._pump.join(timeout=_END_S)
         head = fault or f"the judge ended with status {'unknown' if status is None else status}"
         with self._lock:
