@@ -1,8 +1,10 @@
-"""The judge: referee and runners in separate processes. `python -m warpsmith.workers.judge` is its one door.
+"""The judge: referee and runners in separate processes.
 
-It needs the standard library, NumPy, torch, psutil and the language's compiler alone. One `Job` a line in, one
-`Verdict` a line out, in the order in which they are ready (`kernels_db.job.documents`); diagnostics go to standard
-error. Nothing else crosses:
+`python -m warpsmith.workers.judge` is its only entry point.
+
+It needs the standard library, NumPy, torch, psutil and the language's compiler only. It reads one `Job` a line and
+writes one `Verdict` a line, in the order in which they are ready (`kernels_db.job.documents`); diagnostics go to
+standard error. No other messages are exchanged:
 
     {"id", "error": {"field", "found", "expected"}}    the line was no job
     {"id", "fault": traceback}                         a fault of the judge itself; the process ends with status 75

@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 
 _LEAST_AT_ONCE, _MOST_AT_ONCE = 2, 8
-"""Candidates that are prepared at once: half of the cores', so that the referee and the timed contender have theirs."""
+"""Limits of how many candidates are prepared at once.
+
+Between them the number is half of the cores', so that the referee and the timed contender have theirs.
+"""
 
 _ROOM = 64
 """Jobs that are read and not answered; more wait in the pipe."""
 
 
 def cache_directory() -> Path:
-    """The judge's cache in force."""
+    """Return the cache directory of the judge."""
     named = os.environ.get("WARPSMITH_JUDGE_CACHE")
     if named:
         return Path(named)

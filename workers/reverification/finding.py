@@ -1,4 +1,4 @@
-"""What a new verdict on a stored kernel means, given the evidence that it was kept for. Pure."""
+"""Find the meaning of a new verdict on a stored kernel, given its earlier evidence. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ CHECK_GATES = ("screen", "verify", "time")
 
 
 class Finding(NamedTuple):
-    """A re-verification's result, and why. `unknown` says nothing of the kernel and leaves it as it was."""
+    """A re-verification's result, and why.
+
+    `unknown` says nothing of the kernel and leaves it as it was.
+    """
 
     outcome: Outcome
     reason: str
 
 
 def finding(evidence: Mapping[str, Any], verdict: Verdict) -> Finding:
-    """What `verdict`, of level verify, says of a kernel that was kept for `evidence`, the verify verdict of then.
+    """Compare `verdict` on a kernel with `evidence`, the verify verdict that it was kept for.
+
+    `verdict` is of level verify.
 
     holds          accepted, and not surely slower than a baseline that counts
     slower         accepted, and surely slower: the whole 95 % interval of its speed-up is below 1
@@ -52,7 +57,7 @@ def finding(evidence: Mapping[str, Any], verdict: Verdict) -> Finding:
 
 
 def _of_the_host(verdict: Verdict) -> str | None:
-    """What of the host may be behind a rejection; None where it speaks of the kernel."""
+    """Return the host's possible share in a rejection; None where the kernel itself is at fault."""
     failure = verdict["failure"]
     if failure is None:
         return None

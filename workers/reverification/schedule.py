@@ -1,7 +1,9 @@
-"""The periodic look at the library: a few kernels that are due are judged anew, the longest unjudged first.
+"""The periodic check of the library: a few kernels that are due are judged again.
+
+The kernels with the oldest verdicts go first.
 
 It asks for few at a time on each target, so that searches, which share the judges, wait for little; what is left over
-comes with the next look. Only targets with a judge that lives are looked at.
+comes with the next check. Only targets with a live judge are checked.
 """
 
 from __future__ import annotations
@@ -20,12 +22,17 @@ AT_ONCE = 4
 """Re-verifications of one target that the schedule has open."""
 
 UNKNOWN_AGAIN_S = DAY_S
-"""After one that came to nothing the schedule leaves the kernel alone for so long, and asks no other kernel what the
-judge has."""
+"""Seconds of rest for a kernel after a re-verification that came to nothing.
+
+Meanwhile no other kernel is asked for what the judge has.
+"""
 
 
 def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
-    """Ask for re-verifications of what is due; returns the messages to send. Two at once do no harm."""
+    """Ask for re-verifications of what is due; returns the messages to send.
+
+    Two at once do no harm.
+    """
     with db.reading() as session:
         chosen = [
             kernel_id
@@ -42,7 +49,7 @@ def sweep(db: Database, now: float, settings: Settings) -> list[Message]:
 
 
 def judges(session: Session, now: float) -> list[tuple[str, float]]:
-    """Every target with a judge that lives, and when the latest of them started."""
+    """Return every target with a live judge, and when the latest of its judges started."""
     alive = WorkerRow.role == "judge", WorkerRow.seen_at >= now - ALIVE_AFTER_S
     query = select(WorkerRow.target, func.max(WorkerRow.started_at)).where(*alive, WorkerRow.target.is_not(None))
     return [(target, at) for target, at in session.execute(query.group_by(WorkerRow.target)).tuples() if target]
@@ -69,13 +76,16 @@ def _chosen(session: Session, target: str, started_at: float, now: float, settin
 
 
 def _of_no_use(target: str, since: float) -> ColumnElement[bool]:
-    """One of the target came to nothing since then: asking others would, too."""
+    """Select a target's re-verification that came to nothing since then.
+
+    Asking other kernels would come to nothing, too.
+    """
     row = ReverificationRow
     return exists().where(row.target == target, row.outcome == "unknown", row.finished_at >= since)
 
 
 def _resting(now: float) -> ColumnElement[bool]:
-    """The kernel has a re-verification under way, or had one lately that came to nothing."""
+    """Select kernels with a re-verification under way, or with one that lately came to nothing."""
     row = ReverificationRow
     lately = (row.outcome == "unknown") & (row.finished_at > now - UNKNOWN_AGAIN_S)
     return exists().where(row.kernel_id == KernelRow.id, row.state.in_(OPEN) | lately)

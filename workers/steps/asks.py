@@ -1,6 +1,6 @@
-"""Asks: a model request of agent mode waits for somebody's answer, and expires when none comes.
+"""Asks: a model request of agent mode waits for an answer, and expires when none comes.
 
-    open ──> answered                     `tell`; the first answer stands
+    open ──> answered                     `tell`; the first answer counts
     open ──> expired, and the next issue  `issue_again`: the same request under a new id, so nothing is lost
     open ──> withdrawn                    the search ended, or its node was banned
     answered ──> withdrawn                the answer could not be read and the request starts over, as the next issue
@@ -24,14 +24,17 @@ from warpsmith.workers.steps.values import Message, WrongState
 from warpsmith.workers.text import storable
 
 LONGEST_LIFE_S = 24 * 3600.0
-"""Each issue lives twice as long as the one before, up to this: a search that everybody forgot fills no database."""
+"""The longest life of an issue in seconds.
+
+Each issue lives twice as long as the one before, up to this: a forgotten search fills no database.
+"""
 
 
 class AskClosed(WrongState):
     """The ask takes no answer any more.
 
-    replaced_by: the open ask of the same request, None where nothing waits for its answer. answered_by, answered_at:
-    whose answer stands, and since when.
+    replaced_by: the open ask of the same request, None where no request waits for its answer. answered_by, answered_at:
+    the source of the answer in force, and since when.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class AskClosed(WrongState):
         self.answered_at = answered_at
 
     def __str__(self) -> str:
-        """Who was first, or where the answer can still be given."""
+        """Return who was first, or where the answer can still be given."""
         if self.replaced_by is not None:
             return f"{super().__str__()} and asks the same: answer that one"
         if self.answered_at is None:
@@ -60,8 +63,9 @@ class AskClosed(WrongState):
 def wait_for_answer(
     db: Database, attempt_id: str, owner: str, request: ModelRequest, now: float, expires_s: float = 0.0
 ) -> bool:
-    """Open an ask for `request` that lives `expires_s` seconds (0: for ever), and let the attempt wait for its answer;
-    for a banned node nobody is asked, and the step is taken back.
+    """Open an ask for `request` that lives `expires_s` seconds, and let the attempt wait for it.
+
+    0 seconds: it never expires. For a banned node no ask is opened, and the step is taken back.
 
     False when the lease was lost. Calls are recorded when the step completes: answers stay with the attempt, so it
     makes the earlier calls again.
@@ -94,9 +98,11 @@ def wait_for_answer(
 
 
 def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: float) -> list[Message]:
-    """Answer an ask; its attempt becomes pending. The same reply again changes nothing and is no error.
+    """Answer an ask; its attempt becomes pending.
 
-    Raises LookupError, or AskClosed where the ask is not open: the first answer stands.
+    The same reply again changes nothing and is no error.
+
+    Raises LookupError, or AskClosed where the ask is not open: the first answer counts.
     """
     with db.writing() as session:
         search_id = session.scalar(select(AskRow.search_id).where(AskRow.id == ask_id))
@@ -125,9 +131,10 @@ def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: fl
 
 
 def take_back(session: Session, search: SearchRow, node: NodeRow, now: float) -> None:
-    """Withdraw the open asks of a banned node and end the steps that wait for them: nobody is to answer for a node that
-    is left out, and no round waits for it. A node without code is closed; one whose code was to be repaired is again
-    as it was judged.
+    """Withdraw the open asks of a banned node and end the steps that wait for them.
+
+    No answer is wanted for a node that is left out, and no round waits for it. A node without code is closed; one whose
+    code was to be repaired is again as it was judged.
     """
     of_node = select(AttemptRow).where(AttemptRow.node_id == node.id, AttemptRow.state == "waiting")
     for attempt in session.scalars(of_node).all():
@@ -172,7 +179,10 @@ def issue_again(session: Session, search: SearchRow, now: float, expires_s: floa
 
 
 def replacement(session: Session, ask: AskRow) -> str | None:
-    """The open ask of the same request; None where `ask` is open itself, or nothing waits for its answer."""
+    """Return the open ask of the same request.
+
+    None where `ask` is open itself, or nothing waits for its answer.
+    """
     last = _last_issue(session, ask.attempt_id, ask.request, ask.ordinal)
     return last.id if last is not None and last.state == "open" and last.id != ask.id else None
 

@@ -1,21 +1,22 @@
 """Hard caps: what a step is refused when a limit of its search is reached.
 
-The policy opens no steps beyond the budget; this is the second look, at the moment when something is to be spent, with
-what others have spent meanwhile. Spending is committed with the step that spent, in the search's own row, so caps hold
-across restarts, pauses and processes.
+The policy opens no steps beyond the budget; this is the second check, just before something is spent, with the spending
+of others included. A step's spending is committed with the step, in the search's own row, so caps hold across restarts,
+pauses and processes.
 
-A model call begins only while every cap but `candidates` has something left, by what is committed and by the earlier
-calls of the same step; a screening only while `wall_clock_s` and `gpu_seconds` have. The baselines and every full
-verification are exempt: without the ones there is no search, and what was paid for is not thrown away.
+A model call begins only while every cap but `candidates` has something left, by the committed spending and by the
+earlier calls of the same step; a screening only while `wall_clock_s` and `gpu_seconds` have. The baselines and every
+full verification are exempt: without baselines there is no search, and a candidate that was paid for is not thrown
+away.
 
-What overshoot is possible. A reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by the
-calls that were under way when the cap was reached: the last call of each step then running, and whatever earlier calls
-(a reflection, two re-asks at most) such a step had not committed yet. `candidates` and `model_calls` are reserved by
-the policy when a step is opened, the latter at CALLS_PER_STEP for each. So `candidates` is exceeded only where a
-person lowers it to less than what is being judged, and `model_calls` only where a step that was put off amid its calls
-makes them again, then as `tokens`. Calls that brought no reply (an outage) are recorded but not counted.
-`wall_clock_s` and `gpu_seconds` are exceeded by no more than the steps under way and the exempt ones. A call whose
-worker is killed before it commits is not counted: at most one step's calls for each such death.
+Possible overshoot: a reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by the calls
+that were under way when the cap was reached: the last call of each step then running, and all earlier calls (a
+reflection, two re-asks at most) that such a step had not committed yet. `candidates` and `model_calls` are reserved by
+the policy when a step is opened, the latter at CALLS_PER_STEP for each. So `candidates` is exceeded only where a person
+lowers it below the number under judgement, and `model_calls` only where a step that was put off amid its calls makes
+them again, then as `tokens`. Calls that brought no reply (an outage) are recorded but not counted. `wall_clock_s` and
+`gpu_seconds` are exceeded by no more than the steps under way and the exempt ones. A call whose worker is killed before
+it commits is not counted: at most one step's calls for each such death.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from warpsmith.workers.steps.values import ModelCall, Work
 
 
 def refusal(db: Database, work: Work, now: float, calls: Sequence[ModelCall] = ()) -> str | None:
-    """The cap that keeps `work` from spending (more) now, in words; None where it may.
+    """Return the cap that keeps `work` from spending (more) now, in words; None where it may.
 
     `calls` are those that the step made and did not commit; they count where they brought a reply. For a model step
     every cap counts but `candidates`, in which the step holds its place; for a screening `wall_clock_s` and

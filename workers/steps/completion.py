@@ -24,11 +24,16 @@ from warpsmith.workers.steps.work import level_of
 from warpsmith.workers.text import storable
 
 UNREADABLE_IN_A_ROW = 3
-"""So many unreadable replies in a row, to more than one step, are the model's fault and not the request's: the search
-waits for somebody."""
+"""Unreadable replies in a row, to more than one step, that pause a search for a person.
+
+So many are the model's fault and not the request's.
+"""
 
 LATEST_CALLS = 32
-"""Calls of a search that are looked at for it: more than a step makes, also where it was tried again."""
+"""Latest calls of a search that are checked for unreadable replies.
+
+They are more than a step makes, even where it was tried again.
+"""
 
 
 def complete_ideate(
@@ -39,7 +44,9 @@ def complete_ideate(
     calls: Iterable[ModelCall],
     now: float,
 ) -> bool:
-    """Plan nodes for each idea, as many as the step's `codes`; an idea that was tried before is closed at once.
+    """Plan nodes for each idea, as many as the step's `codes`.
+
+    An idea that was tried before is closed at once.
 
     An idea has at least `technique`, `title` and `mechanism`. More than the step asked for are dropped.
     """
@@ -103,7 +110,9 @@ def complete_code(
 
 
 def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, now: float) -> bool:
-    """Store the verdict: of the baselines on the root, of a screening, or of a full verification.
+    """Store the verdict on the baselines, on a screening, or on a full verification.
+
+    The baselines' verdict goes on the root.
 
     A reference that is not accepted fails the search with the problem. Raises ValueError where the verdict's level is
     not the step's.
@@ -117,7 +126,10 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
 
 
 def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -> None:
-    """Store the verdict on a step that is held, and what follows from it. Raises ValueError as `complete_judge`."""
+    """Store the verdict on a step that is held, and its consequences.
+
+    Raises ValueError as `complete_judge`.
+    """
     search, node, attempt = work.search, work.node, work.attempt
     level = level_of(node, attempt)
     if verdict["level"] != level:
@@ -189,8 +201,10 @@ def close_branch(
 
 
 def _only_unreadable(session: Session, search: SearchRow) -> bool:
-    """None of the search's latest replies could be read, whatever was asked: at least UNREADABLE_IN_A_ROW, and of two
-    steps. What a pool replays will never read otherwise."""
+    """Check whether none of the search's latest replies could be read, on any request.
+
+    They are at least UNREADABLE_IN_A_ROW, and of two steps. Unreadable replies that a pool replays stay unreadable.
+    """
     if search.model.get("provider") == "replay":
         return False
     latest = session.execute(
@@ -204,7 +218,10 @@ def _only_unreadable(session: Session, search: SearchRow) -> bool:
 
 
 def _twin(document: Mapping[str, Any]) -> int | None:
-    """The number of the node whose binary this candidate repeats; None where the judge found none."""
+    """Return the number of the node whose binary this candidate repeats.
+
+    None where the judge found none.
+    """
     failure = document["failure"] or {}
     return int(failure["found"]) if failure.get("kind") == "duplicate" else None
 
@@ -249,7 +266,7 @@ def _progress(search: SearchRow, node: NodeRow, document: Mapping[str, Any]) -> 
 
 
 def _problem(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the op's author must change, from the verdict on the reference."""
+    """Return what the op's author must change, from the verdict on the reference."""
     failure = document["failure"] or {}
     where = {"reference": "op.reference", "memory": "op.workloads"}.get(document["gate"], "op")
     return {

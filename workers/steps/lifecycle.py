@@ -85,9 +85,11 @@ def advance(db: Database, search_id: str, now: float, decide: Decide = next_step
 
 
 def pause(db: Database, search_id: str, reason: str, now: float, by: str | None = None) -> None:
-    """Open no new steps until `resume`; what runs may still commit. Raises WrongState once the search has ended.
+    """Open no new steps until `resume`; steps that run may still commit.
 
-    `by`, here and below: the name of the API key that asked for it; it stands in the event.
+    Raises WrongState once the search has ended.
+
+    `by`, here and below: the name of the API key that asked for it; the event records it.
     """
     with db.writing() as session:
         search = lock_search(session, search_id)
@@ -132,7 +134,10 @@ def resume(
 
 
 def cancel(db: Database, search_id: str, now: float, by: str | None = None) -> None:
-    """End the search now; results that come later are discarded. Raises WrongState where it ended otherwise."""
+    """End the search now; results that come later are discarded.
+
+    Raises WrongState where it ended otherwise.
+    """
     with db.writing() as session:
         search = lock_search(session, search_id)
         if search.state == "cancelled":

@@ -29,8 +29,10 @@ from warpsmith.workers.text import storable
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of a line that may come: its verdict merged now; unjudged, for `reason`; already, by the same line
-    or a verdict; or late, for `reason`."""
+    """The fate of a line that may come.
+
+    Its verdict merged now; unjudged, for `reason`; already, by the same line or a verdict; or late, for `reason`.
+    """
 
     outcome: Literal["merged", "unjudged", "already", "late"]
     search_id: str
@@ -38,7 +40,7 @@ class Merged:
 
 
 class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
-    """What came back is not taken; nothing was stored."""
+    """A verdict or line that came back is refused; nothing was stored."""
 
     def __init__(self, field: str, found: object, expected: str) -> None:
         super().__init__(f"{field}: found {found!r}, expected {expected}")
@@ -46,7 +48,9 @@ class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
 
 
 def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float) -> Merged:
-    """Store the verdict on a job of a bundle, once. `genuine`: the ticket's signature is the service's own.
+    """Store the verdict on a job of a bundle, once.
+
+    `genuine`: the ticket's signature is the service's own.
 
     The stored document says where it comes from (`bundle`). The shape of `found` was checked before. Raises
     VerdictRefused where it does not belong to the job that its ticket names.
@@ -77,7 +81,9 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float)
 
 
 def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float) -> Merged:
-    """Keep with its step why a job of a bundle has no verdict; a verdict on it is still taken. The last reason stands.
+    """Store with its step why a job of a bundle has no verdict; a later verdict still counts.
+
+    The last reason is kept.
 
     Raises VerdictRefused as `merge_verdict` does.
     """
@@ -97,8 +103,10 @@ def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float
 
 
 def _job_of(session: Session, found: SignedVerdict | SignedUnjudged, genuine: bool) -> tuple[BundleJobRow, Held]:
-    """The job that the ticket of `found` names, and its step, under the search's lock. Raises VerdictRefused where
-    there is none, or the ticket is not the one that left with it."""
+    """Return the job that the ticket of `found` names, and its step, under the search's lock.
+
+    Raises VerdictRefused where there is none, or the ticket is not the one that left with it.
+    """
     search_id = session.scalar(select(BundleJobRow.search_id).where(BundleJobRow.id == found["nonce"]))
     if search_id is None:
         whose = "a bundle that was not dropped" if genuine else "a bundle of this service"
@@ -115,7 +123,7 @@ def _job_of(session: Session, found: SignedVerdict | SignedUnjudged, genuine: bo
 
 
 def _too_late(work: Held) -> Merged:
-    """What comes back on a step that the bundle holds no longer."""
+    """Return the answer to a line on a step that the bundle holds no longer."""
     search, attempt = work.search, work.attempt
     ended = f"the search is {search.state}" if search.state in ENDED else f"its step is {attempt.state}"
     return Merged("late", search.id, ended)
@@ -133,7 +141,7 @@ def _check_ticket(row: BundleJobRow, found: Mapping[str, Any]) -> None:
 
 
 def _again(session: Session, row: BundleJobRow, found: SignedVerdict) -> Merged:
-    """Another verdict on a job that has one: the first stands."""
+    """Answer another verdict on a job that has one: the first one counts."""
     query = select(VerdictRow.document).where(VerdictRow.attempt_id == row.attempt_id)
     first = session.scalars(query).one()["bundle"]["digest"]
     at = _merged_at(row)
@@ -148,7 +156,10 @@ def _merged_at(row: BundleJobRow) -> str:
 
 
 def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, verdict: Verdict) -> None:
-    """Whether the verdict is one on this step: another's is refused by its first field that does not fit."""
+    """Check that the verdict is one on this step.
+
+    Another step's verdict is refused by its first field that does not fit.
+    """
     op = parse_op(session.get_one(OpRow, search.op_id).spec)
     level = level_of(node, attempt)
     for field, found, expected in (

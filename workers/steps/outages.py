@@ -1,8 +1,8 @@
-"""A model that is not to be had: putting a step off, pausing its search, and going on without anybody's doing.
+"""An unavailable model: put a step off, pause its search, and continue without a person.
 
-A search that paused because a provider was unavailable is taken up again by the reconciler: the step that failed last
-is tried once more, and where it fails again the search pauses for twice as long, up to a limit. Whoever pauses such a
-search keeps it paused; a refusal that waiting does not mend (a key, a quota, an unknown model) waits for a person.
+A search that paused because a provider was unavailable is resumed by the reconciler: the step that failed last is tried
+once more, and where it fails again the search pauses for twice as long, up to a limit. When a person pauses such a
+search, it stays paused; a refusal that waiting does not mend (a key, a quota, an unknown model) waits for a person.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def defer(
     longest_probe_s: float = 600.0,
     final: bool = False,
 ) -> bool:
-    """The model is unavailable: the attempt becomes pending again, not before `delay_s` from now.
+    """Make the attempt pending again, not before `delay_s` from now: the model is unavailable.
 
     More than `max_deferrals` of them in a row pause the search; it tries again by itself after `probe_s` seconds, twice
-    that after the next failure, at most after `longest_probe_s`. `final` (waiting will not help) pauses it until
-    somebody resumes it. False when the lease was lost.
+    that after the next failure, at most after `longest_probe_s`. `final` (waiting will not help) pauses it until a
+    person resumes it. False when the lease was lost.
     """
     with db.writing() as session:
         work = held(session, attempt_id, owner)
@@ -83,8 +83,11 @@ def _tell(session: Session, work: Held, reason: str, now: float) -> None:
 def put_off(
     db: Database, attempt_id: str, owner: str, reason: str, delay_s: float, calls: Iterable[ModelCall], now: float
 ) -> bool:
-    """No call may be made just now (every slot of the endpoint is taken): the attempt is pending again, not before
-    `delay_s` from now. Nothing failed: neither a try nor a deferral is counted. False when the lease was lost."""
+    """Make the attempt pending again, not before `delay_s` from now: no call is possible now.
+
+    Every slot of the endpoint is taken. Nothing failed: neither a try nor a deferral is counted. False when the lease
+    was lost.
+    """
     with db.writing() as session:
         work = held(session, attempt_id, owner)
         if work is None:
@@ -97,7 +100,10 @@ def put_off(
 
 
 def again_at(session: Session, search: SearchRow) -> float | None:
-    """When a paused search tries again by itself (epoch seconds); None where it waits for somebody."""
+    """Return when a paused search tries again by itself (epoch seconds).
+
+    None where it waits for a person.
+    """
     if search.state != "paused":
         return None
     query = (

@@ -1,4 +1,7 @@
-"""New nodes: ideas that a model or a person had, whether the search had them before, and candidates from elsewhere."""
+"""New nodes: ideas of a model or a person, and candidates from elsewhere.
+
+It also tells whether the search had an idea before.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ class IdeasSeen:
 
 
 def ideas_so_far(session: Session, search_id: str, seen: IdeasSeen = IdeasSeen({}, 0)) -> IdeasSeen:
-    """The ideas of the search; of `seen` nothing is read again, for an idea never changes.
+    """Return the ideas of the search; ideas in `seen` are not read again, as they never change.
 
-    Reading them takes long in a large search. So whoever needs them under the search's lock reads them before, and
-    under the lock the few that came since: numbers are given out under it, so none below `last` can follow.
+    Reading them takes long in a large search. So a caller that needs them under the search's lock reads them before,
+    and under the lock the few that came since: numbers are given out under it, so none below `last` can follow.
     """
     first, last = dict(seen.first), seen.last
     query = select(NodeRow.seq, NodeRow.idea).where(NodeRow.search_id == search_id, NodeRow.seq > last)
@@ -40,7 +43,10 @@ def ideas_so_far(session: Session, search_id: str, seen: IdeasSeen = IdeasSeen({
 
 
 def digest_of(idea: Mapping[str, Any]) -> str:
-    """What makes two ideas the same: their technique, and the words of title and mechanism."""
+    """Return the digest that makes two ideas the same.
+
+    It is of their technique, and of the words of title and mechanism.
+    """
     return idea_digest(str(idea["technique"]), f"{idea['title']}\n{idea['mechanism']}")
 
 
@@ -55,7 +61,7 @@ def plan(
     variant: int,
     origin: str = "model",
 ) -> NodeRow:
-    """A planned node for `idea`, the next in the search; None where code is asked for without one."""
+    """Plan the search's next node for `idea`; None where code is wanted without an idea."""
     return _stand(
         session,
         search,
@@ -71,7 +77,7 @@ def plan(
 
 
 def bare_variants(session: Session, search_id: str, parent_id: str | None) -> list[int]:
-    """The variants of all candidates that were asked for on a node without an idea, in whatever round."""
+    """Return the variants of all candidates that a node got without an idea, in any round."""
     query = select(NodeRow.idea, NodeRow.variant).where(
         NodeRow.search_id == search_id, NodeRow.parent_id == parent_id, NodeRow.origin == "model"
     )
@@ -90,7 +96,10 @@ def adopt(
     technique: str | None,
     idea: dict[str, Any] | None,
 ) -> NodeRow:
-    """A node of round 0 for a candidate that was written elsewhere: it has its code, and is to be judged here."""
+    """Add a node of round 0 for a candidate that was written elsewhere.
+
+    It has its code, and is to be judged here.
+    """
     return _stand(
         session,
         search,
@@ -109,7 +118,7 @@ def adopt(
 
 
 def _stand(session: Session, search: SearchRow, now: float, **columns: Any) -> NodeRow:
-    """The next node of the search, with the event that tells of it."""
+    """Add the search's next node, with the event that reports it."""
     node = NodeRow(id=new_id("nd"), search_id=search.id, seq=search.next_seq, created_at=now, updated_at=now, **columns)
     search.next_seq += 1
     session.add(node)

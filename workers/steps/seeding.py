@@ -1,7 +1,9 @@
-"""Seeds of a search: stored kernels for similar ops, offered as candidates of round 0 beside the root.
+"""Seeds of a search: stored kernels for similar ops, offered as candidates of round 0.
 
-A seed brings its code and nothing else: what was once measured of it, elsewhere and on other shapes, counts for
-nothing, and it is judged like any candidate.
+They are offered beside the root.
+
+A seed brings only its code: measurements of it, made elsewhere and on other shapes, count for nothing, and it is judged
+like any candidate.
 """
 
 from __future__ import annotations
@@ -21,14 +23,20 @@ from warpsmith.workers.steps.rows import add_event
 
 MOST_SEEDS = 3
 SHARE_OF_CANDIDATES = 4
-"""At most one candidate in so many of the budget's is a seed: the rest are for what the search is about."""
+"""At most one of so many candidates of the budget is a seed.
+
+The rest are for the search itself.
+"""
 
 _NEEDED = ("technique", "title", "mechanism")
 """Parts of an idea that the search works with."""
 
 
 def choose_seeds(db: Database, op: Op, target: Target, language: str, wanted: int, budget: Budget) -> list[Offer]:
-    """The kernels to start from: at most `wanted` and MOST_SEEDS, and no more than their share of the candidates."""
+    """Choose the kernels to start from.
+
+    At most `wanted` and MOST_SEEDS, and no more than their share of the candidates.
+    """
     most = min(wanted, MOST_SEEDS)
     if budget.candidates is not None:
         most = min(most, budget.candidates // SHARE_OF_CANDIDATES)
@@ -39,7 +47,7 @@ def choose_seeds(db: Database, op: Op, target: Target, language: str, wanted: in
 
 
 def plant_seeds(session: Session, search: SearchRow, root: NodeRow, offers: Sequence[Offer], now: float) -> None:
-    """A node for each of `offers`, under the root; an event names the kernel that it came from."""
+    """Add a node for each of `offers` under the root; an event names the kernel it came from."""
     for offer in offers:
         technique, idea = _last_idea(offer.kernel)
         node = adopt(

@@ -1,4 +1,6 @@
-"""Steering by a person: ideas, marks, budgets, branches. Who did it (`by`, an API key's name) stands in the event.
+"""Steering by a person: ideas, marks, budgets, branches.
+
+The event records who did it (`by`, an API key's name).
 
 Nothing here opens a step: the caller advances the search afterwards. On a paused search a steer is recorded and takes
 effect when the search is resumed.
@@ -48,7 +50,9 @@ def add_idea(
     by: str | None = None,
     also: Also | None = None,
 ) -> list[str]:
-    """Plan `codes` nodes for a person's idea in the current round, 0 before the first; returns their ids.
+    """Plan `codes` nodes for a person's idea in the current round; returns their ids.
+
+    The round is 0 before the first.
 
     `idea` has at least technique, title and mechanism. It builds on `parent_id`: the root or an accepted candidate that
     is not banned; by default the best so far, or the root. Raises WrongState where the search has ended, has had the
@@ -93,16 +97,18 @@ def _parent(session: Session, search: SearchRow, parent_id: str | None) -> NodeR
 def mark_node(
     db: Database, node_id: str, mark: Mark, wanted: bool, now: float, *, by: str | None = None, also: Also | None = None
 ) -> None:
-    """Set a mark, or with `wanted` false remove it; a node has one, and the later replaces the earlier. Setting the
-    mark that it has, and removing one that it has not, change nothing and tell nothing.
+    """Set a mark, or with `wanted` false remove it.
+
+    A node has one, and the later replaces the earlier. Setting the mark that it has, and removing one that it has not,
+    change nothing and make no event.
 
     A pinned node, the root too, is a parent of the rounds to come once it is accepted, as far as the policy has rounds
     and up to its limit (`turn.MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
     it: it is no parent, and is not coded, repaired, judged or verified, and it is neither the best nor the winner. A
-    step that is open for it already, be it running or queued, still runs and is committed, but one that waits for
-    somebody's answer, or comes to, is taken back for good, so that no round waits for it; what builds on it stays. The
-    best is found anew where a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the
-    search has ended; LookupError for an unknown node.
+    step that is open for it already, be it running or queued, still runs and is committed, but one that waits for an
+    answer, or comes to, is taken back for good, so that no round waits for it; what builds on it stays. The best is
+    found anew where a ban is set, lifted or replaced. Raises WrongState for a ban of the root and where the search has
+    ended; LookupError for an unknown node.
     """
     with db.writing() as session:
         search_id = session.scalar(select(NodeRow.search_id).where(NodeRow.id == node_id))
@@ -132,7 +138,9 @@ def mark_node(
 def change_budget(
     db: Database, search_id: str, changes: Mapping[str, Any], now: float, *, by: str | None = None
 ) -> None:
-    """Set the limits that `changes` names; null lifts one. The rest stay, and so does what was spent.
+    """Set the limits that `changes` names; null lifts one.
+
+    The rest stay, and so does the spending.
 
     Raises SpecError naming the field: no such limit, no such value, or less than is spent. WrongState where the search
     has ended: it is not opened again.
@@ -164,8 +172,10 @@ def branch(
     by: str | None = None,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
-    """A new, queued search of the same op, target and language, whose tree starts from the root and from this node's
-    candidate, to be judged anew; returns the search's id. `also(session, search_id)` runs in the same transaction.
+    """Create a queued search that starts from the root and this node's candidate; return its id.
+
+    It has the same op, target and language, and the candidate is judged again. `also(session, search_id)` runs in the
+    same transaction.
 
     The old search may have ended. Raises WrongState where the node has no code, LookupError for an unknown node.
     """

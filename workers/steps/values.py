@@ -75,7 +75,7 @@ class ModelCall:
     """One call to a model, to be recorded with the step that made it.
 
     A reply that could not be read has both `reply` and `error`; a call that failed has `error` alone. Times in seconds,
-    cost in US dollars; None where nobody counted.
+    cost in US dollars; None where not counted.
     """
 
     kind: str
@@ -96,7 +96,7 @@ class ModelCall:
     def answered(
         cls, request: ModelRequest, provider: str, reply: ModelReply, unreadable: str | None = None
     ) -> ModelCall:
-        """A call that was answered; `unreadable` says what is wrong with the reply."""
+        """Record a call that was answered; `unreadable` says what is wrong with the reply."""
         return cls(
             kind=request.kind,
             request=request.identity,
@@ -123,7 +123,7 @@ class ModelCall:
         *,
         model: str | None = None,
     ) -> ModelCall:
-        """A call that brought no reply; `model` is the one that was asked."""
+        """Record a call that brought no reply; `model` is the one that was asked."""
         return cls(
             kind=request.kind,
             request=request.identity,
@@ -138,8 +138,11 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node with its code; `document` is its latest verdict, None before the first. `metrics`: Nsight Compute's, of
-    this code, where they are known; for model steps alone."""
+    """A node with its code.
+
+    `document` is its latest verdict, None before the first. `metrics`: Nsight Compute's, of this code, where they are
+    known; for model steps alone.
+    """
 
     id: str
     seq: int
@@ -158,7 +161,10 @@ class NodeRecord:
 
 
 class BenchTime(NamedTuple):
-    """A candidate on one bench workload: its time, and its speed-up over the fastest baseline beside it."""
+    """A candidate on one bench workload.
+
+    Its time, and its speed-up over the fastest baseline beside it.
+    """
 
     workload: str
     time_us: float
@@ -166,8 +172,10 @@ class BenchTime(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """One candidate that was tried and what became of it, for the ledger; `idea` is None where nobody had one. `times`,
-    and `built`, the compile report of its screening: of an accepted one, of the search's latest ones alone.
+    """One candidate that was tried and its outcome, for the ledger.
+
+    `idea` is None where it came without one. `times`, and `built`, the compile report of its screening: of an accepted
+    one, of the search's latest ones alone.
     """
 
     seq: int

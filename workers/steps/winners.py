@@ -1,4 +1,7 @@
-"""Keeping the winner of a search: a kernel with its envelope, its evidence and the ideas that led there."""
+"""Keep the winner of a search.
+
+A kernel with its envelope, its evidence and the ideas that led there.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,13 @@ from warpsmith.workers.steps.rows import add_event
 
 
 def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
-    """Store the best verified candidate as a kernel; None where none is surely faster than any baseline. A banned one
-    is never kept, nor is free Python: a kernel promises host code that a gate has read.
+    """Store the best verified candidate as a kernel.
+
+    None where none is surely faster than any baseline. A banned one is never kept, nor is free Python: a kernel
+    promises host code that a gate has read.
 
     A kernel with the same code for the same op and target is not stored again: it gets the newer evidence, which
-    stands for whatever a re-verification said of it before.
+    replaces the result of any earlier re-verification.
     """
     winner = session.scalars(
         select(NodeRow)
@@ -106,14 +111,16 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
 
 
 def surely_faster(workloads: Sequence[WorkloadVerdict], baselines: Iterable[str]) -> dict[str, float]:
-    """The baselines that the candidate beats for sure, with the lower end of its speed-up over each (`mean_ends`: it
-    errs on the side of not keeping)."""
+    """Return the baselines that the candidate surely beats, with its least speed-up over each.
+
+    That is the lower end of the speed-up (`mean_ends`: it errs on the side of not keeping).
+    """
     ends = {baseline: mean_ends(workloads, baseline) for baseline in baselines}
     return {baseline: found[0] for baseline, found in ends.items() if found is not None and found[0] > 1.0}
 
 
 def _lineage(session: Session, winner: NodeRow) -> list[dict[str, Any]]:
-    """From the root to the winner."""
+    """Return the nodes from the root to the winner."""
     chain: list[NodeRow] = []
     node: NodeRow | None = winner
     while node is not None:

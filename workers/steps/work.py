@@ -18,12 +18,14 @@ MOST_BINARIES = 2000
 """Of the latest verdicts, whose binaries a candidate is held against."""
 
 MOST_TIMED = 80
-"""Of the latest accepted candidates, whose times by workload and kernels the ledger tells: they stand in documents with
-samples."""
+"""Latest accepted candidates whose times by workload and kernels the ledger tells.
+
+Those are in documents with samples.
+"""
 
 
 def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow) -> Work:
-    """All that the step of `attempt` needs."""
+    """Build the work with all that the step of `attempt` needs."""
     kind = cast("StepKind", attempt.kind)
     asks_model = kind in ("ideate", "code")
     parent = node if kind == "ideate" else _node(session, node.parent_id)
@@ -54,7 +56,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
 
 
 def level_of(node: NodeRow, attempt: AttemptRow) -> Level:
-    """What the judge is to do for a judge or verify step."""
+    """Return the judge's level for a judge or verify step."""
     if node.seq == 0:
         return "baseline"
     return "verify" if attempt.kind == "verify" else "screen"
@@ -89,7 +91,7 @@ def _latest_verdict(session: Session, node_id: str | None) -> Verdict | None:
 
 
 def _known_binaries(session: Session, search_id: str) -> dict[str, int]:
-    """The first node of every binary that was judged in the search, by the digest on its verdict."""
+    """Return the first node of every binary judged in the search, by the verdict's digest."""
     digest = VerdictRow.document["compile"]["digest"].as_string()
     query = (
         select(digest, NodeRow.seq)
@@ -133,7 +135,7 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
 
 
 def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
-    """Of each node's latest accepted verdict, by the node."""
+    """Return the bench times of each node's latest accepted verdict, by the node."""
     columns = (VerdictRow.node_id, VerdictRow.document["workloads"])
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), VerdictRow.verdict == "accepted")
     return {
@@ -147,7 +149,10 @@ def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[Bench
 
 
 def _reports(session: Session, node_ids: list[str]) -> dict[str, Mapping[str, Any]]:
-    """The compile report of each node's latest accepted screening: a verification's may tell of hold-out shapes."""
+    """Return the compile report of each node's latest accepted screening.
+
+    A verification's may tell of hold-out shapes.
+    """
     columns = (VerdictRow.node_id, VerdictRow.document["compile"])
     of_screenings = (VerdictRow.verdict == "accepted", VerdictRow.level == "screen")
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), *of_screenings)
@@ -162,8 +167,11 @@ def _asked(session: Session, attempt: AttemptRow) -> int:
 
 
 def _variants(session: Session, node: NodeRow) -> int:
-    """How many candidates realise the node's idea: its siblings of the same round with the same idea, and itself. Of
-    those without an idea, all on the same parent count."""
+    """Return how many candidates realise the node's idea.
+
+    That is its siblings of the same round with the same idea, and itself. Of those without an idea, all on the same
+    parent count.
+    """
     if node.idea is None:
         return len(bare_variants(session, node.search_id, node.parent_id))
     siblings = select(NodeRow.idea).where(

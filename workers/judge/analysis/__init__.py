@@ -1,4 +1,6 @@
-"""What a file of another format computes on, found by running it in a sandboxed process. Never to be judged by.
+"""Find what a file of another format computes on, by running it in a sandboxed process.
+
+The answer is never used for judging.
 
 `__main__` is the process that asks, `client` starts it; `module`, `task` and `leaves` run inside the sandbox.
 """

@@ -1,4 +1,4 @@
-"""Analyses in a process of their own, for the command line and the API. Standard library only."""
+"""Analyses in a separate process, for the command line and the API. Standard library only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ START_S = 90.0
 
 
 def analyser(minimum: SandboxLevel | None, seconds: float = 60.0) -> Callable[[dict[str, Any]], Analysis]:
-    """What analyses a request in a fresh process with a clean environment; it refuses to run a file in less than
-    `minimum`, and ends one that takes longer than `seconds`."""
+    """Return a function that analyses a request in a fresh process with a clean environment.
+
+    It refuses to run a file in a sandbox below `minimum`, and ends an analysis that takes longer than `seconds`.
+    """
 
     def analyse(request: dict[str, Any]) -> Analysis:
         with tempfile.TemporaryDirectory(prefix="warpsmith-analysis-") as home:

@@ -1,4 +1,4 @@
-"""The sandbox's end of an analysis: a request in a source text, an answer in a tensor of bytes."""
+"""The sandbox's side of an analysis: request as source text, answer as a tensor of bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _TASKS = {"module": module.analyse, "task": task.analyse}
 
 
 def answer(request: str) -> torch.Tensor:
-    """The answer to a request as UTF-8 JSON, padded with spaces to ANSWER_BYTES. Raises what the file raises."""
+    """Return the answer to a request as UTF-8 JSON, padded with spaces to ANSWER_BYTES.
+
+    Raises what the file raises.
+    """
     document: dict[str, Any] = json.loads(request)
     raw = json.dumps(_TASKS[document["task"]](document), allow_nan=False).encode()
     if len(raw) > ANSWER_BYTES:

@@ -1,4 +1,7 @@
-"""What a file's functions take and return, taken apart into tensors and numbers. Runs inside the sandbox."""
+"""Take what a file's functions accept and return apart into tensors and numbers.
+
+Runs inside the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class NotUnderstoodError(Exception):
 
 
 def load(name: str, text: str) -> types.ModuleType:
-    """The module that `text` is, made on the CPU."""
+    """Load the source `text` as a module on the CPU."""
     module = types.ModuleType(name)
     module.__file__ = f"{name}.py"
     sys.modules[name] = module
@@ -33,7 +36,7 @@ def load(name: str, text: str) -> types.ModuleType:
 
 
 def made(make: Callable[[], Any]) -> tuple[Any, Recorder]:
-    """What `make` returns, without values where that goes, and from what its tensors were drawn."""
+    """Call `make` without values where possible; return the result and a record of the draws."""
     try:
         return _made(make, torch.device("meta"))
     except Exception:  # noqa: BLE001 - whatever it needs values for, it gets them now
@@ -41,7 +44,7 @@ def made(make: Callable[[], Any]) -> tuple[Any, Recorder]:
 
 
 def made_with_values(make: Callable[[], Any]) -> Any:
-    """What `make` returns on the CPU."""
+    """Call `make` on the CPU and return the result."""
     return _made(make, torch.device("cpu"))[0]
 
 
@@ -53,7 +56,7 @@ def _made(make: Callable[[], Any], device: torch.device) -> tuple[Any, Recorder]
 
 
 def flattened(value: Any, what: str) -> tuple[Any, list[Any]]:
-    """The structure of a value and its leaves, tensors and numbers, in order.
+    """Return the structure of a value and its leaves, tensors and numbers, in order.
 
     A structure is {"leaf": number}, {"tuple": [...]}, {"list": [...]}, {"dict": {...}} or {"constant": None or text}.
     Raises NotUnderstoodError.
@@ -83,7 +86,7 @@ def _flattened(value: Any, what: str, leaves: list[Any], depth: int) -> Any:
 
 
 def described(leaf: Any, recorder: Recorder | None = None) -> dict[str, Any]:
-    """A leaf as JSON: a tensor's shape, strides, dtype and distribution, or a number's value."""
+    """Describe a leaf as JSON: a tensor's shape, strides, dtype and distribution, or a number."""
     if not isinstance(leaf, torch.Tensor):
         kind = {bool: "bool", int: "int64", float: "float64"}[type(leaf)]
         return {"shape": None, "dtype": kind, "value": leaf}
@@ -94,7 +97,7 @@ def described(leaf: Any, recorder: Recorder | None = None) -> dict[str, Any]:
 
 
 def dtype_name(tensor: torch.Tensor) -> str:
-    """The dtype by torch's name."""
+    """Return torch's name of the dtype."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
@@ -111,9 +114,9 @@ def once_each(leaves: Sequence[Any], described_leaves: list[dict[str, Any]]) -> 
 def computed(
     run: Callable[..., Any], arguments: Sequence[Any], again: Callable[[], Sequence[Any]]
 ) -> tuple[Any, list[Any]]:
-    """What `run` returns for `arguments`, without values where that goes, and the arguments as it left them.
+    """Call `run` without values where possible; return the result and the arguments after it.
 
-    Where it needs values it is run on the arguments that `again` makes, with values.
+    Its arguments are `arguments`. Where `run` needs values, it gets those that `again` makes, with values.
     """
     try:
         return _computed(run, arguments, torch.device("meta"))
@@ -136,7 +139,10 @@ def _on(value: Any, device: torch.device) -> Any:
 
 
 def written(arguments: Sequence[Any]) -> list[int]:
-    """The positions of arguments that a computation wrote to; each had been made by one operation or by a copy."""
+    """Return the positions of arguments that a computation wrote to.
+
+    Each argument must have been made by one operation or by a copy.
+    """
     return [
         number
         for number, value in enumerate(arguments)

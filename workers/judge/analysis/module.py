@@ -23,7 +23,7 @@ from warpsmith.workers.judge.analysis.recording import Recorder
 
 
 def analyse(request: dict[str, Any]) -> dict[str, Any]:
-    """What the file `text` computes on.
+    """Find what the module in the file `text` takes, keeps and returns.
 
     init: the constructor's arguments, or None where JSON cannot carry them. inputs, outputs: as `leaves.described`.
     state: parameters and buffers with `attribute`, in the module's order. written: names of buffers, and positions of
@@ -92,8 +92,10 @@ def _outputs(result: Any) -> list[dict[str, Any]]:
 
 
 def _check_registered(model: torch.nn.Module) -> None:
-    """Raise NotUnderstoodError where a module keeps a tensor that is neither a parameter nor a buffer: no candidate
-    could be given it."""
+    """Raise NotUnderstoodError where a module keeps an unregistered tensor.
+
+    A tensor that is neither a parameter nor a buffer could not be given to any candidate.
+    """
     for path, part in model.named_modules():
         for name, value in vars(part).items():
             if isinstance(value, torch.Tensor):

@@ -1,6 +1,6 @@
-"""From which distribution a tensor was drawn, found by watching PyTorch at work. PyTorch alone is needed.
+"""Find the distribution a tensor was drawn from, by watching PyTorch. Needs only PyTorch.
 
-Works on meta tensors as on real ones: what is recorded is the calls, not the values. A tensor that was drawn and then
+Works on meta tensors as on real ones, because it records the calls, not the values. A tensor that was drawn and then
 only copied, cast, scaled, shifted or viewed keeps its distribution; whatever else writes to it makes it unknown.
 """
 
@@ -72,7 +72,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
         return False  # True would import torch._dynamo, which takes seconds
 
     def of(self, tensor: torch.Tensor) -> Dist | None:
-        """What `tensor` was drawn from; None where that is not known, or where its elements share memory."""
+        """Return the distribution that `tensor` was drawn from.
+
+        None where that is not known, or where its elements share memory.
+        """
         _, found = self._drawn.get(_number(tensor), (None, None))
         shared = any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
         return None if shared and found is not None and found["kind"] != "constant" else found
@@ -122,7 +125,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's o
         return found if source.is_floating_point() == result.is_floating_point() else None
 
     def _scaled(self, name: str, arguments: dict[str, Any]) -> Dist | None:
-        """What comes of a draw that is multiplied by a number, or to which one is added."""
+        """Return the distribution of a draw after a number is multiplied or added."""
         tensor, number = arguments.get("self"), arguments.get("other")
         if (
             not isinstance(tensor, torch.Tensor)

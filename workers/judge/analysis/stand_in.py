@@ -1,6 +1,6 @@
-"""Runs code that was written for a GPU where there is none: what it makes goes to a device of ours.
+"""Run code written for a GPU on a machine without one: its tensors go to our device.
 
-For generators of inputs and constructors alone, whose values do not depend on the device; never for what is judged.
+Only for generators of inputs and constructors, whose values do not depend on the device; never for what is judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A task with its inputs, as GPU MODE writes it: `generate_input`, `ref_kernel`. Runs inside the sandbox."""
+"""Analyse a GPU MODE task with its inputs: `generate_input`, `ref_kernel`.
+
+Runs inside the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,9 @@ from warpsmith.workers.judge.analysis.leaves import (
 
 
 def analyse(request: dict[str, Any]) -> dict[str, Any]:
-    """What the module `reference` of `text`, which embeds the task's files, computes on, for each of `workloads` (the
-    keyword arguments of `generate_input`).
+    """Find what the module `reference` of `text` computes on, for each of `workloads`.
+
+    `text` embeds the task's files; a workload holds the keyword arguments of `generate_input`.
 
     structure: of the data, the same for all. workloads: for each its leaves, the structure and leaves of the result,
     `written` (leaves that a call changes) and `aliases` (for each output the leaf that it is, or None).
@@ -67,7 +71,7 @@ def _same(found: dict[str, Any], what: str, structure: Any, where: str) -> None:
 
 
 def rebuilt(structure: Any, leaves: Any) -> Any:
-    """The value that `flattened` took apart."""
+    """Rebuild the value that `flattened` took apart."""
     kind, content = next(iter(structure.items()))
     if kind == "leaf":
         return leaves[content]

@@ -1,9 +1,9 @@
-"""Timing on a GPU: bursts of calls by the device's clock, and the referee's own clock to hold it against.
+"""Time bursts of GPU calls by the device's clock, checked against the referee's own clock.
 
 The device's events tell the time of each call. They are read in the runner, so they are believed only as far as the
-referee's wall clock around the burst agrees: the burst's wall clock, less that of a burst that flushes and runs
-nothing, is the time of its calls too. Where the wall clock says more than the events explain, the difference counts as
-time. Work on another stream, started late or hidden in the flush stands on the wall clock all the same.
+referee's wall clock around the burst agrees. The burst's wall clock, minus that of a burst that flushes and runs
+nothing, also measures its calls. Where the wall clock shows more than the events explain, the difference counts as
+time. Work on another stream, work that starts late and work hidden in the flush all show on the wall clock.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _GAP_US = 4.0
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a burst, chosen at random: its slot and what it was given; the same of the burst's last call, and of
-    slots that were filled like the others and not called.
+    """One call of a burst, chosen at random: its slot and what it was given.
+
+    It holds the same for the burst's last call, and for slots that were filled like the others and not called.
     """
 
     slot: int
@@ -62,8 +63,10 @@ class BurstClock:
         self._events: dict[str, list[float]] = {name: [] for name in contenders}
 
     def calibrate(self, first: str) -> float:
-        """Choose how many calls a block has, by the first contender's time, so that a candidate has no say in it;
-        measure the empty bursts. Returns what the events read where nothing runs, in microseconds.
+        """Choose how many calls a block has, and measure the empty bursts.
+
+        The number follows from the first contender's time, so that a candidate has no influence on it. Returns the time
+        that the events show where nothing runs, in microseconds.
         """
         median = float(np.median(self._burst(first, FEWEST_CALLS)[0]))
         self._calls = int(min(MOST_CALLS, max(FEWEST_CALLS, round(BLOCK_US / max(median, 1.0)))))
@@ -79,7 +82,10 @@ class BurstClock:
         return float(np.median(nothing))
 
     def block(self, name: str) -> tuple[float, Call]:
-        """One block: its median in microseconds by the device's clock, and a call of its last burst to check."""
+        """Run one block; return its median in microseconds by the device's clock, and a call.
+
+        The call is one of its last burst, to be checked.
+        """
         times: list[float] = []
         wall_us = 0.0
         call: Call | None = None
@@ -103,8 +109,10 @@ class BurstClock:
         }
 
     def corrected(self, samples: Samples, candidate: str) -> Samples:
-        """The samples, with what only the wall clock saw added to the candidate's where the clocks disagree. A baseline
-        is never made slower: that would favour the candidate.
+        """Return the samples, the candidate's increased where the two clocks disagree.
+
+        The increase is the time that only the wall clock saw. A baseline is never made slower: that would favour the
+        candidate.
         """
         surplus = self.surplus(candidate) if candidate in samples else 0.0
         return {name: [value + surplus * (name == candidate) for value in values] for name, values in samples.items()}
@@ -117,23 +125,26 @@ class BurstClock:
         return missing if missing > allowed else 0.0
 
     def _parts(self, name: str) -> list[int]:
-        """The calls of a block, in bursts that leave some slots idle."""
+        """Divide the calls of a block into bursts that leave some slots idle."""
         slots = len(self._contenders[name].slots)
         full, rest = divmod(self._calls, slots - _idle(slots))
         return [slots - _idle(slots)] * full + ([rest] if rest else [])
 
     def _nothing(self, name: str, calls: int) -> Burst:
-        """An empty burst. As before any other, the device comes from work of the referee's: changing over is part of
-        what is subtracted.
+        """Run an empty burst.
+
+        As before any other burst, the device has just run work of the referee's: the switch is part of the time to
+        subtract.
         """
         self._contenders[name].fill(0, self._draw())
         return self._contenders[name].burst([EMPTY] * calls, self._call_s)
 
     def _burst(self, name: str, calls: int) -> tuple[list[float], int, Call]:
-        """A burst of at most `calls` calls, each on a slot of its own with new values, in random order.
+        """Run at most `calls` calls in random order, each on its own slot with new values.
 
-        More slots are filled than are called, and nobody else knows which: whoever computes ahead for a later call of
-        the burst, whose inputs lie there already, computes for calls that are never made, and is seen.
+        More slots are filled than are called, and only the referee knows which. A candidate that computes ahead for a
+        later call of the burst, whose inputs are there already, also computes for calls that are never made, and is
+        detected.
         """
         contender = self._contenders[name]
         slots = len(contender.slots)
@@ -149,14 +160,15 @@ class BurstClock:
 
 
 def _idle(slots: int) -> int:
-    """How many slots of a burst are filled and not called."""
+    """Return how many slots of a burst are filled and not called."""
     return 1 if slots < _MANY_SLOTS else 2
 
 
 @dataclass(frozen=True)
 class _Empty:
-    """What the wall clock reads of a burst that runs nothing, in microseconds: `fixed_us` and `call_us` for each flush;
-    `spread_us` is half the range in which bursts of one length were found.
+    """The wall clock of a burst that runs nothing, in microseconds.
+
+    `fixed_us`, and `call_us` for each flush; `spread_us` is half the range of the bursts of one length.
     """
 
     fixed_us: float
@@ -165,12 +177,12 @@ class _Empty:
 
     @classmethod
     def of(cls, walls_ns: Mapping[int, Sequence[int]]) -> _Empty:
-        """The line through the medians of bursts of two lengths."""
+        """Fit the line through the medians of bursts of two lengths."""
         (few, short), (many, long) = sorted((calls, np.asarray(walls) / 1e3) for calls, walls in walls_ns.items())
         call_us = float(np.median(long) - np.median(short)) / (many - few)
         spread = max(float(np.ptp(short)), float(np.ptp(long))) / 2
         return cls(float(np.median(short)) - few * call_us, call_us, spread)
 
     def wall_us(self, calls: int) -> float:
-        """Of a burst of so many calls."""
+        """Return the wall clock of an empty burst of so many calls."""
         return self.fixed_us + calls * self.call_us

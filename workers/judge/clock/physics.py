@@ -1,4 +1,4 @@
-"""Physical limits: what this device can at best do, measured, and the time below which a workload cannot go.
+"""Physical limits: the measured peaks of this device, and the least time of a workload.
 
 Peaks are measured once per device and footprint and kept in the cache directory. The bandwidth is the memory probe's
 for the same footprint; the rate is that of a square matrix product.
@@ -24,15 +24,22 @@ from warpsmith.workers.judge.machine.device import Device
 _MEASURE_S = 0.15
 _MATRIX = {"cpu": 1024, "cuda": 8192}
 _SPLIT_PRODUCTS = 3
-"""Narrow products that give a float32 one its own accuracy, of operands that are split in two (Ootomo and Yokota,
-Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, 2022): a
-third of the rate of `_NARROW` is to be had in float32, whatever the float32 units can do. Splits in int8 take twice as
-many products at twice float16's rate.
+"""Narrow products that give a float32 product its own accuracy, of operands split in two.
+
+Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical
+peak performance, 2022. So a third of the rate of `_NARROW` is possible in float32, whatever the float32 units can do.
+Splits in int8 take twice as many products at twice float16's rate.
 """
 _NARROW = ("tf32", "float16")
-"""float16, scaled so that nothing leaves its range, keeps as many bits in two parts as TF32 does, at twice the rate."""
+"""Narrow arithmetics from whose products a float32 product can be made.
+
+float16, scaled so that nothing leaves its range, keeps as many bits in two parts as TF32 does, at twice the rate.
+"""
 _METHOD = 2
-"""How rates are found; peaks that were kept under another number are measured again. 2: float16 counts in float32."""
+"""The number of the method that finds rates; peaks kept under another number are redone.
+
+2: float16 counts in float32.
+"""
 
 
 class Peaks:
@@ -52,8 +59,9 @@ class Peaks:
     def measure_for(
         self, workload: ResolvedWorkload, math: str, start_probe: StartProbe, *, again: bool = False
     ) -> None:
-        """Measure what `limit` needs for this workload and is not known yet; `again`: what is known too, of which the
-        larger peak stays. Hold the timing lock. Raises RunnerFault.
+        """Measure what `limit` needs for this workload and is not known yet.
+
+        `again`: measure known peaks too, and keep the larger ones. Hold the timing lock. Raises RunnerFault.
         """
         bandwidths, rates = self._known["bandwidth_gbs"], self._known["gflops"]
         changed = False
@@ -71,7 +79,10 @@ class Peaks:
             temporary.replace(self._file)
 
     def limit(self, workload: ResolvedWorkload, math: str) -> tuple[float, Literal["bytes", "operations"]]:
-        """Microseconds that the workload needs at least, and which peak binds. `measure_for` comes first."""
+        """Return the least microseconds that the workload needs, and which peak limits it.
+
+        Call `measure_for` first.
+        """
         rate = bandwidth_gbs(workload, self.device.kind, self._known)
         assert rate is not None
         by_bytes = workload["min_bytes"] / (rate * 1e3)
@@ -81,12 +92,15 @@ class Peaks:
         return (by_operations, "operations") if by_operations > by_bytes else (by_bytes, "bytes")
 
     def document(self) -> dict[str, Any]:
-        """The verdict's `device`."""
+        """Return the verdict's `device`."""
         return {**self.device.identity, "peaks": self._known}
 
 
 def _matrix_rate(arithmetic: str, device: torch.device) -> float:
-    """GFLOP/s of torch's own square matrix product, which a GPU's float32 units share with its tensor cores."""
+    """Measure the GFLOP/s of torch's own square matrix product.
+
+    A GPU's float32 units share it with its tensor cores.
+    """
     if device.type == "cpu":
         rate = _product_rate("float32" if arithmetic == "tf32" else arithmetic, device)
         # Where torch is slow in 16 bits, a kernel may widen and compute in float32.

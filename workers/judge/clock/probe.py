@@ -1,8 +1,8 @@
-"""The memory probe: how fast bytes move under the very protocol that candidates are timed by.
+"""The memory probe: how fast bytes move under the protocol that times candidates.
 
 A kernel of ours runs in a runner of its own, on buffers that the referee has just filled, between the same two readings
-of the clock. So the limit that follows holds threads woken for the call, caches in the state that the protocol leaves
-them in and the exchange itself, and a share of it is a share of what could be had.
+of the clock. So the limit includes threads woken for the call, caches in the state that the protocol leaves them in,
+and the exchange itself: a share of it is a share of what is possible.
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ def run(x, y, pattern):
 '''
 
 _PATTERNS = {"cpu": ((0, 3), (1, 2), (2, 3), (3, 2)), "cuda": ((0, 3), (1, 2), (2, 2))}
-"""What the probe runs, and how many buffers each moves: update in place, copy; on a CPU both also by one core, which
-is faster where waking the others takes longer than the work; on a GPU reading alone, which is fastest where it is not
-the cores that wait.
+"""The patterns that the probe runs, and how many buffers each moves.
+
+They are update in place and copy; on a CPU also both by one core, which is faster where waking the others takes longer
+than the work; on a GPU also reading only, which is fastest where the cores are not the limit.
 """
 
 SLOTS = 3

@@ -25,8 +25,10 @@ _ROUNDS = {("cpu", False): (5, 5), ("cpu", True): (10, 15), ("cuda", False): (7,
 """Fewest and most rounds, by device and whether it is a verification."""
 
 OFFSET_US = {"cpu": 0.0, "cuda": 0.13}
-"""Microseconds by which two runners of one kernel differ through all rounds (standard deviation). On an H200
-`benchmarks.timing` found 0.13 over 60 pairs of runners, the same for kernels from 12 to 480 us.
+"""Microseconds (standard deviation) by which two runners of one kernel differ all along.
+
+The difference is the same in all rounds. On an H200 `benchmarks.timing` found 0.13 over 60 pairs of runners, the same
+for kernels from 12 to 480 us.
 """
 
 Samples = dict[str, list[float]]
@@ -35,9 +37,11 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to time one workload: rounds at least and at most, and seconds at most; how many of the candidate's
-    calls are checked in full at least, and the chance that a candidate escapes which cheats in just as many calls as
-    decide its time; the chance that a block of a baseline's has a call checked.
+    """How long to time one workload, and how many calls to check.
+
+    Rounds at least and at most, and seconds at most; how many of the candidate's calls are checked in full at least;
+    the chance that a candidate is not caught which cheats in just as many calls as decide its time; the chance that a
+    block of a baseline's has a call checked.
     """
 
     fewest_rounds: int
@@ -48,16 +52,18 @@ class Plan:
     check_baseline: float
 
     def check_chance(self, calls: int) -> float:
-        """The chance with which each call of the candidate is checked, in blocks of so many.
+        """Return the chance to check each call of the candidate, in blocks of so many.
 
-        Every call has the same, whatever was checked before: whoever notices a check learns nothing of the next one. A
-        median is decided by more than half of what it is of: of the calls in a block, of the blocks.
+        The chance is the same for every call, whatever was checked before, so noticing a check tells nothing about the
+        next one. More than half of the values decide a median: of the calls in a block, and of the blocks.
         """
         return 1.0 - math.pow(self.escape, 1.0 / (_majority(self.fewest_rounds) * _majority(calls)))
 
     def burst_chance(self) -> float:
-        """The chance with which a burst has one of its calls checked, at random. Where a burst's median is cheated, so
-        are more than half of its calls, and as likely one of those is looked at.
+        """Return the chance that one call of a burst, chosen at random, is checked.
+
+        Where a burst's median is cheated, so are more than half of its calls, and the random call is one of them with
+        as high a chance.
         """
         return min(1.0, 2.0 * (1.0 - math.pow(self.escape, 1.0 / _majority(self.fewest_rounds))))
 
@@ -67,7 +73,9 @@ def _majority(count: int) -> int:
 
 
 def plan_for(verifies: bool, device: str, time_s: float) -> Plan:
-    """The timing of the verify level, or of the screen and baseline levels, which is enough to rank.
+    """Return the timing plan of the verify level, or of the screen and baseline levels.
+
+    The latter are enough to rank.
 
     `time_s` is for one workload; a verification's is stretched threefold. On a GPU a round takes milliseconds, so there
     are enough of them for an interval of a percent.
@@ -79,8 +87,9 @@ def plan_for(verifies: bool, device: str, time_s: float) -> Plan:
 
 
 def calls_per_block(call_us: float) -> int:
-    """Calls of one block for every contender, from eager's time: 6 ms worth, between 3 and 30. The candidate has no
-    say in it.
+    """Return the calls of one block for every contender, from eager's time.
+
+    6 ms worth of calls, between 3 and 30. The candidate has no influence on it.
     """
     return int(min(30, max(3, round(6_000 / max(call_us, 1.0)))))
 
@@ -88,7 +97,9 @@ def calls_per_block(call_us: float) -> int:
 def interleave(
     names: Sequence[str], block: Callable[[str], float], *, plan: Plan, candidate: str | None, rng: random.Random
 ) -> Samples:
-    """Time `names` in rounds of blocks. `block(name)` runs one block and returns its median in microseconds.
+    """Time `names` in rounds of blocks.
+
+    `block(name)` runs one block and returns its median in microseconds.
 
     Stops when every baseline's ratio to the candidate is known within CLOSE_ENOUGH, at the plan's most rounds, or at
     its time once the fewest rounds are done; a call so slow that these would take thrice the time ends it after three.
@@ -122,10 +133,10 @@ def _settled(samples: Samples, candidate: str | None) -> bool:
 def bootstrap_ratios(
     baseline: Sequence[float], candidate: Sequence[float], seed: int, offset_us: float = 0.0
 ) -> NDArray[np.float64]:
-    """RESAMPLES draws of median(baseline) / median(candidate) over rounds drawn with replacement.
+    """Draw RESAMPLES ratios median(baseline) / median(candidate), rounds with replacement.
 
-    offset_us: standard deviation of what sets two runners of one kernel apart through all rounds, which no number of
-    rounds shows: each draw is moved by as much.
+    offset_us: standard deviation of the difference between two runners of one kernel that is the same in all rounds and
+    that no number of rounds shows; each draw is moved by as much.
     """
     above, below = np.asarray(baseline, dtype=np.float64), np.asarray(candidate, dtype=np.float64)
     if above.shape != below.shape or above.size == 0:
@@ -150,8 +161,9 @@ def ratio_with_interval(
 def score(
     workloads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int, offset_us: float = 0.0
 ) -> tuple[float, tuple[float, float]]:
-    """Geometric mean over workloads of the speed-up (fastest baseline's samples, candidate's samples), and its 95 %
-    interval.
+    """Return the geometric mean over workloads of the speed-up, and its 95 % interval.
+
+    A workload: the fastest baseline's samples, and the candidate's samples.
     """
     points = [float(np.median(baseline) / np.median(candidate)) for baseline, candidate in workloads]
     draws = np.stack(
@@ -165,5 +177,5 @@ def score(
 
 
 def fastest(samples: Samples, baselines: Sequence[str]) -> str:
-    """The baseline with the smallest median."""
+    """Return the baseline with the smallest median."""
     return min((name for name in baselines if name in samples), key=lambda name: float(np.median(samples[name])))

@@ -15,9 +15,10 @@ from warpsmith.workers.judge.reference.warm_ops import WarmOps
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 
 _COMPILERS = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.config")
-"""Of what torch.compile imports at its first call: once for all compiled baselines, instead of in each. Inductor's
-`compile_fx`, which takes as long again, starts CUDA's own thread, and a fork beside a thread copies locks that nobody
-holds.
+"""Modules that torch.compile imports at its first call, imported once for all baselines.
+
+Not Inductor's `compile_fx`, which takes as long again: it starts CUDA's own thread, and a fork beside a thread copies
+locks that no thread of the child holds.
 """
 
 

@@ -1,6 +1,8 @@
-"""The first two gates: what may stand in a candidate, and whether it compiles. Nothing of it is run here.
+"""The first two gates: what a candidate may contain, and whether it compiles.
 
-Free Python passes no allow-list. It is only looked at: does it parse, is what it imports there.
+Nothing of the candidate runs here.
+
+Free Python passes no allow-list. The gate only reads it: it must parse, and what it imports must be installed.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compiled candidate: variables that its runner needs to find the binaries, and whether it runs under an
-    interpreter.
+    """A compiled candidate.
+
+    Variables that its runner needs to find the binaries, and whether it runs under an interpreter.
     """
 
     interpreted: bool = False
@@ -32,7 +35,9 @@ class Prepared:
 
 
 def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) -> Prepared | None:
-    """Take the candidate through the gates `gate` and `compile`; None at baseline level. Raises Stopped.
+    """Take the candidate through the gates `gate` and `compile`.
+
+    Returns None at baseline level. Raises Stopped.
 
     Args:
         interpreted: there is no CUDA device here. A Triton candidate then runs under Triton's interpreter, and a CUDA
@@ -72,7 +77,10 @@ def _gate(job: Job, candidate: JobCandidate) -> None:
 
 
 def _kinds(workloads: list[ResolvedWorkload]) -> dict[str, str]:
-    """What the gate may know of each parameter: a dtype or the type of a number, where all workloads agree."""
+    """Return the dtype or number type of each parameter, where all workloads agree.
+
+    This is all that the gate may know of a parameter.
+    """
     found: dict[str, set[str]] = {}
     for workload in workloads:
         for item in workload["inputs"]:
@@ -84,8 +92,9 @@ def _kinds(workloads: list[ResolvedWorkload]) -> dict[str, str]:
 
 
 def kernel_cache(cache: Path, source: str) -> Path:
-    """Where one candidate's binaries are kept. One directory per source: what runs from it cannot reach another's by
-    its own name.
+    """Return the directory of one candidate's binaries.
+
+    One directory per source, so that a running candidate cannot reach another's by its own name.
     """
     return cache / "kernels" / hashlib.sha256(source.encode()).hexdigest()[:32]
 
@@ -143,12 +152,18 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
 
 
 def _digest(language: str, source: str, binaries: list[str]) -> str:
-    """What a candidate does, as far as its kernels' code and its host code tell: two of one digest run alike."""
+    """Return a digest of a candidate's kernel code and host code.
+
+    Two candidates with the same digest run alike.
+    """
     return hashlib.sha256("\n".join([language, host_digest(source), *binaries]).encode()).hexdigest()
 
 
 def _refuse_twin(job: Job, digest: str) -> None:
-    """Raise Stopped where a screened candidate compiles to what an earlier one of the search compiled to."""
+    """Raise Stopped where a screened candidate compiles to the same code as an earlier one.
+
+    Compared within the search.
+    """
     twin = job.get("known_binaries", {}).get(digest)
     if twin is not None and job["level"] == "screen":
         message = f"duplicate of node #{twin} (same binary)"
@@ -156,8 +171,9 @@ def _refuse_twin(job: Job, digest: str) -> None:
 
 
 def _workloads(job: Job, interpreted: bool) -> list[ResolvedWorkload]:
-    """Those that the job will run: compiling for a shape takes longer than running it. Hold-out ones come last, so that
-    what is first seen on one was seen on no other.
+    """Return the workloads that the job runs: compiling for a shape takes longer than a run.
+
+    Hold-out workloads come last, so that what first appears on one appeared on no other.
     """
     benched = [workload for workload in job["workloads"] if workload["role"] == "bench"]
     if job["level"] == "screen" and benched and not interpreted:

@@ -1,5 +1,6 @@
-"""What a job needs: which workloads it can run here, and whether they fit in memory. Nothing is allocated before this
-is known.
+"""The needs of a job: which workloads it can run here, and whether they fit in memory.
+
+Nothing is allocated before this is known.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ LEAST_FOR_RUNNERS = 512 << 20
 GPU_RUNNER = 4 << 30
 """Host memory that a process with a CUDA context may always use."""
 INTERPRETED_ELEMENTS, INTERPRETED_SECOND = 1 << 20, 1 << 16
-"""Most elements, of all tensors, that the job's smallest workload may have for Triton's interpreter, and its second
-smallest, whatever their roles. A product of a million elements may take half a minute for a call, so one is enough."""
+"""Most elements for Triton's interpreter: the job's smallest workload, and its second.
+
+All tensors count, whatever their roles. A product of a million elements may take half a minute for a call, so one is
+enough.
+"""
 
 
 def select(job: Job, device: Device) -> list[ResolvedWorkload]:
-    """The workloads that this job runs: all, or, for a device that is not here, a few so small that an interpreter gets
-    through them.
+    """Return the workloads that this job runs.
+
+    All of them, or, for a device that is not here, a few that are small enough for an interpreter.
 
     Raises Stopped where none is small enough.
     """
@@ -48,11 +53,12 @@ def select(job: Job, device: Device) -> list[ResolvedWorkload]:
 
 
 def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:
-    """Memory of one workload at its peak: every runner's slots, the stocks, the expected values, and the references'
-    temporaries.
+    """Return the memory of one workload at its peak.
 
-    A reference's temporaries cannot be known; they are taken for as much again as its inputs and outputs, in float64
-    for the float64 one.
+    That is every runner's slots, the stocks, the expected values, and the references' temporaries.
+
+    A reference's temporaries cannot be known; they are counted as much as its inputs and outputs again, in float64 for
+    the float64 one.
     """
     inputs, outputs = input_specs(workload), result_specs(workload)
     slot = layout_bytes([*inputs, *outputs])
@@ -67,15 +73,16 @@ def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> 
 
 
 def is_crowded(job: Job, workloads: list[ResolvedWorkload], device: Device) -> bool:
-    """Whether a workload lacks room that an empty device would have."""
+    """Check whether a workload lacks room that an empty device would have."""
     limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
     return any(limit < needed_bytes(job, workload, device.torch) <= ever for workload in workloads)
 
 
 def check_memory(job: Job, workloads: list[ResolvedWorkload], device: Device) -> int:
-    """Bytes of this host's memory that each runner may use besides its buffers. Raises Stopped where a workload does
-    not fit on the device: rejected where it would not on an empty one, ambiguous where it would, which no candidate can
-    help.
+    """Return the host memory in bytes that each runner may use besides its buffers.
+
+    Raises Stopped where a workload does not fit on the device: rejected where it would not fit on an empty one,
+    ambiguous where it would, which no candidate can help.
     """
     limit, ever = _limit(job, device.free_bytes()), _limit(job, device.all_bytes())
     most = 0

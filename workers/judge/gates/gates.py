@@ -76,7 +76,7 @@ def _contest(job_run: JobRun) -> Outcome:
 
 
 def _unclocked(job_run: JobRun) -> bool:
-    """Whether no time of this candidate could be believed."""
+    """Check whether no time of this candidate could be believed."""
     candidate = job_run.job["candidate"]
     return candidate is not None and tier_of(candidate["language"]) == "sandbox" and job_run.device.type == "cuda"
 
@@ -116,7 +116,10 @@ def _keep_generated(job_run: JobRun) -> None:
 
 
 def _admit(job_run: JobRun) -> None:
-    """Whether the spec tells wrong answers from right ones, and lets PyTorch's own pass. Raises Stopped."""
+    """Check that the spec tells wrong answers from right ones, and accepts PyTorch's own.
+
+    Raises Stopped.
+    """
     with job_run.report.gate("admission"):
         job = job_run.job
         job_run.report.admission = admission.examine(
@@ -129,8 +132,9 @@ def _admit(job_run: JobRun) -> None:
 
 
 def _compiled_passes(job_run: JobRun) -> None:
-    """Raise Stopped where compiled PyTorch misses the op's own tolerance: so would most kernels. A derived
-    tolerance that it misses is told.
+    """Raise Stopped where compiled PyTorch misses the op's own tolerance: so would most kernels.
+
+    Where it misses a derived tolerance, the report only notes it.
     """
     workload = min(job_run.timed_workloads() or job_run.workloads, key=families.elements)
     modes = available(job_run, workload, baseline_modes(job_run.job["op"]))
@@ -192,7 +196,7 @@ def _untimed(workload: ResolvedWorkload, runners: OpRunners) -> WorkloadVerdict:
 
 
 def _no_device(job_run: JobRun) -> str:
-    """What was done without the device of the target. Hold-outs are counted, not named."""
+    """List what was done without the device of the target. Hold-outs are counted, not named."""
     if job_run.prepared is None:
         return "no CUDA device: the reference was checked on the CPU, nothing was timed"
     arch = job_run.job["target"].partition(":")[2]

@@ -1,4 +1,7 @@
-"""What the gates of one job share: the job and its report, where values come from, who is bound to what."""
+"""The state that the gates of one job share.
+
+The job and its report, the source of values, and which runner is bound to which workload.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ CHECK_SLOTS = 3
 """Slots that checked calls rotate through: fresh pointers for each."""
 
 INTERPRETED_CALL_S = 60.0
-"""Longest call under Triton's interpreter, which runs a kernel thousands of times slower than a device."""
+"""Longest call under Triton's interpreter, in seconds.
+
+It runs a kernel thousands of times slower than a device.
+"""
 
 _UNKNOWN_TO_INTERPRETER = "not supported in interpreter mode"
 """What Triton's interpreter says of inline assembly and of functions from libraries."""
@@ -92,7 +98,7 @@ class JobRun:
 
     @contextmanager
     def candidate(self) -> Iterator[RunnerHandle]:
-        """The candidate's runner, started in gate `screen` and closed in the end.
+        """Start the candidate's runner in gate `screen`, yield it, and close it at the end.
 
         Raises Stopped, ForkServerDied, NotConfined.
         """
@@ -104,7 +110,7 @@ class JobRun:
             started.close()
 
     def _start_candidate(self) -> RunnerHandle:
-        """The candidate's runner; the report says what holds it."""
+        """Start the candidate's runner and report what confines it."""
         assert self.job["candidate"] is not None
         assert self.prepared is not None
         source, language = self.job["candidate"]["source"], self.job["candidate"]["language"]
@@ -130,7 +136,7 @@ class JobRun:
 
     @contextmanager
     def _lease(self) -> Iterator[None]:
-        """The device's lease. Notes what other processes took of a CPU meanwhile."""
+        """Hold the device's lease. Notes what other processes took of a CPU meanwhile."""
         with self.bench.lease():
             before = host.usage()
             try:
@@ -146,11 +152,11 @@ class JobRun:
         return self.prepared is not None and self.prepared.interpreted
 
     def timed_workloads(self) -> list[ResolvedWorkload]:
-        """The workloads that are timed."""
+        """Return the workloads that are timed."""
         return [workload for workload in self.workloads if workload["role"] == "bench"]
 
     def entry(self, workload: ResolvedWorkload) -> WorkloadVerdict:
-        """What the verdict will say of a workload."""
+        """Return the verdict's entry of a workload."""
         return next(entry for entry in self.report.workloads if entry["id"] == workload["id"])
 
     def note(self, text: str) -> None:
@@ -165,7 +171,7 @@ class JobRun:
             errors["candidate"] = max(calls.candidate_l2, errors["candidate"] or 0.0)
 
     def number(self) -> int:
-        """A seed that nobody can foresee."""
+        """Return an unpredictable seed."""
         return self.rng.getrandbits(62)
 
     def source(self, workload: ResolvedWorkload, family: Family | None = None) -> InputSource:
@@ -175,13 +181,13 @@ class JobRun:
     def on_workload(
         self, workload: ResolvedWorkload, candidate: RunnerHandle, family: Family | None = None
     ) -> WorkloadRun:
-        """The candidate's calls on a workload, on values under a new seed."""
+        """Return the candidate's calls on a workload, on values under a new seed."""
         call_s = INTERPRETED_CALL_S if self.interpreted else self.job["limits"]["call_s"]
         return WorkloadRun(workload, self.runners, candidate, call_s, self.source(workload, family), self.rng)
 
     @contextmanager
     def bound(self, candidate: RunnerHandle, workload: ResolvedWorkload, gate: Gate) -> Iterator[None]:
-        """The candidate bound to a workload; what it does wrong inside ends the job at `gate`."""
+        """Bind the candidate to a workload; its faults inside end the job at `gate`."""
         with self.report.gate(gate), candidate_at_fault(gate, workload), self._interpreter_at_fault(gate, workload):
             slots = min(CHECK_SLOTS, slots_for(workload, self.device))
             candidate.bind(input_specs(workload), result_specs(workload), slots)
@@ -194,8 +200,10 @@ class JobRun:
 
     @contextmanager
     def _interpreter_at_fault(self, gate: Gate, workload: ResolvedWorkload) -> Iterator[None]:
-        """Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there; nor does
-        a call that takes it too long, or that meets what it does not know (inline assembly, say).
+        """Check whether a failure may be the interpreter's and not the candidate's.
+
+        Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there. Nor does a
+        call that takes it too long, or one that meets what it does not know (inline assembly, say).
         """
         try:
             yield
@@ -243,7 +251,10 @@ def _demand(job: Job, report: Report, least: Confinement) -> None:
 
 
 def _demand_for_free_python(reached: Confinement) -> None:
-    """Refuse a candidate that no gate has read where its runner would not be held as well as can be. Raises Stopped."""
+    """Refuse a candidate that no gate has read where its runner would not be fully confined.
+
+    Raises Stopped.
+    """
     if reached.reaches(FREE_PYTHON_SANDBOX):
         return
     found = f"python on a host that confines its runner at level {reached.level} ({', '.join(reached.layers)})"

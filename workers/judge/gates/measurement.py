@@ -1,4 +1,7 @@
-"""The gates that look at times: baselines and candidate on one workload, and whether the time is to be believed."""
+"""The gates that look at times.
+
+Baselines and candidate on one workload, and whether the time is to be believed.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def measure(
 
 
 def believe(job_run: JobRun) -> None:
-    """Raise Stopped where a time is too good to be true. One workload is enough: a mean over all would hide it."""
+    """Raise Stopped where a time is too good to be true.
+
+    One workload is enough: a mean over all would hide it.
+    """
     for workload in job_run.timed_workloads():
         entry = job_run.entry(workload)
         baseline = min(time for name, time in entry["time_us"].items() if name != "candidate")
@@ -90,7 +96,10 @@ def _doubt(job_run: JobRun, entry: WorkloadVerdict, baseline_us: float) -> str |
 
 
 def available(job_run: JobRun, workload: ResolvedWorkload, wanted: list[Mode]) -> list[Mode]:
-    """The baselines that run on a workload, compiled. Eager always does: the reference gate ran it."""
+    """Return the baselines that run on a workload, compiled.
+
+    Eager always does: the reference gate ran it.
+    """
     modes: list[Mode] = []
     values = job_run.source(workload).draw()
     unavailable = job_run.runners.facts(workload).unavailable

@@ -1,7 +1,9 @@
-"""A profile of a candidate, made on request: what a few calls on the largest bench workload run, and for how long.
+"""Profile a candidate on request: what a few calls on the largest bench workload run.
 
-The candidate passes the gates `gate` and `compile`, and is confined as ever; its results are not checked and nothing is
-timed against anything. All numbers are the runner's word, so the verdict is `ambiguous`: a profile decides nothing.
+The profile also tells for how long.
+
+The candidate passes the gates `gate` and `compile`, and is confined as always; its results are not checked and nothing
+is timed against anything. All numbers are the runner's word, so the verdict is `ambiguous`: a profile decides nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ SAID = "profiled; a profile is the runner's own word and decides nothing"
 
 
 def profile(job_run: JobRun) -> Outcome:
-    """Profile the candidate; the profile goes on the verdict, with what Nsight Compute finds. Raises Stopped."""
+    """Profile the candidate and put the profile on the verdict.
+
+    It includes what Nsight Compute finds. Raises Stopped.
+    """
     if job_run.interpreted or not job_run.job["target"].startswith(job_run.device.type):
         raise Stopped("ambiguous", "time", f"no {job_run.job['target']} here: there is nothing to profile")
     nsight = _nsight_of(job_run)
@@ -74,8 +79,9 @@ def _nsight_of(job_run: JobRun) -> Measure | None:
 
 
 def read_bounded(path: Path) -> bytes:
-    """A plain file that a runner wrote. Raises OSError for a link and anything that is no plain file, BadTrace where it
-    is too long.
+    """Read a plain file that a runner wrote.
+
+    Raises OSError for a link and for anything that is no plain file, BadTrace where it is too long.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

@@ -1,4 +1,7 @@
-"""Starting the runners of a job: the candidate, the reference in its modes, the memory probe, a spec's generator."""
+"""Start the runners of a job.
+
+They are the candidate, the reference in its modes, the memory probe and a spec's generator.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class RunnerFactory:
     def start(
         self, mode: Mode, source: str, job: Job, *, environment: dict[str, str], allowed: int, name: str | None = None
     ) -> RunnerHandle:
-        """A runner with `source` loaded, which may use `allowed` bytes besides its buffers.
+        """Start a runner with `source` loaded, which may use `allowed` bytes besides its buffers.
 
         Raises RunnerFault, which names the runner by `name`, by default its mode; ForkServerDied.
         """
@@ -63,12 +66,12 @@ class RunnerFactory:
         )
 
     def op(self, job: Job, allowed: int) -> OpRunners:
-        """The runners of a job's reference, each started when it is first needed."""
+        """Return the runners of a job's reference, each started when it is first needed."""
         start = partial(self._start_reference, job, allowed)
         return OpRunners(start, job["limits"]["call_s"], self.device, self._standings.of(job["op"]), job["op"]["math"])
 
     def _start_reference(self, job: Job, allowed: int, mode: Mode) -> RunnerHandle:
-        """The reference in a mode; a compiled one has a cache directory of its own."""
+        """Start the reference in a mode; a compiled one has its own cache directory."""
         source, environment = job["op"]["reference"], {}
         if mode in ("compile", "max_autotune"):
             compiled = partial(self._start_compiled, job, allowed)
@@ -82,7 +85,7 @@ class RunnerFactory:
         return self.start("compile", source, job, environment=variables, allowed=allowed)
 
     def confinement(self, job: Job) -> Confinement:
-        """The least that any of a job's runners will reach here. Raises ForkServerDied."""
+        """Return the weakest confinement of a job's runners here. Raises ForkServerDied."""
         modes = ["float64", *job["op"]["baselines"]]
         reached = [self._expected(mode, None) for mode in modes]
         if job["candidate"]:
@@ -90,7 +93,7 @@ class RunnerFactory:
         return min(reached, key=Confinement.rank)
 
     def candidate_confinement(self, language: str) -> Confinement:
-        """What the runner of a candidate in `language` will reach here. Raises ForkServerDied."""
+        """Return the confinement of a candidate in `language` here. Raises ForkServerDied."""
         return self._expected("candidate", language)
 
     def _expected(self, mode: str, language: str | None) -> Confinement:
@@ -98,14 +101,17 @@ class RunnerFactory:
         return sandbox.expected(chosen, self._server.ready())
 
     def probe(self, source: str, language: str, job: Job) -> RunnerHandle:
-        """A runner with a kernel of ours, built and started as a candidate's would be."""
+        """Start a runner with a kernel of ours, built and started like a candidate's."""
         environment = build(source, language, job, self._cache)
         return self.start(
             "candidate", source, job, environment=environment, allowed=footprint.LEAST_FOR_RUNNERS, name=PROBE
         )
 
     def generate(self, job: Job, allowed: int, source: str, spec: TensorSpec, seed: int) -> torch.Tensor:
-        """What a spec's own generator makes for one input. Raises ReferenceFault where it is at fault."""
+        """Run a spec's own generator and return the tensor of one input.
+
+        Raises ReferenceFault where the generator is at fault.
+        """
         try:
             handle = self.start("generate", source, job, environment={}, allowed=allowed)
             try:

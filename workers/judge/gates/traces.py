@@ -1,7 +1,9 @@
-"""Chrome traces that torch's profiler writes: a table of what ran, and the trace with no more than a viewer needs.
+"""Read Chrome traces of torch's profiler: a table of what ran, and a reduced trace.
 
-A trace comes from a runner, where somebody else's code has run: it is bounded, read as data, and whatever names a
-machine, a process or a path is left out. Pure functions.
+The reduced trace holds no more than a viewer needs.
+
+A trace comes from a runner, which has run untrusted code: it is bounded, read as data, and all names of machines,
+processes and paths are left out. Pure functions.
 
 Source of the fields: PyTorch's Kineto, `libkineto/src/output_json.cpp`.
 """
@@ -29,8 +31,9 @@ KINDS = {
     "cuda_runtime": "driver",
     "cuda_driver": "driver",
 }
-"""What is kept, by Kineto's category: device kernels, copies and fills; regions that the runner named; host operators;
-calls of the CUDA driver.
+"""The event kinds that are kept, by Kineto's category.
+
+Device kernels, copies and fills; regions that the runner named; host operators; calls of the CUDA driver.
 """
 _ORDER = ("kernel", "copy", "region", "operator", "driver")
 _DETAILS = {
@@ -49,7 +52,10 @@ class BadTrace(ValueError):  # noqa: N818 - named for what it is
 
 
 def read(document: object) -> list[_Event]:
-    """The events of a trace that are kept, by time; times in microseconds since the first. Raises BadTrace."""
+    """Return the kept events of a trace in order of time. Raises BadTrace.
+
+    Times are in microseconds since the first event.
+    """
     listed = document.get("traceEvents") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise BadTrace("trace.traceEvents: found no list, expected events")
@@ -65,8 +71,10 @@ def read(document: object) -> list[_Event]:
 
 
 def table(events: Sequence[Mapping[str, Any]]) -> list[ProfileRow]:
-    """What ran, the device's part first and in it what took longest: name, kind, count, times in microseconds; grid,
-    block, registers, shared bytes and occupancy of a kernel's first launch.
+    """Return the table of what ran: the device's part first, and in it the longest first.
+
+    A row: name, kind, count, times in microseconds; grid, block, registers, shared bytes and occupancy of a kernel's
+    first launch.
     """
     found: dict[tuple[str, str], ProfileRow] = {}
     for event in events:
@@ -83,7 +91,7 @@ def table(events: Sequence[Mapping[str, Any]]) -> list[ProfileRow]:
 
 
 def chrome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The kept events as a document that chrome://tracing and Perfetto open."""
+    """Return the kept events as a document that chrome://tracing and Perfetto open."""
     names = [
         {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}}
         for number, name in enumerate(("host", "device"))
@@ -92,7 +100,7 @@ def chrome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _kept(event: object) -> _Event | None:
-    """One complete event of a known category, without what is nobody's business."""
+    """Return one complete event of a known category, without private fields."""
     if not isinstance(event, dict) or event.get("ph") != "X" or event.get("cat") not in KINDS:
         return None
     name, begin, length = event.get("name"), event.get("ts"), event.get("dur")
@@ -121,7 +129,7 @@ def _is_time(value: object) -> bool:
 
 
 def _number(value: object) -> float | list[int] | None:
-    """A finite number or up to three whole ones; None for anything else."""
+    """Return a finite number or up to three whole ones; None for anything else."""
     if isinstance(value, list):
         plain = len(value) <= 3 and all(isinstance(one, int) and not isinstance(one, bool) for one in value)
         return [int(one) for one in value] if plain else None

@@ -27,9 +27,10 @@ from warpsmith.workers.judge.sandbox.sandbox import NOTHING_RAN
 from warpsmith.workers.judge.values.compare import Comparison
 
 PROTOCOL = 2
-"""Rises when what is timed or checked changes, so that verdicts before and after are not compared. 2: the device waits
-until the host has launched a whole burst, so small baselines are no longer timed by the host; on a CPU the checks
-before the clock close a slot to writes as `run` returns.
+"""The protocol's number: it rises when what is timed or checked changes.
+
+So verdicts before and after are not compared. 2: the device waits until the host has launched a whole burst, so small
+baselines are no longer timed by the host; on a CPU the checks before the clock close a slot to writes as `run` returns.
 """
 
 
@@ -82,7 +83,7 @@ class Report:
         device: dict[str, Any],
         versions: dict[str, str],
     ) -> Verdict:
-        """The finished document. Numbers that are not finite are written as text: JSON has none."""
+        """Return the finished document. Numbers that are not finite become text: JSON has none."""
         job = self.job
         busiest = max(self.others, default=0.0)
         notes = list(self.notes)
@@ -125,7 +126,7 @@ class Report:
 
 
 def json_safe(value: Any) -> Any:
-    """The same document with NaN and infinities as the strings "nan", "inf" and "-inf"."""
+    """Return the document with NaN and infinities as the strings "nan", "inf" and "-inf"."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -136,7 +137,10 @@ def json_safe(value: Any) -> Any:
 
 
 def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> Failure:
-    """The failure of a comparison that did not pass; `place` is what the message calls the workload and its values."""
+    """Return the failure of a comparison that did not pass.
+
+    `place` is the message's name of the workload and its values.
+    """
     element = f"{tensor}{comparison.index}"
     if comparison.kind == "not_written":
         what = f"{element} was not written"

@@ -1,4 +1,7 @@
-"""The gates that look at results: calls on declared inputs, on input families, on the same inputs again."""
+"""The gates that look at results.
+
+Calls on declared inputs, on input families, and on the same inputs again.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,17 @@ from warpsmith.workers.judge.values.compare import first_difference
 from warpsmith.workers.judge.values.families import Family
 
 REPEATS, MOST_BETWEEN = 2, 3
-"""How often a call is repeated on the same values, and the most calls on other values before each."""
+"""Repeats of a call on the same values, and the most calls on other values before each."""
 
 TRACING_S = 30.0
 """Time for the driver's tracing to begin."""
 
 
 def check(job_run: JobRun, candidate: RunnerHandle, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
-    """Calls on the declared inputs, each with a seed of its own; on a CPU another on one core for each, before it or
-    after it: code that sees that it has one core, and remembers, has answered nothing yet or shares the cores next.
+    """Check calls on the declared inputs, each with its own seed.
+
+    On a CPU another call on one core goes before or after each: code that sees that it has one core, and remembers, has
+    answered nothing yet or shares the cores next.
     """
     shared = job_run.device.type == "cpu" and not job_run.interpreted
     for workload in workloads:
@@ -45,7 +50,10 @@ def check(job_run: JobRun, candidate: RunnerHandle, workloads: list[ResolvedWork
 
 
 def verify(job_run: JobRun, candidate: RunnerHandle, interpreted: bool) -> None:
-    """What only verification asks: input families, and the same inputs again. An interpreter is asked little."""
+    """Check what only verification asks: input families, and the same inputs again.
+
+    An interpreter is asked little.
+    """
     asked = families.plan(job_run.workloads, job_run.rng, sparing=interpreted)
     for workload in job_run.workloads:
         if interpreted and workload["id"] not in asked:
@@ -60,7 +68,7 @@ def verify(job_run: JobRun, candidate: RunnerHandle, interpreted: bool) -> None:
 
 
 def _ask(job_run: JobRun, workload: ResolvedWorkload, family: Family, candidate: RunnerHandle) -> None:
-    """One call on an input family. Raises Wrong, RunnerFault."""
+    """Check one call on an input family. Raises Wrong, RunnerFault."""
     calls = job_run.on_workload(workload, candidate, family)
     try:
         question = ask(job_run.runners, workload, family, calls.source, job_run.job["op"]["math"], job_run.rng)
@@ -77,7 +85,10 @@ def _ask(job_run: JobRun, workload: ResolvedWorkload, family: Family, candidate:
 
 
 def _repeat(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle) -> bool:
-    """Whether calls on the same values, with other pointers and after other work, give the same bits."""
+    """Check whether repeated calls on the same values give the same bits.
+
+    The repeats have other pointers and come after other work.
+    """
     calls = job_run.on_workload(workload, candidate)
     question = calls.question()
     first = [tensor.clone() for tensor in calls.check_candidate(question)]
@@ -91,14 +102,18 @@ def _repeat(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle
 
 
 def calls_between(slots: int, rng: random.Random) -> int:
-    """How many calls on other values come before a repeat. Calls take the slots, two or more, in turn, and a repeat is
-    to lie in another than the call that it repeats or its last repeat.
+    """Return how many calls on other values come before a repeat.
+
+    Calls take the slots, two or more, in turn, and a repeat is to lie in another than the call that it repeats or its
+    last repeat.
     """
     return rng.choice([count for count in range(MOST_BETWEEN + 1) if (count + 1) % slots != 0])
 
 
 def name_kernels(job_run: JobRun, candidate: RunnerHandle) -> None:
-    """Note which kernels a call runs on each bench workload. Raises Stopped for one that is not the candidate's.
+    """Note which kernels a call runs on each bench workload.
+
+    Raises Stopped for a kernel that is not the candidate's.
 
     Comes last: tracing slows whatever the runner does afterwards.
     """

@@ -40,8 +40,9 @@ class Wrong(Exception):  # noqa: N818 - named for what happened
 
 @contextmanager
 def _single_thread() -> Iterator[None]:
-    """The referee's copies between timed calls use one core, so that none of its threads is awake when the clock
-    starts.
+    """Let the referee's copies between timed calls use one core.
+
+    So none of its threads is awake when the clock starts.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -64,7 +65,7 @@ def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
 
 
 def failure_of(fault: RunnerFault, workload: str | None) -> Failure:
-    """A runner's fault as a verdict's failure."""
+    """Return a runner's fault as a verdict's failure."""
     failure: Failure = {"kind": fault.kind, "message": str(fault)}
     if workload is not None:
         failure |= {"message": f"workload {workload}: {fault}", "workload": workload}
@@ -83,7 +84,7 @@ class _Checks:
         self._made = 0
 
     def calls(self, name: str, count: int) -> set[int]:
-        """Those of a contender's next block, which has `count`, from 0."""
+        """Return which calls of a contender's next block, which has `count`, are checked, from 0."""
         if name != "candidate":
             return {self._rng.randrange(count)} if self._rng.random() < self._plan.check_baseline else set()
         chance = self._plan.check_chance(count)
@@ -92,23 +93,26 @@ class _Checks:
         return chosen
 
     def burst(self, name: str) -> bool:
-        """Whether a call of a contender's next burst is."""
+        """Check whether a call of a contender's next burst is checked."""
         chance = self._plan.burst_chance() if name == "candidate" else self._plan.check_baseline
         chosen = self._rng.random() < chance
         self._made += chosen and name == "candidate"
         return chosen
 
     def owed(self) -> int:
-        """Checks to make after the last round. A timing cut short owes what it missed; and code that
-        counts rounds must not know which is the last to be looked at.
+        """Return the number of checks to make after the last round.
+
+        A timing that was cut short still owes the checks it missed; and code that counts rounds must not know which is
+        the last to be checked.
         """
         return max(1, self._plan.checks - self._made)
 
 
 @dataclass
 class WorkloadRun:
-    """A workload with its reference runners, the candidate (None when only baselines run) and where values come
-    from.
+    """A workload with its reference runners, its candidate and the source of its values.
+
+    The candidate is None when only baselines run.
     """
 
     workload: ResolvedWorkload
@@ -128,8 +132,10 @@ class WorkloadRun:
         return declared(self.runners, self.workload, self.source)
 
     def check_candidate(self, question: Question | None = None) -> list[torch.Tensor]:
-        """One call, on new values unless a question is given, checked in full. Returns what it produced, in the order
-        of `result_positions`, as views that the slot's next use overwrites. Raises Wrong, RunnerFault.
+        """Check one call in full, on new values unless a question is given.
+
+        Returns what it produced, in the order of `result_positions`, as views that the slot's next use overwrites.
+        Raises Wrong, RunnerFault.
         """
         asked = question or self.question()
         self._call_candidate(asked.values, lambda: asked, closing=True)
@@ -137,11 +143,11 @@ class WorkloadRun:
         return [memory.tensor(position) for _, position in result_positions(self.workload)]
 
     def check_on_one_core(self, question: Question) -> None:
-        """One call on a single core, checked in full. Raises Wrong, RunnerFault."""
+        """Check one call on a single core in full. Raises Wrong, RunnerFault."""
         self._call_candidate(question.values, lambda: question, one_core=True)
 
     def call_candidate(self) -> None:
-        """One call on new values that nobody looks at."""
+        """Call the candidate once on new values, without a check."""
         self._call_candidate(self.source.draw())
 
     def time(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
@@ -156,7 +162,10 @@ class WorkloadRun:
             return self._time_calls(baselines, plan)
 
     def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
-        """On a GPU: a block is a burst of calls by the device's own clock, held against the referee's."""
+        """Time in bursts on a GPU.
+
+        A block is a burst of calls by the device's own clock, checked against the referee's.
+        """
         contenders: dict[str, RunnerHandle] = {mode: self.runners.on(mode, self.workload) for mode in baselines}
         if self.candidate is not None:
             contenders["candidate"] = self.candidate
@@ -180,8 +189,9 @@ class WorkloadRun:
         return bursts.corrected(samples, "candidate")
 
     def _inspect_call(self, name: str, contender: RunnerHandle, call: Call) -> None:
-        """Check one call of the last burst in full, and that nothing was done for calls that were not made. Of a
-        baseline's only the last call's result is still there.
+        """Check one call of the last burst in full, and that calls not made left no trace.
+
+        Of a baseline only the last call's result is still there.
         """
         if name == "candidate":
             for slot, given in call.idle:

@@ -1,7 +1,7 @@
-"""The languages of candidates: each checks and builds a candidate's kernels before anything runs them.
+"""The languages of candidates: each checks and builds a candidate's kernels before any run.
 
-A language is a module with `prepare`. Nothing of the candidate runs in the calling process: compilers and whatever
-imports the candidate are processes of their own, limited in time and memory, that end with the call.
+A language is a module with `prepare`. Nothing of the candidate runs in the calling process: compilers and everything
+that imports the candidate are separate processes, limited in time and memory, that end with the call.
 """
 
 from __future__ import annotations

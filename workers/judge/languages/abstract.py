@@ -1,8 +1,9 @@
-"""`run` without a device: a candidate's host code is called on tensors that have shapes, dtypes, strides and
-addresses, but no storage, so that every launch that it would make is seen.
+"""Run `run` without a device, on tensors without storage, to see every launch.
+
+The tensors have shapes, dtypes, strides and addresses, but no storage; the candidate's host code is called on them.
 
 The gate lets host code read nothing of a tensor's values, so it goes the way that it will go on the device. What it
-raises here it will raise there. This runs the candidate: nothing that comes of it decides more than "does not compile".
+raises here it will raise there. This runs the candidate: its outcome decides no more than "does not compile".
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ RUN_S = 10.0
 """CPU seconds of one call of `run`, launches left out."""
 _PAGE = 4096
 _BUFFER_ALIGNMENT = 64
-"""What the judge's buffers have (`workers.judge.buffers`) unless an input asks for less; it then has no more."""
+"""The alignment of the judge's buffers (`workers.judge.buffers`), in bytes.
+
+Where an input asks for less, it gets no more than that.
+"""
 _MULTIPROCESSORS = 132  # of an architecture that is not known
 
 
@@ -44,7 +48,10 @@ class Refused(Exception):  # noqa: N818  named for what happened
 
 
 def refusal(error: Refused, workload: str) -> dict[str, Any]:
-    """The answer of a compiling process; `workload`: the one that was tried, empty before the first."""
+    """Return the answer of a compiling process that refuses the candidate.
+
+    `workload`: the one that was tried, empty before the first.
+    """
     answer = {"error": str(error), "log": error.log}
     return {**answer, "workload": workload} if workload else answer
 
@@ -58,7 +65,7 @@ class LaunchRefused(Exception):  # noqa: N818
 
 
 def load(source: str) -> ModuleType:
-    """The candidate's module, from a file, because Triton reads its kernels' text.
+    """Load the candidate's module from a file, because Triton reads its kernels' text.
 
     Raises:
         Refused: it cannot be imported.
@@ -78,7 +85,10 @@ def load(source: str) -> ModuleType:
 
 
 def pretend(capability: int) -> None:
-    """Answer what host code asks of the device as one of this compute capability would (the largest of its kind)."""
+    """Answer host code's questions on the device as one of this compute capability would.
+
+    The answers are those of the largest device of its kind.
+    """
     limits = of_architecture(capability)
     properties = SimpleNamespace(
         multi_processor_count=limits.multiprocessors if limits else _MULTIPROCESSORS,
@@ -95,7 +105,10 @@ class Seen(Protocol):
 
 
 def trials(module: ModuleType, request: Mapping[str, Any], seen: Seen, launches: Callable[[], int]) -> list[str]:
-    """`trial` with each of the request's workloads, which `seen` is told beforehand. Raises: Refused."""
+    """Run `trial` with each of the request's workloads; `seen` is told of each beforehand.
+
+    Raises: Refused.
+    """
     notes = []
     for workload in request["workloads"]:
         seen.workload = workload["id"]
@@ -106,8 +119,9 @@ def trials(module: ModuleType, request: Mapping[str, Any], seen: Seen, launches:
 def trial(
     module: ModuleType, workload: ResolvedWorkload, device: str, launches: Callable[[], int], *, library: bool = False
 ) -> str:
-    """Call `run` as the workload asks; the answer says why that ended early, if it did for a reason of this trial's
-    own.
+    """Call `run` as the workload asks.
+
+    The answer says why the call ended early, if it did for a reason of this trial's own.
 
     Args:
         device: "cpu" or "cuda".
@@ -138,7 +152,10 @@ def trial(
 
 
 def arguments(workload: ResolvedWorkload, device: str, place: Callable[[Any, int], None]) -> list[Any]:
-    """What `run` is called with: inputs, then outputs. `place` gives a tensor its alignment in bytes."""
+    """Return the arguments of `run`: inputs, then outputs.
+
+    `place` gives a tensor its alignment in bytes.
+    """
     given: list[Any] = []
     for entry in workload["inputs"]:
         given.append(entry["value"] if entry["shape"] is None else tensor(entry, entry["strides"], device))
@@ -148,7 +165,7 @@ def arguments(workload: ResolvedWorkload, device: str, place: Callable[[Any, int
 
 
 def tensor(entry: ResolvedInput | ResolvedOutput, strides: list[int] | None, device: str) -> Any:
-    """A tensor without storage."""
+    """Make a tensor without storage."""
     dtype = getattr(torch, entry["dtype"])
     shape = entry["shape"] or []
     if strides is None:
@@ -158,8 +175,9 @@ def tensor(entry: ResolvedInput | ResolvedOutput, strides: list[int] | None, dev
 
 @contextmanager
 def _addresses() -> Iterator[Callable[[Any, int], None]]:
-    """Inside it tensors without storage have addresses: a page of their own, or what they are given beyond it, as the
-    judge's buffers have.
+    """Give tensors without storage addresses inside the block.
+
+    Each has its own page, or the offset beyond it that it is given, as the judge's buffers have.
     """
     starts: dict[int, int] = {}
     pages = iter(range(_PAGE, 1 << 62, _PAGE))
@@ -187,7 +205,10 @@ def _addresses() -> Iterator[Callable[[Any, int], None]]:
 
 
 def _part(tensor: Any, index: Any) -> Any:
-    """`tensor[index]` for ints, slices, None and `...`: torch without CUDA has no other way to index a CUDA tensor."""
+    """Return `tensor[index]` for ints, slices, None and `...`.
+
+    torch without CUDA has no other way to index a CUDA tensor.
+    """
     parts = list(index) if isinstance(index, tuple) else [index]
     axes = sum(part is not None and part is not Ellipsis for part in parts)
     if Ellipsis not in parts:
@@ -210,7 +231,10 @@ def _part(tensor: Any, index: Any) -> Any:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise _TooLong inside the block after RUN_S of this process's CPU time; `uncounted` stops the clock."""
+    """Raise _TooLong inside the block after RUN_S of this process's CPU time.
+
+    `uncounted` stops the clock.
+    """
 
     def over(number: int, frame: FrameType | None) -> None:
         raise _TooLong
@@ -226,7 +250,7 @@ def _limited() -> Iterator[None]:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """What happens inside is not the host code's time."""
+    """Stop the clock of the host code inside the block."""
     left, _ = signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     try:
         yield
@@ -236,7 +260,7 @@ def uncounted() -> Iterator[None]:
 
 
 def _has_work(workload: ResolvedWorkload) -> bool:
-    """Whether there is an element to write."""
+    """Check whether there is an element to write."""
     written = [entry["shape"] for entry in workload["inputs"] if entry["mutated"]]
     written += [entry["shape"] for entry in workload["outputs"]]
     return any(math.prod(shape) for shape in written if shape is not None)
@@ -247,12 +271,15 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _raised_by_candidate(error: BaseException) -> bool:
-    """Whether the exception began in the candidate's own lines, not in torch's answer to one of them."""
+    """Check whether the exception began in the candidate's own lines.
+
+    An exception that began in torch's answer to one of them does not count.
+    """
     frames = _frames(error)
     return bool(frames) and Path(frames[-1].filename).name == "candidate.py"
 
 
 def _where(error: BaseException) -> str:
-    """The candidate's line from which the exception came."""
+    """Return the candidate's line that the exception came from."""
     lines = [frame.lineno for frame in _frames(error) if Path(frame.filename).name == "candidate.py"]
     return f"line {lines[-1]}: " if lines else ""

@@ -1,5 +1,6 @@
-"""Runs one of the judge's own modules in a limited child of the compile server and reads its answer, a JSON document in
-a file.
+"""Run one of the judge's own modules in a limited child of the compile server.
+
+It reads the child's answer, a JSON document in a file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _LOG_BYTES = 256 * 1024
 def ask(
     module: str, request: dict[str, Any], *, cache_dir: Path, limits: CompileLimits, variables: dict[str, str]
 ) -> dict[str, Any]:
-    """Run `main` of `module` (request.json, answer.json) in an empty directory and return the answer. From any thread.
+    """Run `main` of `module` (request.json, answer.json) in an empty directory.
+
+    Returns the answer. From any thread.
 
     An answer of the form {"error", "log"} is raised, one with "host" as a HostError, one with "workload" as a
     TrialError. The module may import the candidate, so its answer is only believed as a report: it decides nothing
@@ -62,10 +65,12 @@ def ask(
 
 
 def _cause(code: int, log: str) -> Cause | None:
-    """Why a process left no answer; None where the compiler itself crashed, which a source can bring about.
+    """Return why a process left no answer; None where the compiler itself crashed.
+
+    A source can make the compiler crash.
 
     A module that raises instead of answering (status 1 or more) could not import what it needs: what the candidate
-    raises is answered.
+    raises is in an answer.
     """
     if any(word in log for word in ("MemoryError", "bad_alloc", "Cannot allocate memory")):
         return "memory"

@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels beyond ptxas's log: the bounds that they were declared with.
+"""Read from a cubin what ptxas's log lacks: the bounds that its kernels were declared with.
 
 Source: the ELF format, and the attributes of `.nv.info` sections as NVIDIA's cuobjdump names them.
 """
@@ -16,14 +16,20 @@ _PREFIX = ".nv.info."
 
 
 class Bounds(NamedTuple):
-    """`__launch_bounds__` (threads of a block) and `__cluster_dims__` of one kernel; None where it has none."""
+    """`__launch_bounds__` (threads of a block) and `__cluster_dims__` of one kernel.
+
+    None where it has none.
+    """
 
     threads: int | None = None
     cluster: tuple[int, int, int] | None = None
 
 
 def bounds(cubin: bytes) -> dict[str, Bounds]:
-    """The bounds of each kernel by its name; empty for what is no 64-bit little-endian ELF file."""
+    """Return the bounds of each kernel by its name.
+
+    Empty for a file that is not a 64-bit little-endian ELF file.
+    """
     found: dict[str, Bounds] = {}
     for section in sections(cubin):
         if section.name.startswith(_PREFIX):

@@ -1,5 +1,6 @@
-"""CUDA candidates: each source becomes a cubin in the cache, and `run` is tried without a device. NVRTC cannot be
-interrupted, so it works in a process of its own.
+"""CUDA candidates: each source becomes a cubin in the cache; `run` is tried with no device.
+
+NVRTC cannot be interrupted, so it works in a separate process.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def prepare(
     workloads: Sequence[ResolvedWorkload] = (),
     library_calls: Sequence[str] = (),
 ) -> Prepared:
-    """See `Language`. Registers, spills and shared memory are those that ptxas reports. Without workloads nothing of
-    the candidate is run.
+    """Prepare a candidate, see `Language`.
+
+    Registers, spills and shared memory are those that ptxas reports. Without workloads nothing of the candidate runs.
     """
     entries = [entry for entry in kernel_sources(source) if entry.language == "cuda"]
     if not entries:

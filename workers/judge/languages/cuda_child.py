@@ -1,7 +1,8 @@
-"""`python -m warpsmith.workers.judge.languages.cuda_child REQUEST ANSWER` compiles one candidate's CUDA.
+"""Compile one candidate's CUDA in a process of its own.
 
-NVRTC for its sources, then its `run` without a device, so that each launch is held against what its kernel was compiled
-to and what the architecture has.
+`python -m warpsmith.workers.judge.languages.cuda_child REQUEST ANSWER` runs NVRTC for its sources, then its `run`
+without a device, so that each launch is compared with what its kernel was compiled to and with what the architecture
+has.
 
 The second part runs the candidate's Python, so nothing that this process answers decides a verdict other than "does not
 compile".
@@ -80,7 +81,7 @@ class Recorder:
         self.first.setdefault((name, asked), self.workload)
 
     def reports(self) -> list[dict[str, Any]]:
-        """Each different launch, how often it was seen, and the first workload that made it."""
+        """List each different launch, how often it was seen, and the first workload that made it."""
         return [
             {"kernel": name, **dataclasses.asdict(asked), "count": count, "workload": self.first[name, asked]}
             for (name, asked), count in self.launches.items()
@@ -88,11 +89,11 @@ class Recorder:
 
 
 class TensorMapDescriptor:
-    """Stands for cuda-core's class of this name, which needs a device."""
+    """Replaces cuda-core's class of this name, which needs a device."""
 
 
 def usage(build: Build) -> dict[str, Usage]:
-    """What the kernels of a build use, and the bounds that they declare."""
+    """Return what the kernels of a build use, and the bounds that they declare."""
     declared = cubin.bounds(build.path.read_bytes())
     return {
         report["name"]: _usage(report, declared.get(report["name"], cubin.Bounds()))
@@ -105,8 +106,11 @@ def _usage(report: KernelReport, declared: cubin.Bounds) -> Usage:
 
 
 def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request: {"builds", "binaries", "launches", "log"} or {"error", "log"}; "host" where
-    nothing can be built here."""
+    """Answer a request.
+
+    The answer is {"builds", "binaries", "launches", "log"} or {"error", "log"}; it has "host" where nothing can be
+    built here.
+    """
     builds: list[Build] = []
     for fields in request["sources"]:
         entry = KernelSource(**fields)

@@ -14,7 +14,10 @@ from typing import NamedTuple
 _NO_BITS = 8  # SHT_NOBITS: takes no room in the file
 _ALLOCATED = 2  # SHF_ALLOC: there when the code runs
 _NO_CODE = re.compile(r"\.(rela?\.|nv_)?debug|\.note|\.comment|\.(sym|str|shstr)tab|\.line|\.nv_frame")
-"""Sections that say where code came from and not what it does: lines, paths, compilers, build ids, names."""
+"""Sections that say where code came from, not what it does.
+
+They hold lines, paths, compilers, build ids, names.
+"""
 _DEVICE_CODE = re.compile(r"\.(text|nv\.(info|constant|shared|global|local)|rodata|data|bss|rela?)\b")
 
 
@@ -28,8 +31,9 @@ class Section(NamedTuple):
 
 
 def sections(raw: bytes) -> list[Section]:
-    """The sections of a 64-bit little-endian ELF file; none for anything else. Raises struct.error or ValueError where
-    the file breaks off.
+    """Return the sections of a 64-bit little-endian ELF file; none for anything else.
+
+    Raises struct.error or ValueError where the file breaks off.
     """
     if raw[:6] != b"\x7fELF\x02\x01":
         return []
@@ -46,8 +50,9 @@ def sections(raw: bytes) -> list[Section]:
 
 
 def code_digest(raw: bytes) -> str:
-    """SHA-256, hex, of the code and data of a shared object or a cubin: what tells lines, paths and compilers is left
-    out. Anything else is its own identity.
+    """Return the SHA-256, hex, of the code and data of a shared object or a cubin.
+
+    Lines, paths and compilers are left out. Anything else is its own identity.
     """
     try:
         found = sections(raw)
@@ -64,7 +69,7 @@ def code_digest(raw: bytes) -> str:
 
 
 def digests(binaries: Iterable[bytes]) -> list[str]:
-    """The digests of several, each once, sorted."""
+    """Return the digests of several binaries, each once, sorted."""
     return sorted({code_digest(raw) for raw in binaries})
 
 

@@ -1,10 +1,11 @@
-"""What a built C++ kernel takes from the process that loads it: the undefined names of its dynamic symbol table.
+"""Read what a built C++ kernel takes from the process that loads it.
 
-The linker resolves every ordinary name against the compiler's own libraries (`-z defs`), so that what a kernel calls is
-the C and C++ library, the math library or OpenMP. Two ways remain to reach others, PyTorch's kernels or the
-interpreter: the dynamic loader's functions, and weak names, which the linker lets stand. A kernel needs neither. This
-is no boundary, since native code may search memory for a library by hand; it is what keeps a library call from passing
-for a kernel.
+That is the undefined names of its dynamic symbol table.
+
+The linker resolves every ordinary name against the compiler's own libraries (`-z defs`), so a kernel's calls reach the
+C and C++ library, the math library or OpenMP. Two ways remain to reach others, PyTorch's kernels or the interpreter:
+the dynamic loader's functions, and weak names, which the linker leaves unresolved. A kernel needs neither. This is no
+boundary, since native code may search memory for a library by hand; it keeps a library call from passing as a kernel.
 
 Source of the layout: the ELF-64 object file format, version 1.5.
 """

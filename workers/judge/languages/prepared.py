@@ -21,11 +21,12 @@ class CompileLimits:
 
 
 class KernelReport(TypedDict):
-    """What one kernel uses: registers of a thread, bytes spilled to local memory, bytes of static shared memory. None:
-    not known (CPU).
+    """The resources that one kernel uses.
 
-    `losses`: what ptxas says to cost time, serialised `wgmma` above all. `signature` and `config` tell the compilations
-    of one Triton kernel apart; `workload` is the first that asked for one.
+    Registers of a thread, bytes spilled to local memory, bytes of static shared memory. None: not known (CPU).
+
+    `losses`: what costs time according to ptxas, above all serialised `wgmma`. `signature` and `config` tell the
+    compilations of one Triton kernel apart; `workload` is the first that asked for one.
     """
 
     name: str
@@ -39,9 +40,11 @@ class KernelReport(TypedDict):
 
 
 class Prepared(TypedDict):
-    """The compile report of a verdict. seconds: compiler time of this call; cached: nothing had to be compiled;
-    binaries: digests of what was compiled, each once, sorted; launches: of a CUDA candidate, each different one that
-    `run` makes on the workloads, with the first workload that makes it.
+    """The compile report of a verdict.
+
+    Seconds: compiler time of this call; cached: nothing had to be compiled; binaries: digests of what was compiled,
+    each once, sorted; launches: of a CUDA candidate, each different one that `run` makes on the workloads, with the
+    first workload that makes it.
     """
 
     seconds: float
@@ -64,7 +67,7 @@ _LOSS = re.compile(r"Potential Performance Loss: (.+?) in (?:the )?function '([^
 
 
 def ptxas_reports(log: str) -> list[KernelReport]:
-    """The kernels of a `ptxas -v` log."""
+    """Return the kernels of a `ptxas -v` log."""
     reports: list[KernelReport] = []
     losses: dict[str, list[str]] = {}  # they stand before what they are about
     for line in log.splitlines():

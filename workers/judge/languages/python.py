@@ -1,5 +1,7 @@
-"""Free Python candidates: nothing is compiled, and nothing of them runs here. What can be told without running them is
-told at once: a file that does not parse, a missing or misfit `run`, an import of what is not installed.
+"""Free Python candidates: nothing is compiled, and nothing of them runs here.
+
+Some faults show without running them and are reported at once: a file that does not parse, a missing or misfit `run`,
+an import of a module that is not installed.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ def prepare(
 
 
 def _check_imports(tree: ast.Module, source: str) -> None:
-    """Raise CompileError for the first module that the file imports as it is loaded and that is not installed here."""
+    """Raise CompileError for the first imported module that is not installed here.
+
+    Only imports that happen as the file is loaded count.
+    """
     for found in loaded_imports(tree):
         if found.level:
             expected = "absolute ones: a candidate is one file"
@@ -55,7 +60,10 @@ def _check_imports(tree: ast.Module, source: str) -> None:
 
 
 def _installed(name: str) -> bool:
-    """Whether there is a top-level module of that name. Looks for its file and imports nothing."""
+    """Check whether there is a top-level module of that name.
+
+    Looks for its file and imports nothing.
+    """
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):  # ValueError: it is loaded and has no spec, as __main__
@@ -63,7 +71,10 @@ def _installed(name: str) -> bool:
 
 
 def _check_run(tree: ast.Module, names: Sequence[str]) -> None:
-    """Raise CompileError where the file binds no `run`, or defines one that cannot take inputs and outputs."""
+    """Raise CompileError where the file binds no `run`, or one of the wrong form.
+
+    A `run` must take inputs and outputs.
+    """
     found = [node for node in tree.body if "run" in _bound(node)]
     if not found:
         raise CompileError(f"no function `run` is defined, expected def run({', '.join(names)})")
@@ -83,8 +94,9 @@ def _check_run(tree: ast.Module, names: Sequence[str]) -> None:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """The names that a statement of a module may bind in it, at any depth; of functions those that they say are global.
-    `from ... import *` may bind `run`.
+    """Return the names that a statement of a module may bind in it, at any depth.
+
+    Of functions only the names that they declare global. `from ... import *` may bind `run`.
     """
     names: set[str] = set()
     left: list[ast.AST] = [statement]

@@ -1,4 +1,4 @@
-"""Compile reports of candidates that were prepared before: what built a candidate once need not be asked again."""
+"""Compile reports of candidates that were prepared before, so that none is built twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _ABI = 4
 
 
 def report_key(request: dict[str, Any], *packages: str) -> str:
-    """The identity of a request under the installed versions of `packages`. Raises HostError where one is missing."""
+    """Return the identity of a request under the installed versions of `packages`.
+
+    Raises HostError where one is missing.
+    """
     try:
         versions = {name: metadata.version(name) for name in packages}
     except metadata.PackageNotFoundError as error:
@@ -25,7 +28,7 @@ def report_key(request: dict[str, Any], *packages: str) -> str:
 
 
 def earlier_report(directory: Path, key: str) -> Prepared | None:
-    """The report that was kept for `key`, as one that took no time; None where there is none."""
+    """Return the report kept for `key`, as one that took no time; None where there is none."""
     found = find(directory, key, ".report")
     if found is None:
         return None

@@ -1,9 +1,10 @@
-"""Triton candidates: kernels compiled ahead of time for a named architecture, in a process that has no GPU and needs
-none.
+"""Triton candidates: kernels compiled ahead of time for a named architecture.
+
+The compiling process has no GPU and needs none.
 
 Triton compiles a kernel for the arguments of a launch, so the process calls `run` on tensors without storage, once per
-workload, and lets each launch compile and go no further. What it compiles is kept in Triton's own cache under
-`cache_dir`, where a runner with the same TRITON_CACHE_DIR finds it.
+workload, and lets each launch compile and go no further. The binaries are kept in Triton's own cache under `cache_dir`,
+where a runner with the same TRITON_CACHE_DIR finds them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ DEFAULT_ARCH = "sm_90"
 
 
 def triton_cache(cache_dir: Path) -> Path:
-    """The directory that a runner is given as TRITON_CACHE_DIR."""
+    """Return the directory that a runner is given as TRITON_CACHE_DIR."""
     return cache_dir / "triton"
 
 
@@ -70,7 +71,7 @@ def prepare(
 
 
 def architecture(target_arch: str) -> int:
-    """The compute capability, 90 for "sm_90" and for a target that is not a GPU."""
+    """Return the compute capability: 90 for "sm_90" and for a target that is not a GPU."""
     match = re.fullmatch(r"sm_(\d{2,3})[af]?", target_arch) or re.fullmatch(r"sm_(\d{2,3})", DEFAULT_ARCH)
     assert match is not None
     return int(match[1])

@@ -1,6 +1,7 @@
-"""`python -m warpsmith.workers.judge.languages.triton_child REQUEST ANSWER` compiles one candidate's Triton.
+"""Compile one candidate's Triton in a process of its own.
 
-It imports the candidate and compiles what its `run` launches.
+`python -m warpsmith.workers.judge.languages.triton_child REQUEST ANSWER` imports the candidate and compiles what its
+`run` launches.
 
 This process runs the candidate, so nothing that it answers decides a verdict other than "does not compile".
 """
@@ -39,8 +40,9 @@ _UNKNOWN = 1 << 30  # bytes of shared memory, where the architecture's limit is 
 
 
 class KernelError(abstract.Refused):
-    """A kernel that does not compile. `log` is the compiler's message; `configuration`: an autotuned kernel skips this
-    one.
+    """A kernel that does not compile.
+
+    `log` is the compiler's message; `configuration`: an autotuned kernel skips this configuration.
     """
 
     def __init__(self, kernel: str, line: int | None, log: str, *, configuration: bool = False) -> None:
@@ -57,7 +59,7 @@ class NoGpu:
         self._target = target
 
     def get_current_target(self) -> Any:
-        """The architecture."""
+        """Return the architecture."""
         return self._target
 
     def get_current_device(self) -> int:
@@ -65,7 +67,7 @@ class NoGpu:
         return 0
 
     def get_current_stream(self, device: int) -> int:
-        """No stream is ever used."""
+        """Return a stream number; no stream is ever used."""
         return device
 
 
@@ -95,7 +97,10 @@ class Compiler:
         Autotuner.run = _tune
 
     def check_grid(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Count the launch. Raises LaunchRefused unless the grid is one to three ints that a device takes."""
+        """Count the launch.
+
+        Raises LaunchRefused unless the grid is one to three ints that a device takes.
+        """
         given = grid(_meta(kernel, args, kwargs)) if callable(grid) else grid
         sizes = given if isinstance(given, (tuple, list)) else (given,)
         limits = of_architecture(self.capability)
@@ -142,7 +147,10 @@ class Compiler:
             }
 
     def line_of(self, error: BaseException) -> int | None:
-        """The candidate's line of the innermost error: Triton counts from the kernel's `def`."""
+        """Return the candidate's line of the innermost error.
+
+        Triton counts from the kernel's `def`.
+        """
         while isinstance(error.__cause__, CompilationError):
             error = error.__cause__
         head = re.match(r"\s*def\s+(\w+)", str(getattr(error, "src", "")))
@@ -163,8 +171,10 @@ class Compiler:
 
 
 def build_launcher(built: Any) -> list[str]:
-    """Up to Triton 3.6 each signature has a launcher in C. It is built here, so that no compiler runs beside a device;
-    where that does not work, the runner builds it, and the note says so. Without libcuda there is no device to run it.
+    """Build the launcher in C that Triton up to 3.6 has for each signature.
+
+    It is built here, so that no compiler runs beside a device; where that does not work, the runner builds it, and the
+    note says so. Without libcuda there is no device to run it.
     """
     if not hasattr(nvidia, "make_launcher"):
         return []
@@ -180,7 +190,7 @@ def build_launcher(built: Any) -> list[str]:
 
 
 def _meta(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What a grid function is given: the kernel's arguments by name, those with defaults too."""
+    """Return the argument of a grid function: the kernel's arguments by name, with defaults."""
     defaults = {
         name: parameter.default
         for name, parameter in kernel.signature.parameters.items()
@@ -190,7 +200,10 @@ def _meta(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 
 def _tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    """Compiles every configuration; on a device Triton's tuner compares those that fit and skips the others."""
+    """Compile every configuration.
+
+    On a device Triton's tuner compares those that fit and skips the others.
+    """
     name = tuner.base_fn.__name__
     if len(tuner.configs) > MOST_CONFIGURATIONS:
         raise abstract.LaunchRefused(
@@ -216,7 +229,7 @@ def _tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request: {"seconds", "log", "kernels", "binaries"} or {"error", "log"}."""
+    """Answer a request: {"seconds", "log", "kernels", "binaries"} or {"error", "log"}."""
     capability = int(request["arch"])
     compiler = Compiler(capability, request["source"])
     compiler.install()

@@ -1,10 +1,11 @@
-"""Shared buffers: slots, each with the tensors of one call, laid out by the referee, mapped by the referee and one
-runner.
+"""Shared buffers: slots, each with the tensors of one call.
+
+The referee lays them out; the referee and one runner map them.
 
 On a CPU a slot is a sealed memory file, which a runner cannot shrink to make the referee fault; on a GPU all slots of a
-runner are parts of one allocation, which it opens through CUDA IPC. Every tensor stands alone between guard zones, so
-that writing past either end is seen, and starts at another offset in each slot, so that pointers differ between calls.
-Poison fills outputs and guards: for floating dtypes the 0xFF pattern is NaN, for integers 0xA5.
+runner are parts of one allocation, which it opens through CUDA IPC. Every tensor has its own place between guard zones,
+so that writing past either end is seen, and starts at another offset in each slot, so that pointers differ between
+calls. Poison fills outputs and guards: for floating dtypes the 0xFF pattern is NaN, for integers 0xA5.
 """
 
 from __future__ import annotations
@@ -23,20 +24,25 @@ from warpsmith.workers.judge.machine import gpu
 
 PAGE = 4096
 ALIGNMENT = 64
-"""Bytes to which torch's CPU allocator aligns, and what a buffer has unless its spec asks for less."""
+"""Bytes: the alignment of torch's CPU allocator, and of a buffer unless its spec asks less."""
 GPU_ALIGNMENT = 512
 """Bytes to which torch's CUDA allocator aligns."""
 GUARD = PAGE
 _INTEGER_POISON = 0xA5
 _GUARD = 0xFFA5 - (1 << 16)
-"""Two bytes, A5 FF: NaN in float32, bfloat16 and float16 and huge in float64, so that reading a guard spoils a result
-too; and no poison, so that poison written over a guard is seen.
+"""The two bytes of a guard: A5 FF.
+
+They are NaN in float32, bfloat16 and float16 and huge in float64, so that reading a guard spoils a result too. They
+differ from poison, so that poison written over a guard is seen.
 """
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, shape, strides (elements) and dtype of one buffer; a scalar has `shape` None and its `value`."""
+    """Name, shape, strides (elements) and dtype of one buffer.
+
+    A scalar has `shape` None and its `value`.
+    """
 
     name: str
     shape: tuple[int, ...] | None
@@ -70,12 +76,17 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def poison_byte(dtype: torch.dtype) -> int:
-    """A byte whose repetition no honest result holds: NaN for floating dtypes, a conspicuous number for integers."""
+    """Return a byte whose repetition no honest result holds.
+
+    NaN for floating dtypes, a conspicuous number for integers.
+    """
     return 0xFF if dtype.is_floating_point or dtype.is_complex else _INTEGER_POISON
 
 
 def _skew(spec: TensorSpec, slot: int, number: int, own: int) -> int:
-    """Bytes, below a page, by which a tensor starts off its page: another multiple of its alignment in each slot.
+    """Return the bytes, below a page, by which a tensor starts off its page.
+
+    Each slot has another multiple of the tensor's alignment.
 
     `own` is the allocator's alignment. A spec that promises less than that gets exactly what it promises, no more.
     """
@@ -90,8 +101,9 @@ def _rounded(size: int, to: int) -> int:
 
 @dataclass
 class Slot:
-    """Tensors for every input and output of one call, over `arena`. `fd` names it to a runner on a CPU; on a GPU
-    `shared` does, of which it is the part from `base`.
+    """Tensors for every input and output of one call, over `arena`.
+
+    `fd` names it to a runner on a CPU; on a GPU `shared` does, of which it is the part from `base`.
     """
 
     size: int
@@ -102,7 +114,7 @@ class Slot:
     base: int = 0
 
     def tensor(self, position: int) -> torch.Tensor:
-        """The tensor at a position (inputs first, then outputs). Not for scalars."""
+        """Return the tensor at a position (inputs first, then outputs). Not for scalars."""
         spec = self.layout[position][0]
         assert spec.shape is not None
         if spec.elements == 0:
@@ -110,7 +122,7 @@ class Slot:
         return self.storage(position).view(spec.dtype).as_strided(spec.shape, spec.strides)
 
     def storage(self, position: int) -> torch.Tensor:
-        """The raw bytes behind a tensor."""
+        """Return the raw bytes behind a tensor."""
         spec, offset = self.layout[position]
         return self.arena[offset : offset + spec.storage_bytes]
 
@@ -119,7 +131,7 @@ class Slot:
         self.storage(position).fill_(poison_byte(self.layout[position][0].dtype))
 
     def is_poison(self, position: int) -> bool:
-        """Whether a tensor's storage is as `poison` left it."""
+        """Check whether a tensor's storage is as `poison` left it."""
         return bool((self.storage(position) == poison_byte(self.layout[position][0].dtype)).all())
 
     def _is_guard(self, start: int, end: int) -> bool:
@@ -129,7 +141,7 @@ class Slot:
         return bool((found[0::2] == low).all()) and bool((found[1::2] == high).all())
 
     def broken_guard(self) -> str | None:
-        """Name of the tensor beside which somebody wrote out of bounds, or None."""
+        """Name the tensor beside which something wrote out of bounds, or None."""
         for spec, offset in self.layout:
             if spec.shape is None:
                 continue
@@ -145,7 +157,10 @@ def layout_bytes(specs: list[TensorSpec]) -> int:
 
 
 def allocate(specs: list[TensorSpec], count: int, device: torch.device) -> list[Slot]:
-    """Allocate and map slots, guards set, nothing else initialised. Raises OSError where memory is refused."""
+    """Allocate and map slots, guards set, nothing else initialised.
+
+    Raises OSError where memory is refused.
+    """
     size = layout_bytes(specs)
     slots: list[Slot] = []
     try:
@@ -168,8 +183,9 @@ def allocate(specs: list[TensorSpec], count: int, device: torch.device) -> list[
 
 
 def fill(slot: Slot, inputs: Sequence[TensorSpec], outputs: int, values: Sequence[torch.Tensor | None]) -> None:
-    """Copy values into a slot's inputs (None for scalars), and poison its outputs, which follow, and the gaps of
-    strided inputs.
+    """Copy values into a slot's inputs (None for scalars) and poison the rest.
+
+    The rest is its outputs, which follow, and the gaps of strided inputs.
     """
     for position, (spec, value) in enumerate(zip(inputs, values, strict=True)):
         if value is None:
@@ -183,7 +199,10 @@ def fill(slot: Slot, inputs: Sequence[TensorSpec], outputs: int, values: Sequenc
 
 
 def release(slots: list[Slot]) -> None:
-    """Give back what `allocate` made: a memory file once the last tensor over it is gone, a GPU's memory at once."""
+    """Give back what `allocate` made.
+
+    A memory file goes once the last tensor over it is gone, a GPU's memory at once.
+    """
     for slot in slots:
         if slot.fd is not None:
             os.close(slot.fd)
@@ -192,7 +211,10 @@ def release(slots: list[Slot]) -> None:
 
 
 def retain(slots: list[Slot]) -> list[Slot]:
-    """The same slots for one more runner on a GPU; `release` them as often as they were made and retained."""
+    """Return the same slots for one more runner on a GPU.
+
+    `release` them as often as they were made and retained.
+    """
     for shared in {slot.shared for slot in slots if slot.shared is not None}:
         shared.retain()
     return slots
@@ -222,7 +244,10 @@ def _memory_file(slot: int, size: int) -> tuple[int, torch.Tensor]:
 
 
 def described(slot: Slot, specs: list[TensorSpec]) -> list[dict[str, Any]]:
-    """The layout as a runner is told it: that of the slot, with the scalars of `specs`, which has the same tensors."""
+    """Describe the layout of the slot for a runner.
+
+    It has the scalars of `specs`, whose tensors are those of the slot.
+    """
     items: list[dict[str, Any]] = []
     for spec, (_, offset) in zip(specs, slot.layout, strict=True):
         if spec.shape is None:

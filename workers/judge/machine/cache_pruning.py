@@ -1,4 +1,4 @@
-"""The cache directory does not grow for ever: what was not used for weeks is removed when a judge starts."""
+"""Prune the cache directory: entries unused for weeks go when a judge starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def touch(entry: Path) -> None:
 
 
 def prune(cache: Path, now: float | None = None) -> list[Path]:
-    """Remove entries of the cache that nobody touched for KEEP_S; returns them. Another judge may do the same."""
+    """Remove entries of the cache that were not used for KEEP_S; returns them.
+
+    Another judge may do the same at once.
+    """
     oldest = (time.time() if now is None else now) - KEEP_S
     removed = []
     for group in _GROUPS:

@@ -1,8 +1,9 @@
-"""Messages between referee, fork server and runners: one datagram of a Unix SEQPACKET socket each, with file
-descriptors beside it.
+"""Messages between referee, fork server and runners.
 
-A message is a JSON object or a single byte (the timed exchange). JSON, never pickle: the other end may be hostile. What
-it sends is bounded by `MAX_MESSAGE` and is used for diagnosis only.
+Each is one datagram of a Unix SEQPACKET socket, with file descriptors beside it.
+
+A message is a JSON object or a single byte (the timed exchange). JSON, never pickle: the other end may be hostile. Its
+messages are bounded by `MAX_MESSAGE` and used for diagnosis only.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ class ChannelViolation(Exception):  # noqa: N818 - named for what happened
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends; both are closed on exec."""
+    """Return two connected ends; both are closed on exec."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
-    """Send a JSON object and descriptors. Raises ChannelClosed; ValueError where the message is too long."""
+    """Send a JSON object and descriptors.
+
+    Raises ChannelClosed; ValueError where the message is too long.
+    """
     raw = json.dumps(message, separators=(",", ":")).encode()
     if len(raw) > MAX_MESSAGE or len(fds) > MAX_FDS:
         raise ValueError(f"message of {len(raw)} bytes and {len(fds)} descriptors, at most {MAX_MESSAGE} and {MAX_FDS}")
@@ -43,8 +47,9 @@ def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) 
 
 
 def receive_raw(sock: socket.socket, max_fds: int = 0) -> tuple[bytes, list[int]]:
-    """Receive one datagram and at most `max_fds` descriptors; further ones are closed by the kernel (no room in the
-    control buffer).
+    """Receive one datagram and at most `max_fds` descriptors.
+
+    The kernel closes further ones (no room in the control buffer).
 
     Raises ChannelClosed at the end, ChannelViolation for a datagram that is too long.
     """
@@ -67,8 +72,9 @@ def receive_raw(sock: socket.socket, max_fds: int = 0) -> tuple[bytes, list[int]
 
 
 def receive(sock: socket.socket, max_fds: int = 0) -> tuple[dict[str, Any], list[int]]:
-    """Receive a JSON object and descriptors. Raises as `receive_raw` does, and ChannelViolation for anything but an
-    object.
+    """Receive a JSON object and descriptors.
+
+    Raises as `receive_raw` does, and ChannelViolation for anything but an object.
     """
     raw, fds = receive_raw(sock, max_fds)
     try:

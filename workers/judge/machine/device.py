@@ -1,4 +1,6 @@
-"""The device that a job is judged on: where values and buffers live, what stands on verdicts, and whether it works.
+"""The device that a job is judged on: where values and buffers are, and whether it works.
+
+It also supplies the device's part of a verdict.
 
 A CPU, or the first GPU that CUDA shows this process. A job for a GPU that is not here is taken on the CPU as far as
 that goes: compiled, and Triton interpreted.
@@ -32,7 +34,7 @@ class Device(ABC):
     torch: torch.device
     name: str
     lease: str
-    """Names the device among this host's, for the lock that whoever times holds."""
+    """The device's name among this host's, for the lock that is held while timing."""
 
     @property
     @abstractmethod
@@ -45,17 +47,20 @@ class Device(ABC):
 
     @abstractmethod
     def all_bytes(self) -> int:
-        """What would be available with nothing else on the device."""
+        """Return the bytes that would be available with nothing else on the device."""
 
     def release(self) -> None:  # noqa: B027 - a CPU's memory goes back by itself
         """Give back what this process keeps for later."""
 
     @abstractmethod
     def fault(self) -> str | None:
-        """None where a known-good computation gives the known result; otherwise what happened instead."""
+        """Run a known-good computation; None where it gives the known result.
+
+        Otherwise the text says what happened instead.
+        """
 
     def versions(self) -> dict[str, str]:
-        """What besides the device a time depends on."""
+        """Return the versions that a time depends on besides the device."""
         return {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -141,8 +146,9 @@ class Gpu(Device):
             torch.cuda.empty_cache()
 
     def fault(self) -> str | None:
-        """Writes, computes and reads back on the GPU. A fault of another process's context leaves this one whole,
-        unless the GPU itself fell over.
+        """Write, compute and read back on the GPU.
+
+        A fault of another process's context leaves this one whole, unless the GPU itself fell over.
         """
         try:
             numbers = torch.arange(_PROOF_ELEMENTS, device=self.torch, dtype=torch.float64)
@@ -160,12 +166,12 @@ class Gpu(Device):
 
 
 def open_gpu() -> Gpu | None:
-    """The GPU that CUDA shows this process, None where there is none."""
+    """Return the GPU that CUDA shows this process, None where there is none."""
     return Gpu() if torch.cuda.is_available() else None
 
 
 def _compiler_release() -> str | None:
-    """The first line that the C++ compiler says of itself; None where there is none."""
+    """Return the first line of the C++ compiler's version text; None where there is none."""
     command = [*shlex.split(os.environ.get("CXX") or "g++"), "--version"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
@@ -175,7 +181,10 @@ def _compiler_release() -> str | None:
 
 
 def _driver_release() -> str:
-    """The driver's release by nvidia-smi, or the CUDA version that it serves where that program is absent."""
+    """Return the driver's release by nvidia-smi.
+
+    Where that program is absent, the CUDA version that the driver serves.
+    """
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

@@ -1,6 +1,7 @@
-"""The CUDA driver, as far as referee and runners need it: memory that two processes share, and limits of a context.
+"""The CUDA driver: memory that two processes share, and limits of a context.
 
-torch works on top of it in both. `cuda.bindings` is imported when first needed: a machine without a GPU needs none.
+This is all of the driver that referee and runners need. torch works on top of it in both. `cuda.bindings` is imported
+when first needed: a machine without a GPU needs none.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from typing import Any
 import torch
 
 _GRANULE = 2 << 20
-"""The driver hands out device memory in blocks of 2 MiB, and opening one allocation maps its whole block: an arena
-that fills its blocks shares none with anything else.
+"""The size of the driver's memory blocks: 2 MiB.
+
+Opening one allocation maps its whole block: an arena that fills its blocks shares none with anything else.
 """
 
 
 class Shared:
-    """Device memory of the referee's that other processes may open by `handle`. `tensor` views it as bytes.
+    """Device memory of the referee's that other processes may open by `handle`.
 
-    It may have several users in this process, and goes back to the device with the last.
+    `tensor` views it as bytes. It may have several users in this process, and goes back to the device with the last.
     """
 
     def __init__(self, pointer: int, size: int, handle: bytes) -> None:
@@ -34,7 +36,10 @@ class Shared:
         self._users += 1
 
     def release(self) -> None:
-        """There is one user less. The process that this user had opened it in must have closed it, or have ended."""
+        """Count one user less.
+
+        The process that this user had opened it in must have closed it, or have ended.
+        """
         self._users -= 1
         if self._users == 0:
             torch.cuda.synchronize()
@@ -42,20 +47,21 @@ class Shared:
 
 
 class _Bytes:
-    """What torch needs to see device memory as a tensor without owning it (the CUDA array interface, version 3)."""
+    """The CUDA array interface, version 3: how torch sees device memory without owning it."""
 
     def __init__(self, pointer: int, size: int) -> None:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 3}
 
 
 def view(pointer: int, size: int) -> torch.Tensor:
-    """A uint8 tensor of `size` elements over device memory that somebody else owns."""
+    """Return a uint8 tensor of `size` elements over device memory that it does not own."""
     return torch.as_tensor(_Bytes(pointer, size), device="cuda")
 
 
 def allocate(size: int) -> Shared:
-    """`size` bytes of device memory that may be shared, after `initialise` in this thread. Raises OSError where the
-    device refuses.
+    """Allocate `size` bytes of device memory that may be shared.
+
+    `initialise` must have run in this thread. Raises OSError where the device refuses.
     """
     rounded = -(-size // _GRANULE) * _GRANULE
     pointer = int(_check(_driver().cuMemAlloc(rounded), f"cuMemAlloc of {rounded} bytes"))
@@ -68,9 +74,9 @@ def allocate(size: int) -> Shared:
 
 
 def open_shared(handle: bytes, size: int) -> tuple[int, torch.Tensor]:
-    """Another process's memory: its address here, to close it by, and a view of it; after `initialise` in this thread.
+    """Open another process's memory; return its address here, to close it by, and a view of it.
 
-    Raises OSError.
+    `initialise` must have run in this thread. Raises OSError.
     """
     name = _driver().CUipcMemHandle()
     name.reserved = handle
@@ -85,8 +91,9 @@ def close_shared(pointer: int) -> None:
 
 
 def initialise() -> None:
-    """Make this process's context the current one, without any L2 cache set aside: lines that a kernel marks as
-    persisting would outlive the flush between timed calls.
+    """Make this process's context the current one, without any L2 cache set aside.
+
+    Lines that a kernel marks as persisting would outlive the flush between timed calls.
     """
     torch.cuda.init()  # type: ignore[no-untyped-call]
     torch.zeros(1, device="cuda")
@@ -97,13 +104,13 @@ def initialise() -> None:
 
 
 def attribute(name: str) -> int:
-    """An attribute of the first device by the driver's name, without its prefix."""
+    """Return an attribute of the first device by the driver's name, without its prefix."""
     which = getattr(_driver().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
     return int(_check(_driver().cuDeviceGetAttribute(which, 0), "cuDeviceGetAttribute"))
 
 
 def driver_version() -> str:
-    """The newest CUDA version that the installed driver serves, such as "13.0"."""
+    """Return the newest CUDA version that the installed driver serves, such as "13.0"."""
     number = int(_check(_driver().cuDriverGetVersion(), "cuDriverGetVersion"))
     return f"{number // 1000}.{number % 1000 // 10}"
 
@@ -113,7 +120,7 @@ def _driver() -> Any:
 
 
 def _check(answer: tuple[Any, ...], what: str) -> Any:
-    """The value of a driver call. Raises OSError with the driver's own name for what went wrong."""
+    """Return the value of a driver call. Raises OSError with the driver's name of the error."""
     status, *values = answer
     if int(status) != 0:
         raise OSError(f"{what}: {getattr(status, 'name', status)}")

@@ -1,5 +1,6 @@
-"""The host: memory that is available, and how much of its processors others use while the judge times. A busy host
-makes times that say little.
+"""The host: available memory, and how much of its processors others use during timing.
+
+A busy host makes times that say little.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ def cores_available() -> int:
 
 @dataclass(frozen=True)
 class Usage:
-    """Processor time so far, in clock ticks: of the whole host (idle included), its busy part, and the judge's own."""
+    """Processor time so far, in clock ticks.
+
+    Of the whole host (idle included), its busy part, and the judge's own.
+    """
 
     total: int
     busy: int
@@ -29,7 +33,7 @@ class Usage:
 
 
 def usage() -> Usage:
-    """What was used until now; the judge's own is all of this process's family."""
+    """Read the processor time used until now; the judge's own covers its whole process family."""
     with open("/proc/stat") as file:
         ticks = [int(word) for word in file.readline().split()[1:9]]
     idle = ticks[3] + ticks[4]
@@ -38,13 +42,15 @@ def usage() -> Usage:
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping, as the kernel estimates it. Not by psutil: the judge also runs where
-    torch is all that is installed."""
+    """Return the memory available without swapping, as the kernel estimates it.
+
+    psutil is not used: the judge also runs where only torch is installed.
+    """
     return _memory("MemAvailable")
 
 
 def total_bytes() -> int:
-    """This host's memory."""
+    """Return this host's memory in bytes."""
     return _memory("MemTotal")
 
 
@@ -57,7 +63,10 @@ def _memory(name: str) -> int:
 
 
 def share_of_others(before: Usage, after: Usage) -> float:
-    """Share of the host's processor time between two readings that neither was idle nor went to the judge."""
+    """Return the share of the host's processor time that others used between two readings.
+
+    It was neither idle nor the judge's.
+    """
     total = after.total - before.total
     if total <= 0:
         return 0.0

@@ -1,4 +1,7 @@
-"""What this host's processor has, read from the system: what a kernel's author must know and cannot measure."""
+"""This host's processor as the system describes it.
+
+A kernel's author must know its features and cannot measure them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def cpu_name() -> str:
 
 
 def vector_extensions(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
-    """The vector extensions that the system lists, by Linux's names; empty where it lists none."""
+    """List the processor's vector extensions by Linux's names; empty where it lists none."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 
 
 class Quiet:
-    """Whose turn it is. Thread-safe; `timing` and `alone` are for the one judging thread, `beside` and
-    `moment` for every other."""
+    """Decides whose turn it is. Thread-safe.
+
+    `timing` and `alone` are for the one judging thread, `beside` and `moment` for every other.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -29,7 +31,10 @@ class Quiet:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """A thread's work on one job, from start to end; it begins when nothing is timed and nobody is alone."""
+        """Do a thread's work on one job, from start to end.
+
+        It begins when nothing is timed and no thread is alone.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._timing and not self._alone)
             self._beside += 1
@@ -46,8 +51,9 @@ class Quiet:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Inside, a thread beside only waits for another process; afterwards it goes on when nothing is timed. For any
-        other thread nothing.
+        """Pause a thread's work beside while it only waits for another process.
+
+        Afterwards it goes on when nothing is timed. For any other thread it does nothing.
         """
         if not getattr(self._mine, "beside", False):
             yield
@@ -64,7 +70,7 @@ class Quiet:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """A thread's work of milliseconds, which belongs to no job's preparation."""
+        """Do a thread's work of milliseconds that belongs to no job's preparation."""
         with self._changed:
             self._changed.wait_for(lambda: not self._timing)
             self._working += 1

@@ -1,5 +1,6 @@
-"""Whether `ncu`, Nsight Compute's command line, is here, and whether the driver lets us read its counters. Standard
-library only.
+"""Find `ncu`, Nsight Compute's command line, and whether the driver opens its counters.
+
+Standard library only.
 
 Source: NVIDIA's page on ERR_NVGPUCTRPERM; /proc/driver/nvidia/params of its Linux driver.
 """
@@ -15,20 +16,29 @@ from typing import Literal
 from warpsmith.workers.judge.machine import process_control
 
 VARIABLE = "WARPSMITH_NCU"
-"""Where `ncu` is, for a judge; OFF where it is not to be used. Without it PATH and NVIDIA's own places are searched."""
+"""The variable that tells a judge where `ncu` is; OFF where it is not to be used.
+
+Without it PATH and NVIDIA's own places are searched.
+"""
 OFF = "off"
 CAP_SYS_ADMIN = 21
 
 Permission = Literal["everybody", "administrator", "refused"]
-"""everybody: counters are open to all; or nothing is known, and trying tells. administrator: we may as one who holds
-CAP_SYS_ADMIN, so a profiled process has to keep it. refused: not to us."""
+"""Who may read the counters.
+
+everybody: they are open to all; or nothing is known, and a try tells. administrator: this process may if it holds
+CAP_SYS_ADMIN, so a profiled process has to keep it. refused: not this process.
+"""
 
 _PARAMETERS = Path("/proc/driver/nvidia/params")
 _PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 
 
 def find(named: str | None) -> str | None:
-    """The program's path; None where there is none, or it is switched off. `named`: by a setting, or None."""
+    """Return the program's path; None where there is none, or it is switched off.
+
+    `named`: by a setting, or None.
+    """
     if named == OFF:
         return None
     if named:
@@ -41,7 +51,7 @@ def find(named: str | None) -> str | None:
 
 
 def permission(parameters: Path = _PARAMETERS) -> Permission:
-    """Who may read the counters here, as far as the driver's file and our capabilities tell."""
+    """Return who may read the counters here, by the driver's file and our capabilities."""
     try:
         said = parameters.read_text(errors="replace")
     except OSError:

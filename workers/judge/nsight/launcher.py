@@ -58,7 +58,7 @@ def _hold(spec: dict[str, Any], control: int, output: int) -> int:
 
 
 def main() -> int:
-    """Run the command of SPEC until it ends, its time is over, or nobody waits."""
+    """Run the command of SPEC until it ends, its time is over, or no process waits for it."""
     control, output = int(sys.argv[1]), int(sys.argv[3])
     spec = json.loads(Path(sys.argv[2]).read_text())
     process_control.adopt_orphans()

@@ -1,7 +1,8 @@
-"""Nsight Compute for a model to read: the metrics that are asked for, `ncu`'s command line, its answer as a small
-table, and the table in words. Pure functions.
+"""Nsight Compute for a model to read: metrics, `ncu`'s command line, its answer as a table.
 
-The answer comes from a process in which somebody else's code has run: it is bounded, read as data, and decides nothing.
+The table also exists in words. Pure functions.
+
+The answer comes from a process that has run untrusted code: it is bounded, read as data, and decides nothing.
 
 Source of names and formats: NVIDIA's Nsight Compute CLI and Profiling Guide (metrics structure, stall reasons).
 """
@@ -30,7 +31,9 @@ REMEDY = (
 
 
 class NoMetrics(Exception):  # noqa: N818 - named for what it is
-    """There is no table in what `ncu` said; the message says why, with the remedy where one is known.
+    """There is no table in `ncu`'s output; the message says why.
+
+    It names the remedy where one is known.
 
     unknown: metrics that this version or device does not have; without them it may work.
     """
@@ -41,10 +44,10 @@ class NoMetrics(Exception):  # noqa: N818 - named for what it is
 
 
 def command(ncu: str, log: str, program: Sequence[str], without: Collection[str] = ()) -> list[str]:
-    """The command line that runs `program` under `ncu`, whose own words go to the file `log`.
+    """Return the command line that runs `program` under `ncu`; `ncu` writes its log to `log`.
 
     Only what lies between the program's cudaProfilerStart and cudaProfilerStop is profiled. The clocks stay as they
-    are: locking them would disturb whoever times on the device.
+    are: locking them would disturb other timings on the device.
     """
     names = ",".join(metric.name for metric in METRICS if metric.name not in without)
     return [
@@ -59,8 +62,10 @@ def command(ncu: str, log: str, program: Sequence[str], without: Collection[str]
 
 
 def read(said: bytes) -> list[NsightKernel]:
-    """The kernels in `ncu --csv --page raw`, what took longest first; means over a kernel's launches, microseconds,
-    bytes and the metrics' own units. The first launch is the profiler's proof and none of the candidate's.
+    """Read the kernels in `ncu --csv --page raw`, the longest first.
+
+    The numbers are means over a kernel's launches, in microseconds, bytes and the metrics' own units. The first launch
+    is the profiler's proof and not the candidate's.
 
     Raises NoMetrics.
     """
@@ -98,7 +103,7 @@ def _rows(lines: list[str]) -> list[list[str]]:
 
 
 def _measured(header: Sequence[str], units: Sequence[str], row: Sequence[str]) -> dict[str, float]:
-    """The numbers of one launch; what is absent or no number (`n/a`) is left out."""
+    """Return the numbers of one launch, without absent ones and `n/a`."""
     known = {metric.name for metric in METRICS}
     found = {}
     for position, name in enumerate(header):
@@ -112,13 +117,16 @@ def _measured(header: Sequence[str], units: Sequence[str], row: Sequence[str]) -
 _TIMES = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0, "msecond": 1e3, "ms": 1e3, "second": 1e6, "s": 1e6}
 _SIZES = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12}
 _UNITS = _TIMES | _SIZES
-"""To microseconds and to bytes. The row below the header names units; ncu scales them to the number."""
+"""Factors to microseconds and to bytes.
+
+The row below the header names units; ncu scales them to the number.
+"""
 
 _LARGEST = 1e18
 
 
 def _number(text: str) -> float | None:
-    """A number with separators of thousands; None for anything else."""
+    """Read a number with separators of thousands; None for anything else."""
     if not re.fullmatch(r"\s*-?[\d,]*\.?\d+(?:[eE][-+]?\d{1,3})?\s*", text, re.ASCII):
         return None
     value = float(text.replace(",", ""))
@@ -150,5 +158,8 @@ def _why(text: str, default: str = "ncu gave no table") -> NoMetrics:
 
 
 def _is_base(found: str, metric: str) -> bool:
-    """Some versions name a metric that they do not know without its suffix, and a dot or nothing behind."""
+    """Check whether `found` is the name of `metric` without its suffix.
+
+    Some versions print the name of an unknown metric without its suffix, with a dot or nothing after it.
+    """
     return metric.startswith(found.rstrip(".") + ".")

@@ -1,8 +1,9 @@
-"""`python -m warpsmith.workers.judge.nsight.profiled_run REQUEST`: under `ncu`, a few calls of one candidate.
+"""Run a few calls of one candidate under `ncu`.
 
-It takes the device, has one kernel of ours profiled (so that the profiler has all that it loads before this process is
-confined, and its answer begins with a launch that is known), enters the sandbox, and only then reads the candidate.
-Only the calls between `cudaProfilerStart` and `cudaProfilerStop` are profiled. Whatever comes of it decides nothing.
+`python -m warpsmith.workers.judge.nsight.profiled_run REQUEST` takes the device, has one kernel of ours profiled (so
+that the profiler has all that it loads before this process is confined, and its answer begins with a launch that is
+known), enters the sandbox, and only then reads the candidate. Only the calls between `cudaProfilerStart` and
+`cudaProfilerStop` are profiled. The result decides nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ CALLS = 2
 
 
 def layers(reached: Confinement, *, administrator: bool) -> Confinement:
-    """What stands around this process where `reached` is what a runner reaches: nobody watches its memory, and the
-    counters may demand a capability.
+    """Return the confinement of this process, where `reached` is that of a runner.
+
+    The memory of this process is not watched, and the counters may demand a capability.
     """
     absent = {"memory watch", "sealed buffers", *(["no capabilities"] if administrator else [])}
     return Confinement(tuple(layer for layer in reached.layers if layer not in absent))
@@ -36,7 +38,7 @@ def layers(reached: Confinement, *, administrator: bool) -> Confinement:
 
 @contextmanager
 def _profiled(device: str) -> Iterator[None]:
-    """What is launched inside is profiled, until the device is idle."""
+    """Profile the launches inside the block, until the device is idle."""
     import torch  # noqa: PLC0415 - after this process has a directory of its own
 
     if device == "cpu":
@@ -56,7 +58,10 @@ def _own_kernel(device: str) -> None:
 
 
 class _Calls:
-    """The arguments of the calls: tensors that are allocated before this process is confined and filled after."""
+    """The arguments of the calls.
+
+    Tensors that are allocated before this process is confined and filled after.
+    """
 
     def __init__(self, request: dict[str, Any]) -> None:
         import torch  # noqa: PLC0415 - as above
@@ -104,7 +109,10 @@ class _Calls:
 
 
 def main() -> int:
-    """Do what the request says; status 1, with a line on standard error, where this process cannot be confined."""
+    """Do what the request says; return the exit status.
+
+    It is 1, with a line on standard error, where this process cannot be confined.
+    """
     request = json.loads(Path(sys.argv[1]).read_text())
     signal.alarm(request["limit_s"])
     own = Path(request["directory"])

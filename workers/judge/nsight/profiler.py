@@ -35,13 +35,19 @@ LIMIT_S = 120
 _GRACE_S = 15.0
 _SAID_BYTES = 2000
 _MOST_RUNS = 4
-"""A version of `ncu` may name the metrics that it does not know one by one, before it runs anything for long."""
+"""Most runs of `ncu` for one profile.
+
+A version of `ncu` may name the metrics that it does not know one by one, before it runs anything for long.
+"""
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Profiler:
-    """`ncu` on this host. scratch: for directories of its runs. device: "cuda"; tests have "cpu"."""
+    """`ncu` on this host.
+
+    Scratch: for directories of its runs. device: "cuda"; tests have "cpu".
+    """
 
     ncu: str
     permission: Permission
@@ -56,10 +62,11 @@ class Profiler:
         return lambda workload: self.measure(job, workload, variables)
 
     def measure(self, job: Job, workload: ResolvedWorkload, variables: Mapping[str, str]) -> Nsight:
-        """The candidate's kernels on `workload`, or the reason why there are none. Raises nothing of `ncu`'s or the
-        candidate's.
+        """Return the candidate's kernels on `workload`, or the reason why there are none.
 
-        variables: by which the candidate finds its binaries.
+        Raises nothing of `ncu`'s or the candidate's.
+
+        variables: the environment by which the candidate finds its binaries.
         """
         if self.permission == "refused":
             return _nothing(f"the driver keeps its performance counters to administrators: {metrics.REMEDY}")
@@ -118,7 +125,7 @@ class Profiler:
         raise AssertionError("the last run returns or raises")
 
     def _run(self, directory: Path, variables: Mapping[str, str], without: Collection[str]) -> list[NsightKernel]:
-        """One run of `ncu`. Raises NoMetrics, OSError."""
+        """Run `ncu` once. Raises NoMetrics, OSError."""
         answer, ncu_home = directory / "answer.csv", directory / "ncu"
         program = [
             sys.executable,
@@ -149,7 +156,7 @@ class Profiler:
             raise metrics.NoMetrics(_told(none, status, said, self.limit_s), none.unknown) from none
 
     def _profile(self, job: Job, own: Path, variables: Mapping[str, str]) -> Profile:
-        """What a runner of this candidate may do, and to read what `ncu` brings."""
+        """Return the sandbox profile of a runner of this candidate that may read `ncu`'s files too."""
         assert job["candidate"] is not None
         plain = sandbox.profile("candidate", self.device, job["candidate"]["language"], own, variables, self.cores)
         installed = str(Path(self.ncu).resolve().parent)
@@ -162,13 +169,16 @@ class Profiler:
 
 
 def here(scratch: Path, cores: int, ability: Ability) -> Profiler | None:
-    """The profiler of this host, by WARPSMITH_NCU or where it is found; None without one."""
+    """Return the profiler of this host, by WARPSMITH_NCU or where it is found; None without one."""
     ncu = access.find(os.environ.get(access.VARIABLE))
     return None if ncu is None else Profiler(ncu, access.permission(), scratch, cores, ability)
 
 
 def _launched(spec: Path, environment: Mapping[str, str], output: int, wait_s: float) -> int:
-    """Run the launcher to its end; its exit status. Whatever happens, nothing of it is left. Raises OSError."""
+    """Run the launcher to its end; return its exit status.
+
+    Nothing of it is left, whatever happens. Raises OSError.
+    """
     control, ours = os.pipe2(os.O_CLOEXEC)
     try:
         launcher = subprocess.Popen(
@@ -206,7 +216,10 @@ def _launched(spec: Path, environment: Mapping[str, str], output: int, wait_s: f
 
 
 def _read(path: Path) -> bytes:
-    """What `ncu` wrote, one byte more than it may be at most; nothing where there is no such file."""
+    """Read what `ncu` wrote, at most one byte more than it may be.
+
+    Returns nothing where there is no such file.
+    """
     try:
         with path.open("rb") as file:
             return file.read(metrics.MOST_BYTES + 1)

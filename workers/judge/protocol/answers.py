@@ -1,4 +1,6 @@
-"""The files that the judge of a bundle writes: verdicts.jsonl, and unjudged.jsonl for what has no verdict.
+"""The files that the judge of a bundle writes.
+
+They are verdicts.jsonl, and unjudged.jsonl for what has no verdict.
 
 A line is on the disk before the next job begins. verdicts.jsonl only grows; unjudged.jsonl is of one run, the last.
 """
@@ -31,14 +33,19 @@ from warpsmith.workers.judge.protocol.contract import check
 
 
 class BadDirectory(ValueError):  # noqa: N818 - named for what is wrong
-    """The directory is no bundle that can be judged here; the message has a line for each thing that is wrong."""
+    """The directory is no bundle that can be judged here.
+
+    The message has a line for each thing that is wrong.
+    """
 
 
 @contextmanager
 def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
-    """The file for appending, held alone, and the nonces that it has verdicts on. Raises BadDirectory.
+    """Open the file for appending, locked; return it and the nonces that it has verdicts on.
 
-    A last line that was not finished is cut off: whoever wrote it was killed.
+    Raises BadDirectory.
+
+    An unfinished last line is cut off: its writer was killed.
     """
     try:
         file = path.open("a+b", buffering=0)
@@ -61,7 +68,10 @@ def opened_verdicts(path: Path) -> Iterator[tuple[BinaryIO, set[str]]]:
 
 
 def opened_unjudged(path: Path) -> BinaryIO:
-    """The file, emptied: what an earlier run could not judge is tried again. Raises BadDirectory."""
+    """Open the file and empty it: what an earlier run could not judge is tried again.
+
+    Raises BadDirectory.
+    """
     try:
         return path.open("wb", buffering=0)
     except OSError as error:
@@ -103,7 +113,7 @@ def _nonce(line: bytes, number: int) -> str:
 
 
 def _host() -> dict[str, str]:
-    """What this host says of itself."""
+    """Return this host's description of itself."""
     return {
         "name": platform.node(),
         "system": platform.platform(),
@@ -120,5 +130,5 @@ def _append(file: BinaryIO, line: SignedVerdict | SignedUnjudged) -> None:
 
 
 def say(text: str) -> None:
-    """A line for whoever started the judge."""
+    """Print a line for the person who started the judge."""
     print(text, file=sys.stderr, flush=True)

@@ -1,12 +1,14 @@
-"""A judge process of one's own, for Celery workers and the command line. Standard library only.
+"""A judge process with a client, for Celery workers and the command line.
+
+Standard library only.
 
     with JudgeClient(cache=Path(...), log=logger.info) as judge:
         verdict = judge.judge(job, timeout_s=600)
 
-Any number of threads may ask at once: their jobs share one judge, which prepares several while it judges one. The
-process gets a clean environment, so no key or password of the caller reaches it, and a session of its own. It is killed
-when this process ends, and until then by `close` alone: a thread of the client's own starts it, since Linux's death
-signal comes with the end of the thread that started a process.
+Many threads may ask at once: their jobs share one judge, which prepares several while it judges one. The process gets a
+clean environment, so no key or password of the caller reaches it, and a session of its own. It is killed when this
+process ends, and until then by `close` alone: a thread of the client's own starts it, since Linux's death signal comes
+with the end of the thread that started a process.
 """
 
 from __future__ import annotations
@@ -45,13 +47,17 @@ class JudgeError(Exception):
 
 
 class JudgeDied(JudgeError):  # noqa: N818 - the contract's name
-    """The judge ended without answering, or failed at this job; the message carries the end of its diagnostics. The
-    next job starts a new one.
+    """The judge ended without answering, or failed at this job.
+
+    The message carries the end of its diagnostics. The next job starts a new one.
     """
 
 
 class JudgeTimeout(JudgeError):  # noqa: N818 - the contract's name
-    """No verdict in time. The job was taken back, and where the judge was at work on it, the judge was killed."""
+    """No verdict came in time.
+
+    The job was taken back, and where the judge was at work on it, the judge was killed.
+    """
 
 
 class JobRefused(JudgeError):  # noqa: N818 - the contract's name
@@ -63,7 +69,7 @@ class JobRefused(JudgeError):  # noqa: N818 - the contract's name
 
 
 def judge_environment(cache: Path, home: Path, ncu: str | None = None) -> dict[str, str]:
-    """The whole environment of a judge process."""
+    """Return the whole environment of a judge process."""
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     if ncu is not None:
         passed[access.VARIABLE] = ncu
@@ -80,11 +86,17 @@ def judge_environment(cache: Path, home: Path, ncu: str | None = None) -> dict[s
 
 
 class JudgeClient:
-    """Keeps one judge process; it starts with the first job and again after its death. Thread-safe."""
+    """Keeps one judge process. Thread-safe.
+
+    It starts with the first job and again after its death.
+    """
 
     def __init__(self, *, cache: Path, log: Callable[[str], None] | None = None, ncu: str | None = None) -> None:
-        """`cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread;
-        `ncu` is where Nsight Compute is (`nsight_access.find`)."""
+        """Set up a client; the judge starts with the first job.
+
+        `cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread; `ncu`
+        is where Nsight Compute is (`nsight_access.find`).
+        """
         self._cache = cache
         self._ncu = ncu
         self._log = log
@@ -100,13 +112,14 @@ class JudgeClient:
         return connection.pid if connection else None
 
     def start(self) -> None:
-        """Start the process unless it runs, without waiting for it: its start takes seconds and can overlap with other
-        work.
+        """Start the process unless it runs, without waiting for it.
+
+        Its start takes seconds and can overlap with other work.
         """
         self._running()
 
     def judge(self, job: Job, timeout_s: float, on_wait: Callable[[], None] | None = None) -> Verdict:
-        """The verdict on one job. From any thread.
+        """Return the verdict on one job. From any thread.
 
         A job that another job's end by force took with it is sent to the next judge, at most MOST_SENDS times in all.
 
@@ -141,8 +154,9 @@ class JudgeClient:
         raise AssertionError("the last send raises or returns")
 
     def close(self) -> None:
-        """End the judge: by end of input, which lets it answer what it was asked, or by force where it does not end in
-        time.
+        """End the judge by end of input, which lets it answer what it was asked.
+
+        It ends by force where it does not end in time.
         """
         with self._lock:
             connection, self._connection = self._connection, None
@@ -161,7 +175,7 @@ class JudgeClient:
         self.close()
 
     def _running(self) -> Connection:
-        """The judge, started where there is none."""
+        """Return the judge, started where there is none."""
         with self._lock:
             if self._connection is None or not self._connection.running:
                 if self._keeper is None:
@@ -184,7 +198,7 @@ def _wait(waiting: Waiting, deadline: float, on_wait: Callable[[], None] | None)
 
 
 def _verdict(document: dict[str, Any], job: Job) -> Verdict:
-    """The judge's answer to a job. Raises JobRefused, JudgeDied."""
+    """Return the judge's answer to a job. Raises JobRefused, JudgeDied."""
     if "error" in document:
         error = document["error"]
         raise JobRefused(str(error["field"]), error["found"], str(error["expected"]))

@@ -1,5 +1,6 @@
-"""One judge process and the conversation with it: jobs in, answers out to whoever waits for them. Standard library
-only.
+"""One judge process: jobs in, answers out to the threads that wait for them.
+
+Standard library only.
 
 Three threads serve it, so that no caller ever blocks on a pipe: one writes jobs, one reads answers, one its
 diagnostics.
@@ -22,7 +23,10 @@ from pathlib import Path
 from typing import IO, Any
 
 TEMPORARY_FAILURE = 75
-"""Exit status of a judge that wants what it did not answer to go to a fresh one (EX_TEMPFAIL of sysexits.h)."""
+"""Exit status of a judge whose unanswered jobs should go to a fresh judge.
+
+It is EX_TEMPFAIL of sysexits.h.
+"""
 
 _LONGEST_LINE = 64 << 20
 _KEPT_LINES = 40
@@ -31,7 +35,10 @@ _END_S = 5.0
 
 @dataclass(frozen=True)
 class End:
-    """How a judge ended. `ordered`: it was killed by its client; `text` holds the end of its diagnostics."""
+    """The end of a judge.
+
+    `ordered`: it was killed by its client; `text` holds the end of its diagnostics.
+    """
 
     status: int | None
     ordered: bool
@@ -44,8 +51,10 @@ class End:
 
 
 class Waiting:
-    """One job on its way. `done` is set when `document` (the answer) or `end` is there; of a job that was taken back,
-    when the judge has said whether it works on it (`judging`).
+    """One job on its way.
+
+    `done` is set when `document` (the answer) or `end` is there; for a job that was taken back, when the judge has said
+    whether it works on it (`judging`).
     """
 
     def __init__(self, ticket: str) -> None:
@@ -105,7 +114,7 @@ class Connection:
         return self._end is None and self._process.poll() is None
 
     def ask(self, job: dict[str, Any]) -> Waiting:
-        """Send a job whose id nobody else here has used."""
+        """Send a job whose id was never used here before."""
         waiting = Waiting(job["id"])
         with self._lock:
             if self._end is not None:
@@ -117,8 +126,9 @@ class Connection:
         return waiting
 
     def take_back(self, waiting: Waiting, patience_s: float) -> bool:
-        """Nobody waits for this job any more. False where the judge works on it, or does not say within
-        `patience_s`.
+        """Drop a job whose verdict is not needed any more.
+
+        Returns False where the judge works on it, or does not say within `patience_s`.
         """
         with self._lock:
             if self._end is not None or self._waiting.pop(waiting.ticket, None) is None:
@@ -129,15 +139,19 @@ class Connection:
         return waiting.done.is_set() and not waiting.judging
 
     def kill(self) -> None:
-        """End the process and everything under it at once. The fork server notices the referee's end and kills the
-        runners.
+        """End the process and everything under it at once.
+
+        The fork server notices the referee's end and kills the runners.
         """
         self._ordered = True
         self._kill()
         self._reader.join(timeout=3 * _END_S)
 
     def finish(self, patience_s: float) -> None:
-        """End it by end of input, which lets it answer what it was asked, or by force where it does not end in time."""
+        """End it by end of input, which lets it answer what it was asked.
+
+        It ends by force where it does not end in time.
+        """
         self._lines.put(None)
         self._reader.join(timeout=patience_s)
         if self._reader.is_alive():
@@ -183,7 +197,7 @@ class Connection:
         self._ended(fault)
 
     def _hand_over(self, line: bytes) -> str | None:
-        """Give an answer to whoever waits for it; returns what is wrong with it."""
+        """Give an answer to the thread that waits for it; returns what is wrong with it."""
         try:
             document = json.loads(line)
         except ValueError:
@@ -203,7 +217,10 @@ class Connection:
         return None
 
     def _taken_back(self, ticket: str, word: str) -> None:
-        """What the judge says of a job that was taken back: dropped, judging, or unknown, since it is answered."""
+        """Note what the judge says of a job that was taken back.
+
+        The word is dropped, judging, or unknown, since the job is answered.
+        """
         if (waiting := self._left.get(ticket)) is not None:
             waiting.judging = word == "judging"
             waiting.done.set()

@@ -1,5 +1,6 @@
-"""Checking a document against the TypedDicts of `kernels_db.job`, so that the contract is written once. Standard
-library only.
+"""Check a document against the TypedDicts of `kernels_db.job`.
+
+So the contract is written once. Standard library only.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ class BrokenDocument(ValueError):  # noqa: N818 - named for what happened
 
 
 def check(kind: Any, value: Any, path: str) -> None:
-    """Raise BrokenDocument unless `value` is of the annotated `kind`. Names that `kind` does not have are let pass."""
+    """Raise BrokenDocument unless `value` is of the annotated `kind`.
+
+    Names that `kind` does not have are ignored.
+    """
     origin = get_origin(kind)
     if kind is Any:
         return
@@ -52,7 +56,7 @@ def check(kind: Any, value: Any, path: str) -> None:
 
 
 def short(value: object) -> object:
-    """What a message may quote."""
+    """Return the part of a value that a message may quote."""
     text = value if isinstance(value, str) else json.dumps(value)
     return value if len(text) <= 200 else text[:200] + "..."
 

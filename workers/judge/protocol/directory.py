@@ -1,13 +1,14 @@
-"""`python -m warpsmith.workers.judge DIR...`: the jobs of bundles, judged where the service cannot reach.
+"""`python -m warpsmith.workers.judge DIR...`: judge the jobs of bundles offline.
 
-Reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its own (`workers.judge.client`) judge every job
-that has no verdict yet, and appends each verdict to verdicts.jsonl the moment it is there. Several bundles share one
-judge: it starts once, and compiles for one while it times another. It may be killed at any
-moment and started again: a line that was not finished is cut off, and its job judged anew. What could not be judged
-gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that file anew.
+It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its
+own (`workers.judge.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the
+moment it is there. Several bundles share one judge: it starts once, and compiles for one while it times another. It may
+be killed at any moment and started again: a line that was not finished is cut off, and its job judged anew. A job that
+could not be judged gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that
+file anew.
 
-Nothing here is secret and nothing is vouched for: the service checks what comes back, and whoever holds this host can
-write what they like into a verdict.
+Nothing here is secret and nothing is vouched for: the service checks what comes back, and the owner of this host can
+write anything into a verdict.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, sho
 DONE, SOME_LEFT, MISUSE = 0, 1, 2
 JOB_TIMEOUT_S = 600.0
 AT_ONCE_ON_A_GPU = 8
-"""Jobs that are with the judge at once: it compiles some while it times one. On a CPU compilers would disturb it."""
+"""Jobs that are with the judge at once: it compiles some while it times one.
+
+On a CPU compilers would disturb it.
+"""
 
 _PROBE_TIMEOUT_S = 180.0
 _PROBE = """
@@ -69,7 +73,10 @@ class _Interrupted(Exception):  # noqa: N818 - no error
 
 @dataclass(frozen=True)
 class _Bundle:
-    """A bundle that is held: its directory and header, its jobs without a verdict, and the file of verdicts."""
+    """A bundle that is held.
+
+    Its directory and header, its jobs without a verdict, and the file of verdicts.
+    """
 
     directory: Path
     header: BundleHeader
@@ -127,8 +134,9 @@ def _different(directories: Sequence[Path]) -> Sequence[Path]:
 
 
 def _held(directory: Path, files: ExitStack, *, several: bool) -> _Bundle:
-    """A bundle, its file of verdicts held until `files` closes. Raises BadDirectory, which names the directory where
-    there are several.
+    """Return a bundle, its file of verdicts held until `files` closes.
+
+    Raises BadDirectory, which names the directory where there are several.
     """
     try:
         return _opened(directory, files)
@@ -150,7 +158,7 @@ def _opened(directory: Path, files: ExitStack) -> _Bundle:
 
 
 def read_bundle(directory: Path) -> tuple[BundleHeader, list[SignedJob]]:
-    """The bundle's header and jobs. Raises BadDirectory."""
+    """Read the bundle's header and jobs. Raises BadDirectory."""
     if not directory.is_dir():
         raise BadDirectory(f"DIR: found no directory {directory}, expected one that `warpsmith bundle` wrote")
     header = _read_header(_text_of(directory / HEADER))
@@ -197,7 +205,10 @@ def _read_header(text: str) -> BundleHeader:
 
 
 def _read_job(line: str, header: BundleHeader) -> SignedJob:
-    """Raises BrokenDocument, ValueError. Whether the signature is right, only the service can tell."""
+    """Read a line as a job. Raises BrokenDocument, ValueError.
+
+    Only the service can tell whether the signature is right.
+    """
     document = read_strictly(line)
     check(SignedJob, document, "")
     job = cast("SignedJob", document)

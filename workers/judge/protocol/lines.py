@@ -1,7 +1,8 @@
-"""The judge's door: one JSON line into a `Job`, with the field, what was found and what was expected where it is none;
-or {"cancel": id}, which takes a job back.
+"""Read one JSON line as a `Job`, or as {"cancel": id}, which takes a job back.
 
-`warpsmith.workers.judge.protocol.contract` checks the types; here stands what types do not say.
+A line that is neither is refused with the field, what was found and what was expected.
+
+`warpsmith.workers.judge.protocol.contract` checks the types; this module checks what types do not say.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class BrokenJob(BrokenDocument):
 
 @dataclass(frozen=True)
 class Cancel:
-    """Nobody waits for the verdict on this job."""
+    """A message that the verdict on this job is not needed any more."""
 
     id: str
 
@@ -55,7 +56,7 @@ def parse_line(line: str) -> Job | Cancel:
 
 
 def _check_meaning(job: Job) -> None:
-    """What types do not say."""
+    """Check what types do not say."""
     device, _, arch = job["target"].partition(":")
     if device not in DEVICES:
         raise BrokenJob("target", job["target"], "cpu:<architecture> or cuda:<architecture>")

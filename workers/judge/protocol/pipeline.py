@@ -4,8 +4,8 @@
     preparing threads  gate and compile, several jobs at once
     the main thread    judges prepared jobs one after another, in the order in which they become ready
 
-Every line gets exactly one answer, but a job that is cancelled gets none: {"cancel": id} is answered at once by
-{"id", "cancel": "dropped" | "judging" | "unknown"}, and only what was still waiting is dropped.
+Every line gets exactly one answer, but a job that is cancelled gets none: {"cancel": id} is answered at once by {"id",
+"cancel": "dropped" | "judging" | "unknown"}, and only a job that was still waiting is dropped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from warpsmith.workers.judge.protocol.lines import BrokenJob, Cancel, parse_line
 
 IDLE_S = 10.0
 _AT_ONCE = 512
-"""Characters of a line that is read even while something is timed: a cancellation must not wait."""
+"""Characters of a line that is read even during a timing: a cancellation must not wait."""
 TEMPORARY_FAILURE = 75
-"""The exit status EX_TEMPFAIL (sysexits.h): what was not answered is worth sending to a fresh judge."""
+"""The exit status EX_TEMPFAIL (sysexits.h): unanswered jobs may go to a fresh judge."""
 
 
 class Judge(Protocol):
@@ -43,8 +43,10 @@ class Judge(Protocol):
 
 
 def prepared_beside(job: Job) -> bool:
-    """Whether a job's candidate is prepared while others are judged: not for a CPU target, whose clock compilers would
-    disturb. There the judging thread prepares each job just before it judges it, and nothing goes on beside.
+    """Check whether a job's candidate is prepared while others are judged.
+
+    Not for a CPU target, whose clock compilers would disturb. There the judging thread prepares each job just before it
+    judges it, and nothing goes on beside.
     """
     return not job["target"].startswith("cpu")
 
@@ -59,7 +61,10 @@ class _Item:
 
 
 class Pipeline:
-    """One run over lines; see the module. `answer` is called with documents, from two threads, never at once."""
+    """One run over lines, as the module describes.
+
+    `answer` is called with documents, from two threads, never at once.
+    """
 
     def __init__(
         self,
@@ -71,7 +76,10 @@ class Pipeline:
         room: int,
         idle_s: float = IDLE_S,
     ) -> None:
-        """`width`: jobs that are prepared at once; `room`: jobs that are read and not answered, at most."""
+        """Set up a run.
+
+        `width`: jobs that are prepared at once; `room`: jobs that are read and not answered, at most.
+        """
         self._judge = judge
         self._write = answer
         self._quiet = quiet
@@ -89,7 +97,10 @@ class Pipeline:
         self._judging: str | None = None
 
     def run(self, lines: Iterable[str]) -> int:
-        """Answer all lines; returns the exit status. The calling thread judges; the others end with the process."""
+        """Answer all lines; returns the exit status.
+
+        The calling thread judges; the others end with the process.
+        """
         threading.Thread(target=self._read, args=(lines,), name="reader", daemon=True).start()
         for number in range(self._width):
             threading.Thread(target=self._prepare, name=f"prepare-{number}", daemon=True).start()
@@ -204,7 +215,10 @@ class Pipeline:
             self._items.put(_Item(job, ready))
 
     def _prepared(self, job: Job) -> Ready:
-        """The job, prepared. Where that fails by a fault of ours or of the host, the job ends with it."""
+        """Prepare the job.
+
+        Where that fails by a fault of ours or of the host, the job ends with it.
+        """
         try:
             return self._judge.prepare(job)
         except Exception as error:  # noqa: BLE001 - a fault of ours, or the host's: this job's alone

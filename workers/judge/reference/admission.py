@@ -55,8 +55,10 @@ class _Asked:
     family: Family | None
 
     def compare(self, found: Results) -> Iterator[Comparison]:
-        """Each result against its expected value, as far as the caller reads on. A wrong answer to one of several
-        results has eager's own tensors for the others, which are compared once for all wrong answers.
+        """Compare each result with its expected value, as far as the caller reads on.
+
+        A wrong answer to one of several results has eager's own tensors for the others, which are compared once for all
+        wrong answers.
         """
         for position, (one, right) in enumerate(zip(found, self.scene.right, strict=True)):
             yield self._of_right[position] if one is right else self._check(position, one)
@@ -73,7 +75,10 @@ class _Asked:
 def examine(
     op: JobOp, workloads: Sequence[ResolvedWorkload], runners: OpRunners, sources: InputSources, rng: random.Random
 ) -> list[AdmissionCheck]:
-    """What became of every wrong answer. `runners` has learnt the workloads. Raises RunnerFault."""
+    """Find out what became of every wrong answer. Raises RunnerFault.
+
+    `runners` has learnt the workloads.
+    """
     fates: dict[str, _Fate] = {}
     for workload in workloads:
         for mutant in mutants(workload, op["math"]):
@@ -103,8 +108,9 @@ def examine(
 def _asked(
     workloads: Sequence[ResolvedWorkload], rng: random.Random
 ) -> Iterator[tuple[ResolvedWorkload, Family | None, bool]]:
-    """What is asked, the cheapest first: most wrong answers fall at the first question. The cheap ones are asked in any
-    case, the others while an answer is still taken for right.
+    """Yield the questions, the cheapest first: most wrong answers fail the first question.
+
+    The cheap ones are asked in any case, the others while an answer is still accepted as right.
     """
     bench = sorted((one for one in workloads if one["role"] == "bench"), key=elements)
     others = sorted((one for one in workloads if one["role"] != "bench"), key=elements)
@@ -189,7 +195,10 @@ def _told(fate: _Fate, workloads: Sequence[ResolvedWorkload], runners: OpRunners
 
 
 def _own_tolerance(mutant: Mutant, workloads: Sequence[ResolvedWorkload], runners: OpRunners) -> tuple[str, str] | None:
-    """The field of the op's own tolerance that let an answer pass, and what to put there; None where there is none."""
+    """Find the field of the op's own tolerance that let an answer pass, and a better value.
+
+    None where there is none.
+    """
     for position, output in enumerate(workloads[0]["outputs"]):
         touched = mutant.blames == f"outputs.{output['name']}" or not mutant.blames.startswith("outputs.")
         limit = runners.limits(workloads[0])[position]

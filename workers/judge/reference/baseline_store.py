@@ -28,8 +28,9 @@ DRIFT = 0.2
 
 @dataclass(frozen=True)
 class Standing:
-    """The baselines of one op on one workload, timed together. median_us: by baseline; unavailable: why one does not
-    run; measured_at: seconds since the epoch.
+    """The baselines of one op on one workload, timed together.
+
+    median_us: by baseline; unavailable: why one does not run; measured_at: seconds since the epoch.
     """
 
     median_us: dict[str, float]
@@ -37,12 +38,15 @@ class Standing:
     measured_at: float
 
     def fastest(self, wanted: Sequence[str]) -> str:
-        """The one of `wanted` with the smallest median."""
+        """Return the one of `wanted` with the smallest median."""
         return min((name for name in wanted if name in self.median_us), key=lambda name: self.median_us[name])
 
 
 class BaselineStore:
-    """Standings on one device. Files are written atomically; several judges may share the directory."""
+    """Standings on one device.
+
+    Files are written atomically; several judges may share the directory.
+    """
 
     def __init__(
         self,
@@ -53,13 +57,16 @@ class BaselineStore:
         *,
         protocol: int,
     ) -> None:
-        """`device`, `versions` and the judge's `protocol`: all that a time depends on besides the op."""
+        """Open the store of a device.
+
+        `device`, `versions` and the judge's `protocol`: together everything that a time depends on besides the op.
+        """
         self.directory = directory
         self.now = now
         self._device = [dict(device), dict(versions), protocol]
 
     def of(self, op: JobOp) -> OpStandings:
-        """The standings of one op: of its digest, reference and math."""
+        """Return the standings of one op: of its digest, reference and math."""
         return OpStandings(self, [op["digest"], op["reference"], op["math"], self._device])
 
 
@@ -71,7 +78,10 @@ class OpStandings:
         self._identity = identity
 
     def find(self, workload: str, wanted: Sequence[str]) -> Standing | None:
-        """What is known of all `wanted` baselines on a workload; None where it is not all known, or stale."""
+        """Return what is known of all `wanted` baselines on a workload.
+
+        None where not all of it is known, or it is stale.
+        """
         file = self._file(workload)
         try:
             document = json.loads(file.read_text())
@@ -89,7 +99,10 @@ class OpStandings:
         return standing
 
     def keep(self, workload: str, median_us: Mapping[str, float], unavailable: Mapping[str, str]) -> None:
-        """Note medians of baselines that were timed together, which are all that run. Raises OSError."""
+        """Note medians of baselines that were timed together, which are all that run.
+
+        Raises OSError.
+        """
         standing = Standing(dict(median_us), dict(unavailable), self._store.now())
         self._store.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=self._store.directory, prefix=".new-", delete=False) as file:
@@ -97,7 +110,7 @@ class OpStandings:
         os.replace(file.name, self._file(workload))
 
     def compare(self, workload: str, name: str, median_us: float) -> None:
-        """Note a later median of one baseline: where it no longer fits, what is known is forgotten."""
+        """Note a later median of one baseline: where it no longer fits, the record is forgotten."""
         standing = self.find(workload, [name])
         if standing is None or name not in standing.median_us:
             return

@@ -1,5 +1,6 @@
-"""The reference of an op in its runners: expected values in float64, tolerances, and the baselines that candidates are
-timed against.
+"""The reference of an op in its runners.
+
+Expected values in float64, tolerances, and the baselines that candidates are timed against.
 
 Runners of an op stay warm between jobs (`warm_ops`). Nothing of a candidate ever runs in them.
 """
@@ -36,10 +37,16 @@ COMPILE_S = 300.0
 """Longest first call of a compiled baseline: compiling and autotuning."""
 
 FEWEST_SEEDS, MOST_SEEDS, ENOUGH_ELEMENTS = 3, 16, 256
-"""Tolerances pool at least 3 seeds, and more where an output is so small that eager's error on 3 would be luck."""
+"""Tolerances pool at least 3 seeds, and more for a small output.
+
+Where an output is so small, eager's error on 3 would be luck.
+"""
 
 FLOAT64_PATIENCE = 6
-"""Times the call limit that the reference gets in float64, which libraries do not optimise for."""
+"""The reference's time limit in float64, as a multiple of the call limit.
+
+Libraries do not optimise for float64.
+"""
 
 Start = Callable[[Mode], RunnerHandle]
 """Starts a runner of this op's reference in a mode."""
@@ -75,7 +82,10 @@ class WorkloadFacts:
 
 @dataclass
 class OpRunners:
-    """The reference's runners for one op, with what was learnt of its workloads. Close it to end the runners."""
+    """The reference's runners for one op, with the facts learnt of its workloads.
+
+    Close it to end the runners.
+    """
 
     start: Start
     call_s: float
@@ -88,11 +98,14 @@ class OpRunners:
     used_at: float = field(default_factory=time.monotonic)
 
     def facts(self, workload: ResolvedWorkload) -> WorkloadFacts:
-        """What was learnt of a workload; a fresh record where nothing was."""
+        """Return the facts learnt of a workload; a fresh record where nothing was."""
         return self.known.setdefault(workload_key(workload), WorkloadFacts())
 
     def on(self, mode: Mode, workload: ResolvedWorkload) -> RunnerHandle:
-        """The runner of a mode with its slots bound to a workload, started where needed. Raises RunnerFault."""
+        """Return the runner of a mode with its slots bound to a workload.
+
+        It is started where needed. Raises RunnerFault.
+        """
         if mode not in self.runners:
             self.runners[mode] = self.start(mode)
         runner = self.runners[mode]
@@ -108,14 +121,15 @@ class OpRunners:
         return runner
 
     def bound_to(self, workload: ResolvedWorkload) -> RunnerHandle | None:
-        """A baseline that is bound to a workload, in whose slots others may run."""
+        """Return a baseline that is bound to a workload, in whose slots others may run."""
         key = workload_key(workload)
         modes = [mode for mode, bound in self.bound.items() if bound == key and mode != "float64"]
         return self.runners[modes[0]] if modes else None
 
     def to_beat(self, workload: ResolvedWorkload, modes: list[Mode]) -> list[Mode]:
-        """The one of `modes` that was fastest when all were timed together: a screen ranks, and is spared the
-        others.
+        """Return the one of `modes` that was fastest when all were timed together.
+
+        A screen only ranks, so it need not time the others.
         """
         known = self.standings.find(workload_key(workload), modes)
         if known is None:
@@ -127,7 +141,10 @@ class OpRunners:
         return [mode for mode in modes if mode == known.fastest(modes)]
 
     def note(self, workload: ResolvedWorkload, wanted: list[Mode], median_us: dict[str, float]) -> None:
-        """Note the medians of baselines that were timed together; `wanted` are all that the op names."""
+        """Note the medians of baselines that were timed together.
+
+        `wanted` are all that the op names.
+        """
         key, unavailable = workload_key(workload), self.facts(workload).unavailable
         missing: dict[str, str] = {mode: unavailable[mode] for mode in wanted if mode in unavailable}
         if median_us.keys() | missing.keys() >= set(wanted):
@@ -145,7 +162,10 @@ class OpRunners:
             runner.close()
 
     def drop_broken(self) -> None:
-        """End the runners whose device context no longer answers, after something fell over on the device."""
+        """End the runners whose device context no longer answers.
+
+        That happens after a crash on the device.
+        """
         for mode in list(self.runners):
             try:
                 self.runners[mode].ping()
@@ -167,8 +187,9 @@ class OpRunners:
             self.drop(mode)
 
     def run(self, mode: Mode, workload: ResolvedWorkload, values: Values, slot: int = 0) -> list[torch.Tensor]:
-        """Run a mode once on values; returns views of what it produced (outputs, then mutated inputs), valid until the
-        slot's next use.
+        """Run a mode once on values and return views of what it produced.
+
+        They are outputs, then mutated inputs, valid until the slot's next use.
         """
         runner = self.on(mode, workload)
         runner.fill(slot, values)
@@ -177,8 +198,9 @@ class OpRunners:
         return [runner.slots[slot].tensor(position) for _, position in result_positions(workload)]
 
     def call(self, mode: Mode, workload: ResolvedWorkload, slot: int) -> int:
-        """One call of a bound mode, in nanoseconds; the first of a compiled one compiles. Raises RunnerFault; the
-        runner is then ended.
+        """Call a bound mode once; return the nanoseconds.
+
+        The first call of a compiled mode compiles. Raises RunnerFault; the runner is then ended.
         """
         facts = self.facts(workload)
         compiles = mode in ("compile", "max_autotune") and mode not in facts.compiled
@@ -194,7 +216,10 @@ class OpRunners:
         return spent
 
     def expected(self, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor]:
-        """Expected results for values: float64 for floating results, eager's own for integer ones. Fresh tensors."""
+        """Return the expected results for values, as fresh tensors.
+
+        float64 for floating results, eager's own for integer ones.
+        """
         results = [tensor.clone() for tensor in self.run("float64", workload, values)]
         if any(not tensor.is_floating_point() for tensor in results):
             own = self.run("eager", workload, values)
@@ -204,8 +229,9 @@ class OpRunners:
         return results
 
     def limits(self, workload: ResolvedWorkload) -> list[Tolerance | None]:
-        """The tolerances of a workload's results, in the order of `result_positions`; None where they are exact.
-        `learn` comes first.
+        """Return the tolerances of a workload's results, in the order of `result_positions`.
+
+        None where they are exact. `learn` comes first.
         """
         tolerances = self.facts(workload).tolerances
         assert tolerances is not None
@@ -224,7 +250,7 @@ class OpRunners:
         ]
 
     def learn(self, workload: ResolvedWorkload, sources: InputSources) -> None:
-        """Check the reference on a workload and derive its tolerances; nothing to do the second time.
+        """Check the reference on a workload and derive its tolerances, the first time only.
 
         Raises ReferenceFault where the reference raises, returns other tensors than declared, writes undeclared inputs,
         is not deterministic, is finite where its float64 self is not (or the reverse), or misses the op's own
@@ -275,8 +301,9 @@ class OpRunners:
         builders: Sequence[ToleranceBuilder | None],
         expected: Sequence[torch.Tensor],
     ) -> None:
-        """Take in the error of rounding the operands to TF32, which the op allows and eager makes where a library's
-        heuristics say so: for one shape and not for the next.
+        """Add the error of rounding the operands to TF32.
+
+        The op allows it, and eager makes it where a library's heuristics choose it: for one shape and not for the next.
         """
         rounded = self.run("float64", workload, [compare.rounded_to_tf32(value) for value in values])
         for builder, one, wanted in zip(builders, rounded, expected, strict=True):
@@ -344,8 +371,9 @@ def _seeds(workload: ResolvedWorkload) -> int:
 
 
 def _all_finite(workload: str, name: str, eager: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether eager's result is finite everywhere. Raises ReferenceFault where float64 says otherwise, or it is
-    nowhere.
+    """Check whether eager's result is finite everywhere.
+
+    Raises ReferenceFault where float64 says otherwise, or where it is finite nowhere.
     """
     found = torch.isfinite(eager.to(torch.float32))
     wrong = found != torch.isfinite(expected.to(eager.dtype).to(torch.float32))
@@ -372,5 +400,5 @@ def _all_finite(workload: str, name: str, eager: torch.Tensor, expected: torch.T
 
 
 def baseline_modes(op: JobOp) -> list[Mode]:
-    """The baselines of an op as runner modes."""
+    """Return the baselines of an op as runner modes."""
     return cast("list[Mode]", list(op["baselines"]))

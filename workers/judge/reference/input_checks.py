@@ -1,13 +1,13 @@
-"""Questions on input families: values of a family, what they give, and how far from that is still right.
+"""Questions on input families: values of a family, the right results, and the tolerance.
 
 The tolerance is derived anew for each family, on the very values that are asked, with the formula of the declared
 inputs: k E0 by magnitude and k e0 in the norm. On a family that alone would reject honest kernels. PyTorch's error may
 be zero by luck or by exactness (whole numbers, constant rows) where a kernel that sums in another order or uses a fast
-exponential rounds once more; where values cancel (a variance of nearly nothing) two right algorithms differ by far more
+exponential rounds once more; where values cancel (a variance of nearly zero) two right algorithms differ by far more
 than each does on declared inputs. So a family's limits are at least:
 
 - what moving every floating input by `STEPS` units of roundoff of the arithmetic does to the float64 result, by
-  magnitude: the error of an algorithm that is right for inputs which nobody could tell from the given ones (backward
+  magnitude: the error of an algorithm that is right for inputs which cannot be told from the given ones (backward
   stability; Higham, Accuracy and Stability of Numerical Algorithms, 2002, ch. 1.5). The inputs are moved twice: each
   element up or down at random, and each tensor as a whole, as naive summation drifts;
 - the same share of the largest element, for algorithms that are exact only in the norm (Winograd, Strassen, FFT);
@@ -24,8 +24,8 @@ because a family's results are small. An exact op stays exact.
 All this is wide beside the declared inputs' tolerance, which every kernel has to meet too. It is narrow beside what a
 family is there to catch: results that are wrong by their own size.
 
-A family does not suit an op, and is left out, where the reference fails on it, or where it leads to values that are
-not finite although the declared inputs never do (an overflow, the logarithm of a negative number).
+A family does not suit an op, and is left out, where the reference fails on it, or where it leads to values that are not
+finite although the declared inputs never do (an overflow, the logarithm of a negative number).
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ from warpsmith.workers.judge.values.inputs import InputSource
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 STEPS = 256
-"""Honest algorithms for the examples (sums in one chain of 1,024 and in eight of 32,768, Strassen's products, fast
+"""Units of roundoff by which floating inputs are moved to find a tolerance.
+
+Honest algorithms for the examples (sums in one chain of 1,024 and in eight of 32,768, Strassen's products, fast
 exponentials) stayed within 20 of these on every family; a one-pass variance, whose error grows with the square of the
-mean, within 150."""
+mean, within 150.
+"""
 
 TF32_STEP = 2.0**-9
 """Four units of roundoff of TF32, which keeps 10 bits of the fraction."""
@@ -58,14 +61,20 @@ ULPS = 4
 EXACT = (0.0, 0.0)
 
 _OF_A_SIZE = frozenset({"normal", "uniform"})
-"""Distributions whose values have a size that families choose and that means nothing beside it."""
+"""Distributions whose values have a size that families choose.
+
+Beside it that size means nothing.
+"""
 
 Arithmetic = Literal["ieee", "tf32"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """Values to call on, what they give, and how far from that is right; `family` is None for declared inputs."""
+    """Values to call on, the right results, and their tolerance.
+
+    `family` is None for declared inputs.
+    """
 
     values: Values
     expected: Sequence[torch.Tensor]
@@ -84,7 +93,7 @@ class Unsuited(Exception):  # noqa: N818 - named for what happened
 
 
 def declared(runners: OpRunners, workload: ResolvedWorkload, source: InputSource) -> Question:
-    """A question on the declared inputs, under the tolerances that were learnt from them."""
+    """Ask a question on the declared inputs, under the tolerances learnt from them."""
     values = source.draw()
     return Question(values, runners.expected(workload, values), runners.limits(workload), workload["id"])
 
@@ -97,8 +106,9 @@ def ask(
     math: Arithmetic,
     rng: random.Random,
 ) -> Question:
-    """A question on `family`, whose values `source` draws. `runners` has learnt the workload. Raises Unsuited;
-    RunnerFault where a runner was killed from outside.
+    """Ask a question on `family`, whose values `source` draws.
+
+    `runners` has learnt the workload. Raises Unsuited; RunnerFault where a runner was killed from outside.
     """
     unsuited = runners.facts(workload).unsuited
     if family.name in unsuited:
@@ -158,7 +168,7 @@ def _asked(
 
 
 def _step(values: Values, math: Arithmetic) -> float:
-    """The share by which inputs move."""
+    """Return the share by which inputs move."""
     dtypes = {value.dtype for value in values if value is not None and value.is_floating_point()}
     if dtypes == {torch.float64}:
         return STEPS * unit_roundoff(torch.float64)
@@ -166,8 +176,9 @@ def _step(values: Values, math: Arithmetic) -> float:
 
 
 def _moved(values: Values, step: float, rng: random.Random, *, together: bool) -> list[torch.Tensor | None]:
-    """The floating values in float64, each moved by `step` of its size: up or down, all of a tensor alike or each for
-    itself.
+    """Return the floating values in float64, each moved by `step` of its size.
+
+    Up or down, all of a tensor alike (`together`) or each for itself.
     """
     moved: list[torch.Tensor | None] = []
     for value in values:
@@ -185,7 +196,7 @@ def _moved(values: Values, step: float, rng: random.Random, *, together: bool) -
 
 
 def _lost_in_float64(workload: ResolvedWorkload, values: Values) -> float:
-    """What the float64 reference may lose of a result among values as large as the inputs."""
+    """Return the most that float64 loses of a result among values as large as the inputs."""
     largest = 0.0
     for item, value in zip(workload["inputs"], values, strict=True):
         if value is not None and value.is_floating_point() and value.numel() and item["dist"]["kind"] in _OF_A_SIZE:

@@ -1,7 +1,8 @@
-"""Deliberately wrong answers, made of tensors that the referee has: what a lazy or broken kernel would leave behind.
+"""Deliberately wrong answers, like those that a lazy or broken kernel would leave behind.
 
-Each is made for one *scene*: the values of a question, PyTorch eager's answer to them, and those of another draw. None
-needs anybody's code but the op's own reference, run in eager on other inputs.
+They are made of tensors that the referee has. Each is made for one *scene*: the values of a question, PyTorch eager's
+answer to them, and those of another draw. None needs code other than the op's own reference, run in eager on other
+inputs.
 """
 
 from __future__ import annotations
@@ -22,14 +23,20 @@ SHARE_OFF = 100
 """One element in so many is wrong in the answer that is nearly right."""
 
 NARROWER = {52: 23, 23: 10, 10: 7, 7: 3, 3: 2, 2: 1}
-"""Bits of the fraction that a shortcut would keep: of float64, float32, TF32 and float16, bfloat16, float8."""
+"""Bits of the fraction that a shortcut would keep.
+
+Of float64, float32, TF32 and float16, bfloat16, float8.
+"""
 
 Results = list[torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What wrong answers are made of. `eager` runs the reference on values; None where it fails on them."""
+    """The material of wrong answers.
+
+    `eager` runs the reference on values; None where it fails on them.
+    """
 
     workload: ResolvedWorkload
     values: Values
@@ -41,7 +48,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kind of wrong answer. `blames` is the part of the spec to look at, `remedy` what to change there.
+    """A kind of wrong answer.
+
+    `blames` is the part of the spec to look at, `remedy` the change to make there.
 
     `make` returns None where the kind does not apply. `right_is_wrong`: an op for which this is always the right answer
     cannot tell a kernel that computes from one that does not; otherwise such an op has simply no such mutant. `needed`:
@@ -58,7 +67,7 @@ class Mutant:
 
 
 def mutants(workload: ResolvedWorkload, math: str) -> list[Mutant]:
-    """The wrong answers for an op, of which `workload` is one."""
+    """Return the wrong answers for an op, of which `workload` is one."""
     names = [name for name, _ in result_positions(workload)]
     inputs = [item for item in workload["inputs"] if item["shape"] is not None]
     answers = [
@@ -131,7 +140,7 @@ def _zeros(_: Scene, right: torch.Tensor) -> torch.Tensor:
 
 
 def _constant(_: Scene, right: torch.Tensor) -> torch.Tensor | None:
-    """The mean of the finite elements everywhere."""
+    """Return the mean of the finite elements everywhere."""
     if right.numel() < 2:
         return None
     wide = right.to(torch.float64)
@@ -167,7 +176,7 @@ def _passed(at: int, scene: Scene, right: torch.Tensor) -> torch.Tensor | None:
 
 
 def _unread(item: ResolvedInput) -> Mutant:
-    """The answer to other values of one input: what a kernel gives that does not read it."""
+    """Make the mutant of a kernel that does not read one input: the answer to other values."""
 
     def make(scene: Scene) -> Results | None:
         at = next(n for n, one in enumerate(scene.workload["inputs"]) if one["name"] == item["name"])
@@ -197,7 +206,7 @@ def _interchangeable(one: ResolvedInput, other: ResolvedInput) -> bool:
 
 
 def _rounded_inputs(workload: ResolvedWorkload, math: str) -> Mutant:
-    """The reference on inputs rounded as a shortcut in lower precision would round them."""
+    """Make the mutant of a shortcut in lower precision: the reference on rounded inputs."""
     bits = min(
         (found for n, _ in enumerate(result_positions(workload)) if (found := _narrower(workload, n, math))), default=0
     )
@@ -217,7 +226,9 @@ def _rounded_inputs(workload: ResolvedWorkload, math: str) -> Mutant:
 
 
 def _narrower(workload: ResolvedWorkload, position: int, math: str) -> int | None:
-    """Bits of the fraction to which a shortcut would round; None for integers and what cannot be narrower.
+    """Return the bits of the fraction to which a shortcut would round.
+
+    None for integers and dtypes that cannot be narrower.
 
     The narrowest of the floating inputs and the result says how much precision is asked at most.
     """

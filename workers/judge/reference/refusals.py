@@ -1,5 +1,6 @@
-"""What an admission's checks come to: which wrong answers went through, and what in the spec to change. Standard
-library only.
+"""The result of an admission's checks: wrong answers that passed, and spec changes to make.
+
+Standard library only.
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@ from warpsmith.kernels_db.job.documents import JobOp
 from warpsmith.workers.judge.reference.baselines import OpRunners
 
 KEEP_OPS, KEEP_S = {"cpu": 2, "cuda": 8}, 120.0
-"""Ops whose runners stay warm: few where they share the cores and the memory with what is timed."""
+"""Ops whose runners stay warm, and for how many seconds.
+
+Few where they share the cores and the memory with a timed workload.
+"""
 
 
 class WarmOps:
@@ -19,7 +22,7 @@ class WarmOps:
         self._ops: dict[str, OpRunners] = {}
 
     def find(self, op: JobOp) -> OpRunners | None:
-        """The runners of an op, where they are warm."""
+        """Return the runners of an op, where they are warm."""
         return self._ops.get(_warm_key(op))
 
     def keep(self, op: JobOp, runners: OpRunners) -> None:

@@ -1,9 +1,11 @@
-"""`tl.dot` on bfloat16 under Triton's interpreter, which keeps such numbers as their bits and multiplies the bits.
+"""`tl.dot` on bfloat16 under Triton's interpreter, which multiplies the bits of the numbers.
+
+It keeps such numbers as their bits.
 
 A kernel that adds or compares bfloat16 without a cast is still computed otherwise there than on a GPU
 (`warpsmith.workers.judge.gates.job_run`): products are what kernels do with these numbers before they widen them.
 
-Triton is imported by whoever calls this, in the process that runs the candidate.
+The caller imports Triton, in the process that runs the candidate.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 @contextmanager
 def bfloat16_products() -> Iterator[None]:
-    """Inside the block, interpreted products take bfloat16 operands for the numbers that they are, exactly: a float32
-    holds each of them and each product of two.
+    """Let interpreted products inside the block multiply bfloat16 operands as numbers, exactly.
+
+    A float32 holds each of them and each product of two.
     """
     create: Callable[..., Any] = InterpreterBuilder.create_dot
 

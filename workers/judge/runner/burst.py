@@ -1,8 +1,8 @@
-"""A burst: several calls back to back on a GPU, with cold caches and the device's own clock around each.
+"""A burst: several calls back to back on a GPU, each with cold caches and a device timing.
 
-Before each call the L2 cache is flushed by writing a buffer several times its size, as the field does it
+Before each call the L2 cache is flushed by writing a buffer several times its size, as is usual
 (triton.testing.do_bench), so that a call finds none of its inputs there, and pays for writing back what it displaces.
-The device waits first, so that the host has launched the whole burst before the first call begins: what is timed is the
+The device waits first, so that the host has launched the whole burst before the first call begins: the time is the
 device's work, not the launch. Everything here runs in the runner.
 """
 
@@ -17,9 +17,11 @@ FLUSH_BYTES = 256 << 20
 """What triton.testing.do_bench writes; no GPU's L2 cache is half as large."""
 
 HEAD_START_CYCLES, HEAD_START_CYCLES_A_CALL = 1_000_000, 300_000
-"""For how long the device waits at the start of a burst, some 0.5 ms and 0.16 ms for each call: the first are out of a
-cold cache, and a compiled baseline takes an H200's host 60 to 140 us a call, longer than the flush. With 0.3 ms in all
-a kernel of 5 us read as 48 us; with this and with more it reads the same (docs/judge.md).
+"""Cycles that the device waits at the start of a burst, and for each call of it.
+
+They take some 0.5 ms and 0.16 ms: the first are out of a cold cache, and a compiled baseline takes an H200's host 60 to
+140 us a call, longer than the flush. With 0.3 ms in all a kernel of 5 us read as 48 us; with this and with more it
+reads the same (docs/judge.md).
 """
 
 EMPTY = 255
@@ -30,7 +32,10 @@ _events: list[torch.cuda.Event] = []
 
 
 class Burst:
-    """Calls on slots in an order. Making it allocates all that `go` needs and waits for the device."""
+    """Calls on slots in an order.
+
+    Making it allocates all that `go` needs and waits for the device.
+    """
 
     def __init__(self, order: bytes) -> None:
         if not _flush:
@@ -62,6 +67,6 @@ class Burst:
         return result
 
     def microseconds(self) -> list[float]:
-        """The device's time of each call, in order."""
+        """Return the device's time of each call, in order."""
         pairs = zip(_events[0::2], _events[1::2], strict=False)
         return [before.elapsed_time(after) * 1e3 for (before, after), _ in zip(pairs, self.order, strict=False)]

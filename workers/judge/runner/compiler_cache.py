@@ -1,12 +1,14 @@
-"""Inductor's cache directories: one for each reference, so that no reference can leave code for another.
+"""Inductor's cache directories: one for each reference.
 
-On a new directory Inductor first finds out what the machine's compiler can do, which takes longer than compiling the
-reference. That depends on nothing of the user's: a trivial function of ours is compiled once into a seed directory,
+So no reference can leave code for another.
+
+On a new directory Inductor first finds out the abilities of the machine's compiler, which takes longer than compiling
+the reference. That depends on nothing of the user's: a trivial function of ours is compiled once into a seed directory,
 and every new directory starts as a copy of it.
 
 What Inductor keeps names other files of its cache by their whole path, and a runner can read its own directory alone. A
-cache that was moved or copied would make every compiled baseline fail, and the candidate would stand against eager: so
-the path is part of each directory's name, and what was kept under another is not found.
+cache that was moved or copied would make every compiled baseline fail, and the candidate would be compared with eager:
+so the path is part of each directory's name, and files kept under another are not found.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ StartCompiled = Callable[[str, dict[str, str]], RunnerHandle]
 
 
 def variables(directory: Path) -> dict[str, str]:
-    """What makes a compiled baseline use `directory`."""
+    """Return the variables that make a compiled baseline use `directory`."""
     return {"TORCHINDUCTOR_CACHE_DIR": str(directory), "TRITON_CACHE_DIR": str(directory / "triton")}
 
 
 def directory_for(reference: str, root: Path, start: StartCompiled) -> Path:
-    """The cache directory of a reference below `root`, seeded when it is new. Raises RunnerFault, OSError."""
+    """Return the cache directory of a reference below `root`, seeded when it is new.
+
+    Raises RunnerFault, OSError.
+    """
     directory = root / hashlib.sha256(f"{root.absolute()}\0{reference}".encode()).hexdigest()[:32]
     if not directory.is_dir():
         _copy(_seed(root, start), directory)

@@ -1,7 +1,7 @@
 """The exchange with one runner: commands, answers, the clock around a call, and rest.
 
-The order of waking, stopping and reading the clock here is what holds against work that is done before a call or after
-its answer: change none of it alone.
+The order of waking, stopping and reading the clock here is the protection against work that is done before a call or
+after its answer: change none of it alone.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Exchange:
         processes: bool,
         held: bool,
     ) -> None:
-        """`spawned` by `server`. processes: the runner may start some, which are then counted. held: it stands still
-        between its calls.
+        """Talk to the runner `spawned` by `server`.
+
+        processes: the runner may start some, which are then counted. held: it is stopped between its calls.
         """
         self.held = held
         self.closing = False  # whether the last call closes its buffers to writes
@@ -63,10 +64,9 @@ class Exchange:
         self._poller.register(self._control, select.POLLIN)
 
     def timed(self, request: bytes, limit_s: float) -> int:
-        """Nanoseconds from the request to its answer.
+        """Return the nanoseconds from the request to its answer.
 
-        The clock starts before a process that stands still is woken: its threads run when it does, and the values lie
-        there.
+        The clock starts before a stopped process is woken: its threads run when it does, and the values are there.
         """
         self._nothing_unsolicited()
         if self._stopped:
@@ -85,7 +85,10 @@ class Exchange:
         return end - start
 
     def rest(self) -> None:
-        """Stop every thread of the runner's group, where it is to stand still between calls, and wait until all are."""
+        """Stop every thread of the runner's group, and wait until all are stopped.
+
+        Only where the runner is to be stopped between calls.
+        """
         if self.held:
             self._halt()
             self._standing_still()
@@ -119,8 +122,9 @@ class Exchange:
             self._died()
 
     def command(self, message: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """Send a JSON command and return its answer. Raises RunnerFault where the runner reports an error or
-        dies.
+        """Send a JSON command and return its answer.
+
+        Raises RunnerFault where the runner reports an error or dies.
         """
         self.send(message)
         return self.answer(limit_s)
@@ -134,7 +138,7 @@ class Exchange:
             self._died()
 
     def answer(self, limit_s: float) -> dict[str, Any]:
-        """The answer to the JSON command sent last. Raises RunnerFault also where it is an error."""
+        """Return the answer to the JSON command sent last. Raises RunnerFault also for an error."""
         raw = self._wait(limit_s)
         try:
             answer = json.loads(raw)

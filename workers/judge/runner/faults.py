@@ -1,6 +1,6 @@
-"""What went wrong with a runner, told apart: how its process ended, and what its runner said of it.
+"""The faults of a runner, told apart: how its process ended, and what its runner said.
 
-Those words are somebody else's: data for a reader, bounded in length.
+The words come from untrusted code: data for a reader, bounded in length.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _MEMORY_WORDS = ("can't allocate memory", "bad_alloc", "out of memory", "Cannot 
 
 
 class RunnerFault(Exception):  # noqa: N818 - named for what happened
-    """A runner failed by its own doing. `kind` and `details` fill the verdict's failure; `runner` is its name;
-    `external` marks an end by SIGKILL that the referee did not order, which may be somebody else's doing and is worth
-    one more try.
+    """A runner failed by its own doing.
+
+    `kind` and `details` fill the verdict's failure; `runner` is its name; `external` marks an end by SIGKILL that the
+    referee did not order: another process may have caused it, and one more try is worth it.
     """
 
     def __init__(self, runner: str, kind: str, message: str, *, external: bool = False, **details: Any) -> None:
@@ -48,8 +49,9 @@ class RunnerFault(Exception):  # noqa: N818 - named for what happened
 
 
 def ended(name: str, code: int, log: str, *, closing: bool = False) -> RunnerFault:
-    """The fault of a process that ended with `code`, negative for a signal; `log` is the end of what it wrote.
-    closing: in a call whose buffers are closed to writes as `run` returns.
+    """Return the fault of a process that ended with `code`, negative for a signal.
+
+    `log` is the end of what it wrote. closing: in a call whose buffers are closed to writes as `run` returns.
     """
     if code >= 0:
         found, message = f"exit code {code}", f"the process ended with exit code {code}"
@@ -65,7 +67,10 @@ def ended(name: str, code: int, log: str, *, closing: bool = False) -> RunnerFau
 
 
 def reported(name: str, error: object) -> RunnerFault:
-    """The fault that a runner described; its words are data for a reader and are bounded by the channel."""
+    """Return the fault that a runner described.
+
+    Its words are data for a reader and are bounded by the channel.
+    """
     if not isinstance(error, dict):
         return RunnerFault(name, "protocol", "the runner reported a failure that is no object")
     kind = error.get("kind")
@@ -84,8 +89,10 @@ def reported(name: str, error: object) -> RunnerFault:
 
 
 def _bounded(value: object) -> object:
-    """A value that a verdict may carry: a scalar or a flat list of scalars as it is, anything else as the beginning of
-    its text. What builds and reads verdicts recurses, and a runner may nest as deeply as its message is long.
+    """Return a value that a verdict may carry.
+
+    A scalar or a flat list of scalars stays as it is, anything else becomes the beginning of its text. The code that
+    builds and reads verdicts recurses, and a runner may nest as deeply as its message is long.
     """
     flat = value if isinstance(value, list) else [value]
     if any(isinstance(item, list | dict) for item in flat) or len(json.dumps(value)) > LONGEST_TEXT:
@@ -94,7 +101,7 @@ def _bounded(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    """The beginning of a value's text: of a text itself, of anything else as JSON."""
+    """Return the beginning of a value's text: of a text itself, of anything else as JSON."""
     try:
         text = value if isinstance(value, str) else json.dumps(value)
     except RecursionError:

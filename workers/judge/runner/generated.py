@@ -1,7 +1,7 @@
-"""The code that torch.compile generates for an op's reference: Triton on a GPU, C++ on a CPU.
+"""The code that torch.compile generates for an op's reference.
 
-It is noted in the runner of the `compile` baseline, where somebody else's code has run, so it is text of nobody's: a
-model reads it as data, and nothing is decided by it.
+It is Triton on a GPU, C++ on a CPU. It is recorded in the runner of the `compile` baseline, which has run untrusted
+code, so the text is untrusted too: a model reads it as data, and it decides nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def watch(kept: deque[str]) -> None:
 
 
 def kernels_of(codes: Sequence[str]) -> Generated | None:
-    """The kernels in Inductor's output code, without what calls them, directories and headers; None where it made none.
+    """Return the kernels in Inductor's output code; None where it made none.
+
+    The code that calls them, directories and headers are left out.
 
     `codes`: one Python module for each graph. Library calls between the kernels are named in a comment at the top.
     """
@@ -65,7 +67,7 @@ def kernels_of(codes: Sequence[str]) -> Generated | None:
 
 
 def checked(answer: Any) -> Generated | None:
-    """What a runner answered, where it has the form of generated code; otherwise None."""
+    """Return a runner's answer where it has the form of generated code; otherwise None."""
     if not isinstance(answer, dict):
         return None
     language, source = answer.get("language"), answer.get("source")
@@ -75,7 +77,10 @@ def checked(answer: Any) -> Generated | None:
 
 
 def cut(source: str, limit: int) -> str:
-    """`source` within `limit` characters: whole lines of its beginning and its end, and how many were left out."""
+    """Return `source` within `limit` characters.
+
+    Whole lines of its beginning and its end, and how many were left out.
+    """
     if len(source) <= limit:
         return source
     lines = source.splitlines()
@@ -111,7 +116,10 @@ def _kernels(tree: ast.Module) -> list[tuple[Language, str]]:
 
 
 def _trimmed(source: str, language: str, name: str) -> str:
-    """One kernel's source without its preamble; a C++ one, which Inductor calls `kernel`, under the name it goes by."""
+    """Return one kernel's source without its preamble.
+
+    A C++ one, which Inductor calls `kernel`, gets the name it goes by.
+    """
     text = textwrap.dedent(source).strip("\n")
     if language == "triton":
         if (jit := _JIT.search(text)) is not None:

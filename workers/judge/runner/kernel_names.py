@@ -1,7 +1,7 @@
-"""The names of the device kernels that one call ran, and which of them are not the candidate's own.
+"""The names of the device kernels that one call ran, and which are not the candidate's own.
 
-`record` runs in a runner, beside the candidate, so what it says can only be held against the candidate: a foreign
-kernel that is named rejects, a name that is missing proves nothing.
+`record` runs in a runner, beside the candidate, so its words can only count against the candidate: a foreign kernel
+that is named rejects, a name that is missing proves nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 Source = Literal["cupti", "launches"]
-"""cupti: what ran on the device, by the driver's own tracing. launches: what went through the launchers of Triton and
-of `kernels_db.runtime.cuda`, where there is no tracing: a library's kernels are then not seen."""
+"""Where kernel names come from.
+
+Cupti: what ran on the device, by the driver's own tracing. launches: what went through the launchers of Triton and of
+`kernels_db.runtime.cuda`, where there is no tracing: a library's kernels are then not seen.
+"""
 
 
 class Ran(NamedTuple):
@@ -29,18 +32,23 @@ class Ran(NamedTuple):
 
 _DRIVER = re.compile(r"Mem(cpy|set)\b|(Context|Stream|Event) (Sync|Wait)")
 _SCRATCH = re.compile(r"\bFillFunctor\b|\bdirect_copy_kernel_cuda\b|\bfill_kernel_cuda\b")
-"""What `torch.zeros`, `full` and `fill_` run, and the copy that `reshape` makes where no view exists."""
+"""Kernels that `torch.zeros`, `full` and `fill_` run, and `reshape`'s copy without a view."""
 _LIBRARIES = re.compile(
     r"cublas|cutlass|cudnn|cask|nvjet|xmma|gemm|gemv|splitK|dot_kernel|reduce_1Block|flash|fmha|winograd|conv|nchw|nhwc"
     r"|at::native|at_cuda|c10|cub::|thrust|cufft|cusolver|cusparse|cutensor|ampere_|volta_|turing_|hopper_|sm\d\d_",
     re.IGNORECASE,
 )
-"""Kernels of torch and of the libraries under it, which an op with library calls may run. The gate holds its calls to
-those that the op lists; from a kernel's name one cannot tell which of them ran it."""
+"""Kernels of torch and of the libraries under it.
+
+An op with library calls may run them. The gate holds its calls to those that the op lists; a kernel's name does not
+tell which of them ran it.
+"""
 
 
 def foreign(ran: Sequence[str], own: Collection[str], library_calls: Collection[str] = ()) -> list[str]:
-    """The names in `ran` that are neither the candidate's kernels nor those of what its host code may do, each once.
+    """Return the names in `ran` that are neither the candidate's kernels nor its host code's.
+
+    Each once.
 
     Args:
         ran: names as the driver gives them: "add", "void at::native::vectorized_elementwise_kernel<...>(...)".
@@ -59,13 +67,19 @@ def foreign(ran: Sequence[str], own: Collection[str], library_calls: Collection[
 
 
 def base_name(name: str) -> str:
-    """The function's plain name: "add" of "void add<float>(float*)", "add" and "add(float*)"."""
+    """Return the function's plain name: "add" of "void add<float>(float*)" and "add(float*)".
+
+    "add" stays as it is.
+    """
     plain = re.sub(r"[<(].*", "", name, flags=re.DOTALL).strip()
     return plain.rpartition(" ")[2]
 
 
 def record(call: Callable[[], object]) -> list[Ran]:
-    """Run `call` once, until the device is idle, and say what it ran there. Slow: for an untimed call."""
+    """Run `call` once, until the device is idle, and return what it ran there.
+
+    Slow: for an untimed call.
+    """
     import torch  # noqa: PLC0415  only a runner has a device, and it has torch already
 
     torch.cuda.synchronize()
@@ -81,7 +95,10 @@ def _counted(names: Sequence[str], source: Source) -> list[Ran]:
 
 @contextmanager
 def _traced() -> Iterator[list[str]]:
-    """What ran on the device inside the block; filled when it ends, and left empty where tracing does not work."""
+    """Record what ran on the device inside the block.
+
+    The list is filled when the block ends, and left empty where tracing does not work.
+    """
     from torch._C._autograd import DeviceType  # noqa: PLC0415
     from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415
 
@@ -106,7 +123,7 @@ def _traced() -> Iterator[list[str]]:
 
 @contextmanager
 def _noted_launches() -> Iterator[list[str]]:
-    """The kernels that our launcher and Triton's start inside the block."""
+    """Record the kernels that our launcher and Triton's start inside the block."""
     from warpsmith.kernels_db.runtime import cuda  # noqa: PLC0415
 
     names: list[str] = []

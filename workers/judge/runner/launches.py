@@ -1,7 +1,6 @@
-"""What Triton kernels a candidate launches, noted as it runs under Triton's interpreter.
+"""Note the Triton kernels that a candidate launches under Triton's interpreter.
 
-Triton is imported by whoever calls this, in the process that runs the candidate: names and types are a report, and
-decide nothing.
+The caller imports Triton, in the process that runs the candidate: names and types are a report, and decide nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from triton.runtime.interpreter import InterpretedFunction
 
 
 class Launch(TypedDict):
-    """One launch. arguments: each run-time argument's dtype, "int" or "float"; constexprs: each compile-time argument's
-    value as text;
-    options: num_warps and its like."""
+    """One launch.
+
+    Arguments: each run-time argument's dtype, "int" or "float"; constexprs: each compile-time argument's value as text;
+    options: num_warps and its like.
+    """
 
     kernel: str
     arguments: dict[str, str]
@@ -27,7 +28,7 @@ class Launch(TypedDict):
 
 @contextmanager
 def interpreted_launches(limit: int = 1000) -> Iterator[list[Launch]]:
-    """The first `limit` launches of interpreted kernels inside the block, in order.
+    """Yield the first `limit` launches of interpreted kernels inside the block, in order.
 
     Inside it, an autotuned kernel takes its first configuration: there is no GPU on which to compare them.
     """
@@ -50,12 +51,12 @@ def interpreted_launches(limit: int = 1000) -> Iterator[list[Launch]]:
 
 
 def first_configuration(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands in for `Autotuner.run`: launches with the first configuration, untimed."""
+    """Replace `Autotuner.run`: launch with the first configuration, untimed."""
     return tuner.fn.run(*args, **kwargs, **tuner.configs[0].all_kwargs())
 
 
 def described(function: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Launch:
-    """The launch of `function`, a kernel's own Python function, with these arguments."""
+    """Return the launch of `function`, a kernel's own Python function, with these arguments."""
     given = {**dict(zip(names, args, strict=False)), **{name: value for name, value in kwargs.items() if name in names}}
     annotations = {name: str(kind) for name, kind in function.__annotations__.items()}
     constant = {name for name in names if "constexpr" in annotations.get(name, "")}
@@ -68,6 +69,6 @@ def described(function: Any, names: list[str], args: tuple[Any, ...], kwargs: di
 
 
 def kind_of(value: Any) -> str:
-    """A tensor's dtype, or the name of a number's type."""
+    """Return a tensor's dtype, or the name of a number's type."""
     dtype = getattr(value, "dtype", None)
     return str(dtype).removeprefix("torch.") if dtype is not None else type(value).__name__

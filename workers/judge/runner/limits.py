@@ -9,7 +9,10 @@ import torch
 from warpsmith.workers.judge.machine import process_control
 
 Mode = Literal["candidate", "float64", "eager", "compile", "max_autotune", "generate"]
-"""What a runner runs: a candidate, the reference in one of four ways, or a spec's own generator of inputs."""
+"""The mode of a runner.
+
+A candidate, the reference in one of four ways, or a spec's own generator of inputs.
+"""
 
 _MIB = 1 << 20
 
@@ -18,12 +21,12 @@ MOST_PROCESSES = 512
 
 
 def runner_limits(base_virtual: int, memory_bytes: int, mode: Mode, cores: int, device: torch.device) -> dict[str, int]:
-    """Resource limits of a runner.
+    """Return the resource limits of a runner.
 
-    Resident memory is watched by the referee; the address space is the backstop for what allocates faster than it is
-    watched, so it leaves room for thread stacks and allocator arenas. CUDA reserves address space for all memory of
-    host and device, so there is no such backstop on a GPU. A compiled baseline starts compilers and writes their
-    output.
+    The referee watches resident memory; the limit on the address space is the backstop against code that allocates
+    faster than it is watched, so it leaves room for thread stacks and allocator arenas. CUDA reserves address space for
+    all memory of host and device, so there is no such backstop on a GPU. A compiled baseline starts compilers and
+    writes their output.
     """
     threads = 80 * _MIB * (cores + 4)
     limits = {"CORE": 0, "CPU": 1800 * cores, "NOFILE": 1024}

@@ -37,15 +37,19 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
 
 
 def compile_templates_at_once() -> None:
-    """Have Inductor compile the templates that max-autotune chooses from in as many threads as there are cores: one
-    after another they take tens of seconds. Its pool of processes stays off, which is decided as it is imported.
+    """Let Inductor compile the templates of max-autotune in as many threads as there are cores.
+
+    One after another they take tens of seconds. Its pool of processes stays off, which is decided as it is imported.
     """
     importlib.import_module("torch._inductor.config")
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = os.environ["OMP_NUM_THREADS"]
 
 
 def import_file(path: str) -> ModuleType:
-    """Import a source file as a module of its own name (Triton and Inductor read sources back through it)."""
+    """Import a source file as a module of its own name.
+
+    Triton and Inductor read sources back through it.
+    """
     provide_runtime()
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -6,7 +6,10 @@ from typing import Any
 
 
 class ContractError(Exception):
-    """What `run` returned is not what the op declares. `kind` and `details` fill the verdict's failure."""
+    """`run` returned something else than the op declares.
+
+    `kind` and `details` fill the verdict's failure.
+    """
 
     def __init__(self, kind: str, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -15,7 +18,7 @@ class ContractError(Exception):
 
 
 def bound(arena: Any, item: dict[str, Any]) -> Any:
-    """A tensor over the slot's bytes, or the scalar itself."""
+    """Return a tensor over the slot's bytes, or the scalar itself."""
     import torch  # noqa: PLC0415
 
     if "value" in item:
@@ -28,14 +31,20 @@ def bound(arena: Any, item: dict[str, Any]) -> Any:
 
 
 def returned_tensors(result: Any) -> list[Any]:
-    """What `run` returned as a list; None is the empty list (every result is a mutated input)."""
+    """Return the result of `run` as a list; None is the empty list.
+
+    Then every result is a mutated input.
+    """
     if result is None:
         return []
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def check_output(position: int, tensor: Any, output: Any, mode: str) -> None:
-    """Raise ContractError unless the tensor has the declared shape and dtype (any floating dtype in float64 mode)."""
+    """Raise ContractError unless the tensor has the declared shape and dtype.
+
+    In float64 mode any floating dtype passes.
+    """
     import torch  # noqa: PLC0415
 
     if not isinstance(tensor, torch.Tensor):

@@ -1,7 +1,9 @@
-"""A profiled run of a candidate, recorded in its runner, as a Chrome trace: by torch's profiler on a GPU. A runner on a
-CPU may write no file, which that profiler needs, so there the calls of `run` and of the C++ functions are timed here.
+"""Record a profiled run of a candidate in its runner, as a Chrome trace.
 
-What this tells is the runner's word and decides nothing.
+On a GPU torch's profiler does it. That profiler writes a file, which a runner on a CPU may not do, so there the calls
+of `run` and of the C++ functions are timed here.
+
+The trace is the runner's word and decides nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +16,20 @@ from pathlib import Path
 from typing import Any
 
 CALL, FUNCTION = "run", "kernels."
-"""Names of regions: one call of `run`; one call of a compiled C++ function, under the function's name."""
+"""Names of regions: one call of `run`; one call of a compiled C++ function.
+
+The latter is under the function's name.
+"""
 
 MOST_REGIONS, LONGEST_NAME = 500, 100
 """Of a CPU's trace, which is one message: functions, calls of `run` not counted."""
 
 
 def record_gpu(call: Callable[[], object], calls: int, trace: Path) -> None:
-    """Call `calls` times until the device is idle, under torch's profiler, and write what it saw to `trace`."""
+    """Run `call` `calls` times under torch's profiler, and write the result to `trace`.
+
+    It waits until the device is idle.
+    """
     import torch  # noqa: PLC0415 - already loaded by the fork server
     from torch.profiler import ProfilerActivity, profile, record_function  # noqa: PLC0415 - few jobs come so far
 
@@ -60,7 +68,10 @@ def record_cpu(call: Callable[[], object], calls: int) -> dict[str, Any]:
 
 @contextmanager
 def _timed_functions(regions: list[tuple[str, int, int]]) -> Iterator[None]:
-    """Inside the block the begin and end of every call of a compiled C++ function are noted, in nanoseconds."""
+    """Note begin and end of every call of a compiled C++ function inside the block.
+
+    In nanoseconds.
+    """
     from warpsmith.kernels_db.runtime import cpp  # noqa: PLC0415
 
     plain = cpp.Function.__call__

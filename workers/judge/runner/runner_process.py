@@ -1,8 +1,8 @@
-"""A runner: the process in which somebody else's code runs, be it a candidate or the user's reference.
+"""A runner: the process in which untrusted code runs, a candidate or the user's reference.
 
 It maps buffers that the referee allocated, calls `run` on the slot it is told and answers with one byte. Nothing that
-it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by
-what it runs; it keeps no secret.
+it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by the
+code it runs; it keeps no secret.
 
 Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping.
 Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns, `B<slot>...`
@@ -47,8 +47,9 @@ from warpsmith.workers.judge.runner.outputs import ContractError, bound, check_o
 from warpsmith.workers.judge.sandbox.sandbox import Confinement
 
 _GPU_SPIN = 40_000
-"""On a GPU's host there are cores to spare, and one that sleeps between bursts is slow to launch: some ten
-milliseconds.
+"""Spins of the wait on a GPU's host, before it sleeps.
+
+There are cores to spare, and a process that sleeps between bursts is slow to launch: some ten milliseconds.
 """
 
 MOST_GRAPHS = 8
@@ -118,13 +119,16 @@ class Runner:
         self.settle()
 
     def call_and_close(self, raw: bytes) -> None:
-        """`call`; what is still at work on the slot when `run` has returned is killed as it writes, by SIGSEGV."""
+        """Run `call`, then make writes to the slot fatal.
+
+        Threads that still work on the slot when `run` has returned are killed as they write, by SIGSEGV.
+        """
         self.call(raw)
         self.closed = raw[1]
         process_control.set_writable(*self.memory[raw[1]], False)
 
     def writable_slot(self, number: int) -> tuple[list[Any], list[Any]]:
-        """A slot's arguments and outputs, after giving back what `call_and_close` took."""
+        """Return a slot's arguments and outputs, writable again after `call_and_close`."""
         if self.closed is not None:
             process_control.set_writable(*self.memory[self.closed], True)
             self.closed = None
@@ -155,7 +159,10 @@ class Runner:
         pass
 
     def deliver(self, raw: bytes) -> None:
-        """Copy what the reference returned into the output buffers. Raises ContractError where it does not fit them."""
+        """Copy what the reference returned into the output buffers.
+
+        Raises ContractError where it does not fit them.
+        """
         returned = returned_tensors(self.result)
         outputs = self.current[1]
         if len(returned) != len(outputs):
@@ -195,7 +202,7 @@ class Runner:
         return {"error": self.error}
 
     def enter(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Take the device and then the sandbox, before anything of anybody else's is read; answers its layers."""
+        """Take the device and then the sandbox, before untrusted code is read; answer its layers."""
         self.device = message["device"]
         if self.device == "cuda":
             gpu.initialise()
@@ -205,7 +212,10 @@ class Runner:
             return {"refused": str(error)}
 
     def load(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Import the file and prepare its `run` for `mode`: candidate, float64, eager, compile or max_autotune."""
+        """Import the file and prepare its `run` for `mode`.
+
+        Modes are candidate, float64, eager, compile and max_autotune.
+        """
         import torch  # noqa: PLC0415 - already loaded by the fork server
 
         self.mode = message["mode"]
@@ -252,7 +262,7 @@ class Runner:
         return {}
 
     def open_slot(self, message: dict[str, Any]) -> Any:
-        """The slot's memory as a tensor of bytes."""
+        """Return the slot's memory as a tensor of bytes."""
         import torch  # noqa: PLC0415
 
         if "handle" in message:
@@ -289,7 +299,10 @@ class Runner:
         return {}
 
     def kernels(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The names of what one call runs on the device, by the driver's tracing, which takes seconds to begin."""
+        """Return the names of the kernels that one call runs on the device.
+
+        They come from the driver's tracing, which takes seconds to begin.
+        """
         from warpsmith.workers.judge.runner import kernel_names  # noqa: PLC0415 - few jobs come so far
 
         run, arguments = self.run, self.slots[message["slot"]][0]
@@ -299,7 +312,10 @@ class Runner:
         return {"names": [found.name[:LONGEST_NAME] for found in ran], "calls": [found.calls for found in ran]}
 
     def profile(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Profile calls on a slot. On a GPU the trace goes to a file in this process's own directory."""
+        """Profile calls on a slot.
+
+        On a GPU the trace goes to a file in this process's own directory.
+        """
         from warpsmith.workers.judge.runner import profile_recording  # noqa: PLC0415 - few jobs come so far
 
         run, arguments = self.run, self.writable_slot(message["slot"])[0]
@@ -311,7 +327,7 @@ class Runner:
         return {}
 
     def generated(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The kernels that Inductor generated since this was last asked."""
+        """Return the kernels that Inductor generated since the last such command."""
         found = generated.kernels_of(list(self.codes))
         self.codes.clear()
         return {"generated": found}
@@ -321,12 +337,15 @@ class Runner:
         return {}
 
     def times(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What the device's own clock said of the last burst."""
+        """Return the times of the last burst by the device's own clock."""
         assert self.burst is not None
         return {"microseconds": self.burst.microseconds()}
 
     def generate(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run the spec's own generator function for one input; it fills the first output buffer of slot 0."""
+        """Run the spec's own generator function for one input.
+
+        It fills the first output buffer of slot 0.
+        """
         import torch  # noqa: PLC0415
 
         assert self.module is not None
@@ -339,7 +358,7 @@ class Runner:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as the referee reports it: type, message, last frames; bounded."""
+    """Describe an exception for the referee: type, message, last frames; bounded."""
     if isinstance(error, ContractError):
         return {"type": "ContractError", "kind": error.kind, "message": str(error)[:LONGEST_TEXT], **error.details}
     frames = "".join(list(_frames(error))[-6:])
@@ -357,6 +376,9 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 
 def main(control: socket.socket, confine: Callable[[], Confinement]) -> None:
-    """Serve on the control socket; returns when the referee hangs up. `confine` is called once, before `load`."""
+    """Serve on the control socket; returns when the referee hangs up.
+
+    `confine` is called once, before `load`.
+    """
     with contextlib.suppress(ConnectionError, channel.ChannelClosed):
         Runner(control, confine).serve()

@@ -1,9 +1,9 @@
-"""Triton in a process that launches on a GPU: what a runner sets up before it loads a candidate, and what a fork server
-loads once for all of its runners.
+"""Set up Triton in a process that launches on a GPU.
 
-No compiler should run while a runner holds the device, so everything that Triton builds is there before: kernels and,
-up to Triton 3.6, a C launcher for each signature by the compile step (`triton_child`), Triton's own C module by
-`preload`.
+It holds what a runner sets up before it loads a candidate, and what a fork server loads once for all of its runners.
+
+No compiler should run while a runner holds the device, so everything that Triton builds is made before: kernels and, up
+to Triton 3.6, a C launcher for each signature by the compile step (`triton_child`), Triton's own C module by `preload`.
 
 Triton is imported with this module: import it where TRITON_INTERPRET is not set, and only when needed.
 """
@@ -27,7 +27,10 @@ from triton.runtime import cache
 from triton.testing import do_bench
 
 TUNING_MS = (5, 20)
-"""Warm-up and measurement of one configuration. Triton's own 25 and 100 ms would hold the device for seconds."""
+"""Milliseconds of warm-up and measurement of one configuration.
+
+Triton's own 25 and 100 ms would hold the device for seconds.
+"""
 
 _PRIVATE = "triton"
 _build = nvidia.compile_module_from_src
@@ -35,8 +38,9 @@ _modules: dict[tuple[str, str], ModuleType] = {}
 
 
 class Overlay(cache.FileCacheManager):  # type: ignore[misc]  # Triton has no stubs
-    """Reads what the compile step prepared under TRITON_CACHE_DIR and writes to a directory of the process, so that a
-    runner needs no right to change what later runners load.
+    """Reads what the compile step prepared under TRITON_CACHE_DIR, writes elsewhere.
+
+    It writes to a directory of the process, so that a runner needs no right to change what later runners load.
     """
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
@@ -46,7 +50,7 @@ class Overlay(cache.FileCacheManager):  # type: ignore[misc]  # Triton has no st
         self.lock_path = os.path.join(self.cache_dir, "lock")
 
     def get_file(self, filename: str) -> str | None:
-        """The path of a file of this key: prepared, or made here."""
+        """Return the path of a file of this key: prepared, or made here."""
         for directory in (self._prepared, self.cache_dir):
             path = os.path.join(directory, filename)
             if os.path.exists(path):
@@ -54,7 +58,7 @@ class Overlay(cache.FileCacheManager):  # type: ignore[misc]  # Triton has no st
         return None
 
     def has_file(self, filename: str) -> bool:
-        """Whether there is such a file."""
+        """Check whether there is such a file."""
         return self.get_file(filename) is not None
 
     def _make_path(self, filename: str) -> str:
@@ -74,7 +78,7 @@ class Overlay(cache.FileCacheManager):  # type: ignore[misc]  # Triton has no st
 
 
 def preload(directory: Path, capability: int) -> None:
-    """Load what every Triton process loads, in a process that will fork them. Initialises no CUDA.
+    """Load what every Triton process loads, in a process that will fork them. Starts no CUDA.
 
     Args:
         directory: where Triton's C module is kept, built once (about a second); private to the judge.
@@ -98,9 +102,10 @@ def preload(directory: Path, capability: int) -> None:
 
 
 def install() -> None:
-    """Set up this process, which holds a GPU, for one candidate. Call it before the candidate is loaded.
+    """Set up this process, which holds a GPU, for one candidate.
 
-    Kernels with tensor descriptors get scratch memory, tuning is short, and what was prepared is only read.
+    Call it before the candidate is loaded. Kernels with tensor descriptors get scratch memory, tuning is short, and
+    prepared files are only read.
     """
     triton.set_allocator(scratch)
     knobs.cache.manager_class = Overlay

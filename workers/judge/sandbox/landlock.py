@@ -1,7 +1,8 @@
-"""Landlock by its three system calls: a process gives up the file system but for what it names, TCP, and signals and
-abstract sockets to processes outside.
+"""Landlock by its three system calls: a process gives up all but what it names.
 
-A ruleset is built and enforced in one step by `restrict`. What the running kernel does not know is left out, so one
+It gives up the file system but for what it names, TCP, and signals and abstract sockets to processes outside.
+
+A ruleset is built and enforced in one step by `restrict`. Rules unknown to the running kernel are left out, so one
 description serves every ABI from 1 to 7. Landlock binds the calling thread and what that creates: threads that a
 library started earlier stay outside.
 
@@ -72,7 +73,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """The Landlock ABI of this kernel; 0 where it has none or it is switched off."""
+    """Return the Landlock ABI of this kernel; 0 where it has none or it is switched off."""
     found: int = _libc.syscall(
         ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(_CREATE_RULESET_VERSION)
     )
@@ -80,12 +81,12 @@ def abi() -> int:
 
 
 def scopes_signals(version: int) -> bool:
-    """Whether `restrict` keeps signals and abstract sockets inside."""
+    """Check whether `restrict` keeps signals and abstract sockets inside."""
     return version >= _SCOPE_ABI
 
 
 def handles_tcp(version: int) -> bool:
-    """Whether `restrict` forbids binding and connecting TCP sockets."""
+    """Check whether `restrict` forbids binding and connecting TCP sockets."""
     return version >= _NETWORK_ABI
 
 

@@ -1,4 +1,4 @@
-"""A network namespace of one's own: no interface but a loopback that is down, and no abstract socket of anybody else's.
+"""A private network namespace: only a loopback that is down, and no foreign abstract socket.
 
 The fork server enters one before it forks, so runners are born into it and it costs them nothing.
 """
@@ -17,7 +17,10 @@ from typing import Literal
 from warpsmith.workers.judge.machine import process_control
 
 Way = Literal["plain", "user", "none"]
-"""How a process gets one: by CAP_SYS_ADMIN, inside a user namespace of its own, or not at all."""
+"""How a process gets its own network namespace.
+
+By CAP_SYS_ADMIN, inside a user namespace of its own, or not at all.
+"""
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -28,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def way() -> Way:
-    """What works here, tried in a child."""
+    """Return the way that works here, tried in a child."""
     ways: list[Way] = ["plain"]
     if not _NVIDIA.exists():  # memory shared through CUDA between user namespaces is not known to work
         ways.append("user")
@@ -39,7 +42,9 @@ def way() -> Way:
 
 
 def leave(how: Way) -> None:
-    """Move this process, which must have one thread, into a network namespace of its own; ids stay what they are.
+    """Move this process, which must have one thread, into a network namespace of its own.
+
+    User and group ids stay as they are.
 
     Raises OSError. `none` does nothing.
     """
@@ -57,7 +62,10 @@ def leave(how: Way) -> None:
 
 
 def raise_loopback() -> None:
-    """Have this namespace's loopback carry what its own processes say to each other. Raises OSError."""
+    """Have this namespace's loopback carry what its own processes say to each other.
+
+    Raises OSError.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         found = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack(_FLAGS, b"lo", 0))
         name, flags = struct.unpack(_FLAGS, found[: struct.calcsize(_FLAGS)])

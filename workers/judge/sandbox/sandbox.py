@@ -1,18 +1,18 @@
-"""The sandbox of the judge's runners: what this machine can hold a process with, what a runner may do, and the level
-that was reached.
+"""The sandbox of the judge's runners: layers, profiles and the level that was reached.
 
-Layers are detected one by one and all that there are stand; the level is the highest of `LEVELS` whose layers do. What
-was detected and then fails is an error, so no runner is held less than its verdict says. In order, in a runner's life:
+It holds what this machine can confine a process with, and what a runner may do. Layers are detected one by one and all
+that exist are used; the level is the highest of `LEVELS` whose layers are all there. A layer that was detected and then
+fails is an error, so no runner is confined less than its verdict says. In order, in a runner's life:
 
 1. The fork server enters a network namespace of its own (`sandbox_network`); runners are born into it.
 2. A runner gets session, death signal, environment, descriptors, limits and a count of its own threads, and gives up
    its capabilities (`forkserver`, `process_control`).
 3. On a GPU it initialises CUDA, whose driver writes under /proc.
 4. `confine`: Landlock (`sandbox_landlock`), then seccomp (`sandbox_seccomp`).
-5. Only then it reads somebody else's source.
+5. Only then it reads untrusted source.
 
-Threads that CUDA's driver started before step 4 are bound by seccomp and not by Landlock; somebody else's code runs in
-the thread that was confined and in those it creates.
+Threads that CUDA's driver started before step 4 are bound by seccomp and not by Landlock; untrusted code runs in the
+thread that was confined and in those it creates.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from warpsmith.workers.judge.sandbox.landlock import Right, Rule
 from warpsmith.workers.judge.sandbox.network import Way
 
 LEVELS: tuple[SandboxLevel, ...] = get_args(SandboxLevel)
-"""From the weakest; each has all that the one before it has.
+"""The levels from the weakest; each has all that the one before it has.
 
 process: a process and session of its own that dies with the referee, without capabilities, environment or descriptors
-    of anybody's, under resource limits. Files, the network and other processes of the user are within its reach.
-filtered: and SYSTEM_CALLS. No sockets to anybody, no namespaces, mounts, tracing or kernel doors; but files.
+    of others, under resource limits. Files, the network and other processes of the user are within its reach.
+filtered: and SYSTEM_CALLS. No sockets to others, no namespaces, mounts, tracing or kernel doors; but files.
 confined: and FILES. Reads the toolchain and its own directory, writes at most there.
-isolated: and NETWORK and SIGNALS. There is no network to reach, filter or not, and no signal goes to anybody outside.
+isolated: and NETWORK and SIGNALS. There is no network to reach, filter or not, and no signal goes to processes outside.
 """
 
 SYSTEM_CALLS = "system calls filtered"
@@ -105,7 +105,7 @@ class Profile:
     writable: tuple[str, ...]
 
     def document(self) -> dict[str, Any]:
-        """As JSON carries it."""
+        """Return the profile as JSON carries it."""
         return asdict(self)
 
     @classmethod
@@ -132,25 +132,25 @@ class Confinement:
         return reached
 
     def reaches(self, minimum: SandboxLevel) -> bool:
-        """Whether the level is at least `minimum`."""
+        """Check whether the level is at least `minimum`."""
         return self.rank() >= LEVELS.index(minimum)
 
     def rank(self) -> int:
-        """The level as its place in LEVELS."""
+        """Return the level as its place in LEVELS."""
         return LEVELS.index(self.level)
 
     def document(self) -> dict[str, Any]:
-        """As a verdict carries it."""
+        """Return the confinement as a verdict carries it."""
         return {"level": self.level, "layers": list(self.layers)}
 
 
 NOTHING_RAN: dict[str, Any] = {"level": "none", "layers": []}
-"""Stands on a verdict that was given before any of the code in question ran."""
+"""The confinement of a verdict that was given before any of the code in question ran."""
 
 
 @functools.cache
 def detect() -> Ability:
-    """What there is on this machine for this user; found once per process."""
+    """Return the abilities of this machine for this user; found once per process."""
     tasks: Literal["apart", "user", "none"] = "user"
     if os.geteuid() == 0:
         tasks = "apart" if process_control.works_in_child(lambda: process_control.count_apart(1)) else "none"
@@ -160,7 +160,7 @@ def detect() -> Ability:
 def profile(
     mode: str, device: str, language: str | None, directory: Path, environment: Mapping[str, str], cores: int
 ) -> Profile:
-    """What a runner of `mode` may do (see `runner.limits.Mode`).
+    """Return the profile of a runner of `mode` (see `runner.limits.Mode`).
 
     Args:
         device: "cpu" or "cuda".
@@ -168,7 +168,7 @@ def profile(
         directory: the runner's own.
         environment: its variables, which name its caches.
 
-    A C++ candidate writes nowhere; everybody else in their own directory (torch wants a place for temporary files).
+    A C++ candidate writes nowhere; all others write in their own directory (torch wants a place for temporary files).
     Compiled baselines start compilers and write their cache; Triton on a GPU may start compilers, for a configuration
     that was not compiled ahead, and so may free Python there, for what it compiles itself.
     """
@@ -188,15 +188,16 @@ def profile(
 
 
 def compiler_profile(directory: str, environment: Mapping[str, str]) -> Profile:
-    """What a compiling process may do, which may import a candidate: start programs, and write in its directory and in
-    the caches that its environment names.
+    """Return the profile of a compiling process, which may import a candidate.
+
+    It may start programs, and write in its directory and in the caches that its environment names.
     """
     caches = [environment[name] for name in (CACHE_VARIABLE, _TRITON_CACHE) if name in environment]
     return Profile(processes=True, gpu=False, tasks=0, readable=(), writable=(directory, *caches))
 
 
 def expected(chosen: Profile, ability: Ability) -> Confinement:
-    """What `confine` will reach with this profile on a machine of this ability."""
+    """Return the confinement that `confine` will reach with this profile and ability."""
     layers = list(_PROCESS)
     if not chosen.gpu:
         layers.append("sealed buffers")
@@ -216,7 +217,7 @@ def expected(chosen: Profile, ability: Ability) -> Confinement:
 
 
 def reachable(ability: Ability) -> SandboxLevel:
-    """The level that every runner reaches on a machine of this ability, compilers included."""
+    """Return the level that every runner reaches with this ability, compilers included."""
     widest = Profile(processes=True, gpu=False, tasks=0, readable=(), writable=())
     return expected(widest, ability).level
 
@@ -233,7 +234,9 @@ def _counted_apart(chosen: Profile, ability: Ability) -> bool:
 
 
 def confine(chosen: Profile, ability: Ability) -> Confinement:
-    """Bind this process, for good, and say which layers stand around it. Call it before anybody's code is read.
+    """Bind this process permanently, and return its layers.
+
+    Call it before untrusted code is read.
 
     Raises OSError where a layer that `ability` names is refused.
     """
@@ -296,7 +299,9 @@ _GPU_MEMORY = ("/dev/shm",)  # noqa: S108 - CUDA's own files, by its own names
 
 @functools.cache
 def toolchain() -> list[Rule]:
-    """Python, its packages, ours, the system's libraries and programs, CUDA's, and the compiler that CXX names.
+    """List the paths of the toolchain.
+
+    They are Python, its packages, ours, the system's libraries and programs, CUDA's, and the compiler that CXX names.
 
     Found once: a process that forks others asks before it does, with its own environment and the modules that it has.
     """
@@ -311,7 +316,10 @@ def toolchain() -> list[Rule]:
 
 
 def _python() -> list[str]:
-    """The interpreter's prefixes and the directories of its packages, as named and as links resolve."""
+    """List the interpreter's prefixes and the directories of its packages.
+
+    As named and as links resolve.
+    """
     paths = sysconfig.get_paths()
     places = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib", "include", "scripts")]
     places += site.getsitepackages()
@@ -328,7 +336,10 @@ _PACKAGES = ("torch", "numpy")
 
 
 def _outermost(places: Iterable[str]) -> list[str]:
-    """The places, resolved, without those that lie in another. The root directory and homes are none."""
+    """Return the places, resolved, without those inside another.
+
+    The root directory and homes are left out.
+    """
     resolved = sorted(
         {os.path.realpath(place) for place in places if os.path.isdir(place)} - {"/", os.path.expanduser("~")}
     )

@@ -1,11 +1,13 @@
-"""A seccomp filter, written by hand: which system calls somebody else's code may make, on x86_64 and aarch64.
+"""A seccomp filter: which system calls untrusted code may make, on x86_64 and aarch64.
 
-What is refused fails with EPERM, so that a library that only tried goes on; what is newer than this table fails with
+Written by hand.
+
+A refused call fails with EPERM, so that a library that only tried goes on; a call newer than this table fails with
 ENOSYS, as on an older kernel. A call of another architecture's or x32's table kills the process: its numbers mean
-something else. The rest is allowed without a look at its arguments, which the kernel remembers since 5.11, so
-the calls of the timed exchange cost nothing more.
+something else. The rest is allowed without a look at its arguments, which the kernel remembers since 5.11, so the calls
+of the timed exchange cost nothing more.
 
-The rules stand in `refused` and `conditions`; `program` turns them into classic BPF, `evaluate` runs that in Python for
+The rules are in `refused` and `conditions`; `program` turns them into classic BPF, `evaluate` runs that in Python for
 tests, `install` loads it into the kernel.
 
 Source: Documentation/userspace-api/seccomp_filter.rst, include/uapi/linux/{seccomp,filter,audit}.h, the syscall tables
@@ -61,7 +63,9 @@ _ALWAYS = """
     shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink
     memfd_secret
 """.split()  # noqa: SIM905 - a hundred names read better so
-"""Refused to everybody: other processes, the kernel's own doors, and what Landlock leaves open (`sandbox_landlock`).
+"""Refused in every case.
+
+They concern other processes, the kernel's own interfaces, and what Landlock leaves open (`sandbox_landlock`).
 
 Kept to this process are also: the group that dies as one (setsid, setpgid), the user by which its threads are counted
 (setuid ...), and memory that no limit counts and that outlives it (System V, message queues).
@@ -69,16 +73,20 @@ Kept to this process are also: the group that dies as one (setsid, setpgid), the
 _PROCESSES = ("fork", "vfork", "execve", "execveat")
 _SCHEDULING = ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
 _SIGNALS = {"kill": 1, "tgkill": 2, "rt_sigqueueinfo": 1, "rt_tgsigqueueinfo": 2}
-"""Calls that signal a process named by their first argument, and which argument is the signal."""
+"""Calls that signal a process named by their first argument, with the signal's position."""
 _SIGKILL, _SIGCONT = 9, 18
 _UNKNOWN = ("clone3", "openat2")
-"""ENOSYS: their arguments lie in memory, where a filter cannot see them; libraries fall back to clone and openat."""
+"""Calls that fail with ENOSYS, as their arguments are in memory, hidden from a filter.
+
+Libraries fall back to clone and openat.
+"""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A call is allowed where the low 32 bits of argument `position`, under `mask`, are among `values` (or, with
-    `refused`, are not).
+    """A call is allowed where an argument has one of some values.
+
+    The low 32 bits of argument `position`, under `mask`, are among `values` (or, with `refused`, are not).
     """
 
     name: str
@@ -90,7 +98,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a filter is made of.
+    """The options of a filter.
 
     processes: other programs may be started; otherwise threads are all that can be created, and nothing can be
     signalled but the process itself: not to go on where the referee has stopped it, nor to die as if from outside.
@@ -110,7 +118,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def available() -> bool:
-    """Whether this kernel takes filters and this architecture has a table."""
+    """Check whether this kernel takes filters and this architecture has a table."""
     if platform.machine() not in _ARCHITECTURES:
         return False
     action = ctypes.c_uint32(ERRNO)
@@ -164,7 +172,10 @@ def conditions(rules: Rules) -> list[Condition]:
 
 
 def program(rules: Rules, machine: str | None = None) -> list[Instruction]:
-    """The filter in classic BPF for `machine` (x86_64, aarch64; default: this one). Raises KeyError for another."""
+    """Return the filter in classic BPF for `machine` (x86_64, aarch64; default: this one).
+
+    Raises KeyError for another.
+    """
     machine = machine or platform.machine()
     numbers = NUMBERS[machine]
     code = [
@@ -202,7 +213,7 @@ def _tested(condition: Condition) -> list[Instruction]:
 
 
 def evaluate(code: Sequence[Instruction], machine: str, number: int, arguments: Sequence[int] = ()) -> int:
-    """What the kernel would answer to a call: an interpreter of the few instructions used here."""
+    """Return the kernel's answer to a call: an interpreter of the few instructions used here."""
     data = {_AT_NUMBER: number, _AT_ARCHITECTURE: _ARCHITECTURES.get(machine, 0)}
     for position in range(6):
         value = arguments[position] if position < len(arguments) else 0

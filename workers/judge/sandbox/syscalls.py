@@ -6,8 +6,10 @@ Source: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unis
 from __future__ import annotations
 
 NEWEST = 462
-"""The newest call that was looked at when the rules were written (mseal, Linux 6.10); the kernel numbers new ones
-upwards, alike on every architecture."""
+"""The newest call known when the rules were written (mseal, Linux 6.10).
+
+The kernel numbers new ones upwards, alike on every architecture.
+"""
 
 
 def _table(text: str) -> dict[str, int]:

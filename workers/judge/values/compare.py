@@ -1,4 +1,6 @@
-"""Whether values are right: tolerances derived from float64 and from PyTorch's own error. Pure functions of tensors.
+"""Check whether values are right, by tolerances from float64 and PyTorch's own error.
+
+Pure functions of tensors.
 
 Let `y64` be the reference in float64, `e0` the relative L2 error of PyTorch eager in the op's own dtypes (worst over
 seeds), `E0` eager's largest absolute error among elements of like magnitude, `u` the unit roundoff of the output dtype.
@@ -34,13 +36,22 @@ from warpsmith.workers.judge.machine.buffers import poison_byte
 GROUPS = 32
 FEWEST_IN_GROUP = 32
 SUMMATION_UNITS = 64.0
-"""Units of roundoff: eager's relative L2 error is that of a summation's order below this, of its arithmetic above."""
+"""The bound between an error of summation order and one of narrower arithmetic.
+
+In units of roundoff: below it eager's relative L2 error is that of a summation's order, above it that of its
+arithmetic.
+"""
 SLICE, SLICE_ON_DEVICE = 1 << 18, 1 << 25
-"""Elements that are looked at in one go: on a CPU what its caches hold, on a GPU what its temporaries (about a dozen of
-8 bytes each) may take."""
+"""Elements that are compared in one go.
+
+On a CPU as many as its caches hold, on a GPU as many as its temporaries (about a dozen of 8 bytes each) may take.
+"""
 _SAMPLE = 1 << 16
 _LANES_ON_DEVICE = 1 << 12
-"""Partial maxima per group on a GPU, where thousands of threads that update one number would wait for each other."""
+"""Partial maxima per group on a GPU.
+
+Without them thousands of threads that update one number would wait for each other.
+"""
 _TF32_HALF = 1 << 12
 _EXPONENT_BITS = 0x7FF << 52
 _MAGNITUDE_BITS = (1 << 63) - 1
@@ -51,9 +62,11 @@ _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Limits for one output. `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds k E0
-    of each group; `ulps` and `relative` come on top, as so many units in the last place and as a share of |y64|. `size`
-    is the root mean square of |y64|.
+    """Limits for one output.
+
+    `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds k E0 of each group; `ulps` and
+    `relative` come on top, as so many units in the last place and as a share of |y64|. `size` is the root mean square
+    of |y64|.
 
     `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|.
     """
@@ -79,8 +92,9 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcome for one tensor. `l2` is the relative L2 error; index, expected, found and limit belong to the worst
-    element, None if all pass.
+    """Outcome for one tensor.
+
+    `l2` is the relative L2 error; index, expected, found and limit belong to the worst element, None if all pass.
     """
 
     passed: bool
@@ -101,13 +115,18 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 
 def order_factor(dtype: torch.dtype) -> float:
-    """c: what another order of summation may cost a result of this dtype, in units of its rounding."""
+    """Return c: what another order of summation may cost a result of this dtype.
+
+    In units of its rounding.
+    """
     return 8.0 if dtype.itemsize >= torch.float32.itemsize else 1.0
 
 
 def eager_factor(dtype: torch.dtype, eager_l2: float) -> float:
-    """k: how many times eager's own error another right result may have, where eager's relative L2 error is
-    `eager_l2`."""
+    """Return k: how many times eager's own error another right result may have.
+
+    Eager's relative L2 error is `eager_l2`.
+    """
     summation = dtype.itemsize >= torch.float32.itemsize and eager_l2 < SUMMATION_UNITS * unit_roundoff(dtype)
     return 8.0 if summation else 4.0
 
@@ -118,8 +137,9 @@ def norm_floor(dtype: torch.dtype) -> float:
 
 
 def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Distance between neighbours of `dtype` around each value (float64 in and out); at least the smallest
-    subnormal.
+    """Return the distance between neighbours of `dtype` around each value.
+
+    float64 in and out; at least the smallest subnormal.
     """
     information = torch.finfo(dtype)
     smallest = float(information.smallest_normal) * float(information.eps)
@@ -128,7 +148,10 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def rounded_to_tf32(values: torch.Tensor | None) -> torch.Tensor | None:
-    """float32 values to the nearest with the 10 bits of fraction that TF32 keeps; anything else as it is."""
+    """Round float32 values to the nearest with the 10 bits of fraction that TF32 keeps.
+
+    Anything else stays as it is.
+    """
     if values is None or values.dtype != torch.float32:
         return values
     nearest = ((values.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
@@ -155,8 +178,9 @@ class ToleranceBuilder:
         self._size = 0.0
 
     def add(self, eager: torch.Tensor, expected: torch.Tensor) -> None:
-        """Take in eager's result and the float64 one for the same inputs. Elements where either is not finite are left
-        out.
+        """Add eager's result and the float64 one for the same inputs.
+
+        Elements where either is not finite are left out.
         """
         device = expected.device
         lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
@@ -186,7 +210,7 @@ class ToleranceBuilder:
             self._size = max(self._size, (norm / expected.numel()) ** 0.5)
 
     def finish(self) -> Tolerance:
-        """The tolerance that all seeds together give."""
+        """Return the tolerance that all seeds together give."""
         assert self._edges is not None
         padded = torch.nn.functional.pad(self._largest[: len(self._edges) + 1], (1, 1))
         like = torch.stack([padded[:-2], padded[1:-1], padded[2:]]).amax(0)
@@ -198,8 +222,10 @@ class ToleranceBuilder:
 
 
 def group_edges(expected: torch.Tensor) -> torch.Tensor:
-    """Magnitudes that part the finite nonzero elements of `expected` into groups of about equal count; taken from an
-    even sample. They are cut to the bits of a key, so that what differs by less than 3 % is one group.
+    """Return the magnitudes that divide the elements into groups of about equal count.
+
+    The elements are the finite nonzero ones of `expected`; the magnitudes come from an even sample. They are cut to the
+    bits of a key, so that values which differ by less than 3 % are in one group.
     """
     flat = expected.reshape(-1)
     step = (flat.numel() // _SAMPLE) | 1  # odd, so that it does not meet the same column of every row
@@ -215,14 +241,19 @@ def group_edges(expected: torch.Tensor) -> torch.Tensor:
 
 
 def _keys(values: torch.Tensor) -> torch.Tensor:
-    """The exponent and the first 5 bits of the fraction of float64 values, as an integer below _KEYS: it rises with the
-    magnitude, and looking a key up is ten times as fast as searching the edges.
+    """Return the exponent and the first 5 bits of the fraction, as an integer below _KEYS.
+
+    The values are float64. The integer rises with the magnitude, and looking a key up is ten times as fast as searching
+    the edges.
     """
     return (values.view(torch.int64) & _MAGNITUDE_BITS) >> _KEY_SHIFT
 
 
 def _by_key(edges: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """For every key, the one of `values` (one more than edges) for its group: above the edges that it exceeds."""
+    """Return for every key the one of `values` for its group.
+
+    `values` has one more than the edges; a group is above the edges that it exceeds.
+    """
     bounds = torch.nn.functional.pad(_keys(edges) + 1, (1, 1))
     bounds[-1] = _KEYS
     return torch.repeat_interleave(values, bounds.diff(), output_size=_KEYS)
@@ -269,7 +300,10 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None) -> torch.Tensor:
-    """Which elements are beyond their limits, as a flat mask; without a tolerance those that differ at all."""
+    """Return the elements beyond their limits, as a flat mask.
+
+    Without a tolerance, those that differ at all.
+    """
     if tolerance is None:
         raw = torch.uint8 if found.dtype == torch.bool else found.dtype
         parts = [part != wanted for _, (part, wanted) in _slices(found.view(raw), expected.view(raw))]
@@ -281,8 +315,10 @@ def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """Of one slice: sum of squared errors, sum of squares, wrong elements, the worst one's error as a multiple of its
-    limit, its place, its limit.
+    """Return the outcome of one slice.
+
+    The sum of squared errors, the sum of squares, the wrong elements, the worst one's error as a multiple of its limit,
+    its place, its limit.
     """
     bad, ratio, error, kept, limits = _judged(found, wanted, tolerance)
     at = ratio.argmax()
@@ -293,8 +329,10 @@ def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) ->
 def _judged(
     found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of one slice, element by element: whether it is wrong, its error as a multiple of its limit, its error, what is
-    expected (both 0 where either is no number to compare), its limit.
+    """Judge one slice, element by element.
+
+    Whether an element is wrong, its error as a multiple of its limit, its error, its expected value (both 0 where
+    either is no number to compare), its limit.
     """
     dtype, value = found.dtype, found.to(torch.float64)
     error, magnitude = (value - wanted).abs_(), wanted.abs()
@@ -318,8 +356,9 @@ def _judged(
 
 
 def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
-    """Compare integers or booleans of one dtype, element by element. Booleans are compared as bytes: 0xA5 is neither
-    true nor false.
+    """Compare integers or booleans of one dtype, element by element.
+
+    Booleans are compared as bytes: 0xA5 is neither true nor false.
     """
     raw = torch.uint8 if found.dtype == torch.bool else found.dtype
     wrong, first = _differences(found.view(raw), expected.view(raw))
@@ -343,7 +382,7 @@ def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
 
 
 def _differences(found: torch.Tensor, expected: torch.Tensor) -> tuple[int, int]:
-    """How many elements differ, and the position of the first (0 where none does)."""
+    """Return how many elements differ, and the position of the first (0 where none does)."""
     starts: list[int] = []
     counts: list[torch.Tensor] = []
     for start, (part, wanted) in _slices(found, expected):
@@ -369,15 +408,19 @@ def _unravel(position: int, shape: torch.Size) -> list[int]:
 
 
 def first_difference(found: torch.Tensor, expected: torch.Tensor) -> list[int] | None:
-    """Index of the first element whose bytes differ, or None; for tensors of one shape and dtype."""
+    """Return the index of the first element whose bytes differ, or None.
+
+    For tensors of one shape and dtype.
+    """
     raw = _RAW[found.dtype.itemsize]
     wrong, first = _differences(found.contiguous().view(raw), expected.contiguous().view(raw))
     return _unravel(first, found.shape) if wrong else None
 
 
 def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two results for the same inputs differ by more than another order of summation explains (a relative L2
-    distance of 32 u).
+    """Check whether two results differ by more than another order of summation explains.
+
+    The results are for the same inputs; the limit is a relative L2 distance of 32 u.
     """
     if first_difference(first, second) is None:
         return False

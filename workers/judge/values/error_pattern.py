@@ -1,5 +1,6 @@
-"""What wrong elements have in common: a few of them, the places where they lie, what stands there instead. For a reader
-who has to find the defect; nothing is decided here.
+"""The common pattern of wrong elements: samples, the places where they lie, their values.
+
+For a reader who has to find the defect; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ALIKE = 0.01
 
 
 def described(failure: Failure, found: torch.Tensor, expected: torch.Tensor, limit: Tolerance | None) -> Failure:
-    """The failure with `samples` and `pattern`, where any element is beyond its limit."""
+    """Return the failure with `samples` and `pattern`, where any element is beyond its limit."""
     if found.numel() > MOST_ELEMENTS:
         return failure
     wrong = compare.wrong_elements(found, expected, limit)
@@ -37,7 +38,10 @@ def described(failure: Failure, found: torch.Tensor, expected: torch.Tensor, lim
 
 
 def along(positions: torch.Tensor, size: int) -> str | None:
-    """Where the places `positions` (rising) of an axis of `size` lie; None where they are all of it, or lie anyhow."""
+    """Describe where `positions` (rising) of an axis of `size` lie.
+
+    None where they are all of it, or lie without a pattern.
+    """
     first, last, count = int(positions[0]), int(positions[-1]), len(positions)
     if count == size:
         return None
@@ -53,7 +57,7 @@ def along(positions: torch.Tensor, size: int) -> str | None:
 
 
 def _places(wrong: torch.Tensor, count: int) -> list[str]:
-    """One statement for each axis along which the wrong elements are not everywhere."""
+    """Return one statement for each axis along which the wrong elements are not everywhere."""
     if count == wrong.numel():
         return ["every element is wrong"]
     told = []
@@ -67,7 +71,7 @@ def _places(wrong: torch.Tensor, count: int) -> list[str]:
 
 
 def _values(found: torch.Tensor, wanted: torch.Tensor) -> list[str]:
-    """What the wrong values have in common."""
+    """Describe the common features of the wrong values."""
     if bool((found == 0).all()):
         return ["each of them is 0"]
     if bool(found.isnan().all()):

@@ -1,4 +1,6 @@
-"""Input families: other values than the declared ones, on which a right kernel is right and a shortcut is not.
+"""Input families: values on which a right kernel is right and a shortcut is not.
+
+They differ from the declared values.
 
 A kernel may be right on the declared distribution alone: on zero-mean values a mean of zero can be returned unread, a
 product with small weights can be left out, a diagonal can be taken for the whole matrix. A family changes the values
@@ -36,7 +38,10 @@ import torch
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
 
 ONE_SIDED = 3.0
-"""Standard deviations between the mean and zero from which a normal input counts as of one sign."""
+"""Standard deviations from zero to the mean that make a normal input one-sided.
+
+A normal input with a mean at least this far away counts as of one sign.
+"""
 
 TINY_LARGE_EMPHASIS = {
     torch.float64: (-20, 10, 6),
@@ -46,14 +51,22 @@ TINY_LARGE_EMPHASIS = {
     torch.float8_e5m2: (-4, 3, 2),
     torch.float8_e4m3fn: (-2, 2, 1),
 }
-"""Powers of two by which the families tiny, large and emphasised scale a dtype: well inside its range."""
+"""Powers of two that scale a dtype in the families tiny, large and emphasised.
+
+They stay well inside its range.
+"""
 
 TIES = frozenset({"constant_rows", "integers", "low_rank", "diagonal", "one_hot", "zeroed"})
-"""Families with equal elements. An op with integer results (argmax, sort) may break ties as it likes, so these are not
-for it."""
+"""Families with equal elements.
+
+An op with integer results (argmax, sort) may break ties as it likes, so these are not for it.
+"""
 
 EVERYWHERE, ELSEWHERE = "shifted", 2
-"""What every workload is asked, and how many others, drawn at random, besides the one that is asked all."""
+"""The family asked of every workload, and how many others, drawn at random, go with it.
+
+The workload that is asked all families is not meant.
+"""
 
 MOST_SINGLED_OUT = 3
 """Inputs, drawn at random, that get the families of a single input."""
@@ -96,7 +109,7 @@ class _Drawn:
         return _side(self.dist)
 
     def standard(self) -> torch.Tensor:
-        """The values before mean and deviation."""
+        """Return the values before mean and deviation."""
         return (self.values - self.mean) / self.std
 
     def random_integers(self, low: int, high: int) -> torch.Tensor:
@@ -205,7 +218,7 @@ _OF_ONE_INPUT = ("zeroed", "emphasised")
 
 
 def _change(kind: str, item: ResolvedInput) -> Change | None:
-    """How a family of this kind changes this input; None where it leaves it alone."""
+    """Return how a family of this kind changes this input; None where it does not."""
     dist, shape = item["dist"], item["shape"]
     if shape is None or getattr(torch, item["dtype"]) not in TINY_LARGE_EMPHASIS or not _has_room(kind, shape):
         return None
@@ -217,14 +230,17 @@ def _change(kind: str, item: ResolvedInput) -> Change | None:
 
 
 def _has_room(kind: str, shape: Sequence[int]) -> bool:
-    """Whether a shape has the rows or the two axes that a family needs."""
+    """Check whether a shape has the rows or the two axes that a family needs."""
     if kind in ("low_rank", "diagonal"):
         return len(shape) > 1 and min(shape[-2:]) > 1
     return kind not in ("constant_rows", "one_hot") or (bool(shape) and shape[-1] > 1)
 
 
 def families(workload: ResolvedWorkload, rng: random.Random) -> list[Family]:
-    """The families that change something about a workload; of those that single an input out, a few at random."""
+    """Return the families that change something about a workload.
+
+    Of those that single an input out, a few at random.
+    """
     inputs = workload["inputs"]
     whole = [
         Family(kind) for kind in _OF_NORMAL if kind not in _OF_ONE_INPUT and any(_change(kind, item) for item in inputs)
@@ -243,8 +259,10 @@ def families(workload: ResolvedWorkload, rng: random.Random) -> list[Family]:
 
 
 def plan(workloads: Sequence[ResolvedWorkload], rng: random.Random, *, sparing: bool) -> dict[str, list[Family]]:
-    """The families to ask, by workload id: all of them on the smallest bench workload, a few drawn at random on every
-    other, so that no shape is known to be safe. `sparing`: a few on the smallest workload alone.
+    """Return the families to ask, by workload id.
+
+    All of them on the smallest bench workload, a few drawn at random on every other, so that no shape is known to be
+    safe. `sparing`: a few on the smallest workload alone.
     """
 
     def few(found: list[Family]) -> list[Family]:
@@ -294,7 +312,10 @@ def _changed(
 
 
 def _within(dist: dict[str, Any], dtype: torch.dtype) -> tuple[float, float]:
-    """The smallest and largest numbers of a dtype in [low, high), as nearly as two roundings tell them."""
+    """Return the smallest and largest numbers of a dtype in [low, high).
+
+    As nearly as two roundings tell them.
+    """
     low, high = float(dist.get("low", 0.0)), float(dist.get("high", 1.0))
     spacing = float(torch.finfo(dtype).eps) * max(abs(low), abs(high), 2.0**-20)
     return low, max(low, high - spacing)

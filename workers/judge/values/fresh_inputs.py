@@ -3,7 +3,7 @@
 A window of a stock at another place holds the same numbers, and so do a few whole tensors in turn: a candidate that
 remembers numbers, and not calls, would find them again and copy what it has computed before. So a call's values are
 made from the stock: two windows of normal numbers at a random angle are normal again, uniform numbers stay uniform
-under a rotation of their range, a permutation stays one when its places and its numbers are rotated. What is small is
+under a rotation of their range, a permutation stays one when its places and its numbers are rotated. Small inputs are
 drawn anew.
 """
 
@@ -18,7 +18,10 @@ import torch
 from warpsmith.kernels_db.job import draws
 
 DRAWN_ANEW = 1 << 16
-"""Elements up to which structured values are drawn for each call; sorting so many takes some milliseconds."""
+"""Most elements of structured values that are drawn anew for each call.
+
+Sorting so many takes some milliseconds.
+"""
 
 _ROUNDED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -30,8 +33,9 @@ def window(stock: torch.Tensor, elements: int, choose: random.Random) -> torch.T
 
 
 def independent(dist: dict[str, Any], stock: torch.Tensor, elements: int, choose: random.Random) -> torch.Tensor:
-    """Flat values for one call from a stock of independent ones. Integers and booleans, which have few values anyway,
-    and floating types without arithmetic are a window.
+    """Return flat values for one call from a stock of independent ones.
+
+    Integers and booleans, which have few values anyway, and floating types without arithmetic are a window.
     """
     first = window(stock, elements, choose)
     if stock.dtype not in _ROUNDED:

@@ -25,13 +25,16 @@ SLACK = 1 << 14
 STRUCTURED_VARIANTS = 4
 
 Make = Callable[[str, TensorSpec, int], torch.Tensor]
-"""Runs the user's generator (source, tensor, seed) in a runner and returns its tensor, on the CPU."""
+"""A function that runs the user's generator (source, tensor, seed) in a runner.
+
+It returns the generator's tensor, on the CPU.
+"""
 
 CPU = torch.device("cpu")
 
 
 def input_spec(item: ResolvedInput) -> TensorSpec:
-    """The buffer that an input of a job needs."""
+    """Return the buffer spec that an input of a job needs."""
     dtype = getattr(torch, item["dtype"])
     if item["shape"] is None:
         return TensorSpec(item["name"], None, (), dtype, item["value"])
@@ -60,8 +63,9 @@ class InputSource:
         device: torch.device = CPU,
         family: Family | None = None,
     ) -> None:
-        """Draw the stocks, on `device`; `family` changes what they give. Raises BadDistribution, and whatever `make`
-        raises where the user's generator fails.
+        """Draw the stocks, on `device`; `family` changes the values that they give.
+
+        Raises BadDistribution, and whatever `make` raises where the user's generator fails.
         """
         self._inputs = inputs
         self._family = family
@@ -76,8 +80,9 @@ class InputSource:
                 raise BadDistribution(item["name"], item["dist"], error) from error
 
     def draw(self) -> list[torch.Tensor | None]:
-        """New values for one call, in the declared shapes and dtypes; None for scalars. Views of the stock: do not
-        write.
+        """Return new values for one call, in the declared shapes and dtypes; None for scalars.
+
+        They are views of the stock: do not write.
         """
         values: list[torch.Tensor | None] = []
         for item, spec, stock in zip(self._inputs, self._specs, self._stocks, strict=True):
@@ -112,7 +117,7 @@ class InputSources:
 
 
 def _broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """The value as a buffer with these strides holds it: an axis of stride 0 has one element."""
+    """Return the value as a buffer with these strides holds it: size 1 on axes of stride 0."""
     for axis, stride in enumerate(spec.strides):
         if stride == 0 and value.shape[axis] > 1:
             value = value.narrow(axis, 0, 1).expand(value.shape)

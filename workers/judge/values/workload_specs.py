@@ -23,7 +23,7 @@ Values = Sequence["torch.Tensor | None"]
 
 
 def result_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
-    """The output buffers of a workload."""
+    """Return the output buffers of a workload."""
     specs = []
     for item in workload["outputs"]:
         shape = tuple(item["shape"])
@@ -32,20 +32,22 @@ def result_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
 
 
 def input_specs(workload: ResolvedWorkload) -> list[TensorSpec]:
-    """The input buffers of a workload, scalars included."""
+    """Return the input buffers of a workload, scalars included."""
     return [input_spec(item) for item in workload["inputs"]]
 
 
 def widened(spec: TensorSpec) -> TensorSpec:
-    """The buffer that holds the same tensor for the float64 reference."""
+    """Return the buffer that holds the same tensor for the float64 reference."""
     if spec.shape is None or not spec.dtype.is_floating_point:
         return spec
     return replace(spec, dtype=torch.float64, alignment=max(spec.alignment, torch.float64.itemsize))
 
 
 def slots_for(workload: ResolvedWorkload, device: torch.device) -> int:
-    """Slots that a runner rotates through: fresh pointers for every call, fewer where they are large. On a GPU every
-    call of a burst has its own.
+    """Return the number of slots that a runner rotates through.
+
+    They give fresh pointers for every call, and are fewer where they are large. On a GPU every call of a burst has its
+    own.
     """
     size = layout_bytes([*input_specs(workload), *result_specs(workload)])
     if device.type == "cuda":
@@ -61,7 +63,7 @@ def result_positions(workload: ResolvedWorkload) -> list[tuple[str, int]]:
 
 
 def own_tolerance(workload: ResolvedWorkload, name: str) -> tuple[float, float] | None:
-    """The op's own (rtol, atol) for an output; None where it is derived."""
+    """Return the op's own (rtol, atol) for an output; None where it is derived."""
     for item in workload["outputs"]:
         if item["name"] == name and item["tolerance"] is not None:
             return float(item["tolerance"].get("rtol", 0.0)), float(item["tolerance"].get("atol", 0.0))
