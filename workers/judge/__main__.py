@@ -54,7 +54,7 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 
 def _lines(fd: int) -> Iterator[str]:
-    """Lines from a descriptor as they come."""
+    """Yield lines from a descriptor as they come."""
     pending = b""
     while block := os.read(fd, 1 << 20):
         *lines, pending = (pending + block).split(b"\n")
@@ -114,7 +114,7 @@ def main() -> int:
 
 
 def _serve(door: int, scratch: Path) -> int:
-    # Imported late: what `main` has done must stand before anything slow does. The fork server imports torch while this
+    # Imported late: what `main` has done must come before anything slow. The fork server imports torch while this
     # process does.
     from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415

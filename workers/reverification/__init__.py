@@ -1,4 +1,4 @@
-"""Judging stored kernels anew under what their target has now, and what that says of them.
+"""Judge stored kernels again under their target's present versions, and keep the result.
 
 A re-verification is a row with a lease, as an attempt is; it belongs to no search and changes none.
 `kernels_db.store.reverification_due` says which kernels are to be judged.

@@ -24,7 +24,7 @@ AT_ONCE = 4
 UNKNOWN_AGAIN_S = DAY_S
 """Seconds of rest for a kernel after a re-verification that came to nothing.
 
-Meanwhile no other kernel is asked for what the judge has.
+For as long no other kernel is judged only to learn the judge's versions.
 """
 
 
@@ -76,16 +76,16 @@ def _chosen(session: Session, target: str, started_at: float, now: float, settin
 
 
 def _of_no_use(target: str, since: float) -> ColumnElement[bool]:
-    """Select a target's re-verification that came to nothing since then.
+    """Check in SQL whether a re-verification on the target came to nothing since then.
 
-    Asking other kernels would come to nothing, too.
+    Another kernel would come to nothing, too.
     """
     row = ReverificationRow
     return exists().where(row.target == target, row.outcome == "unknown", row.finished_at >= since)
 
 
 def _resting(now: float) -> ColumnElement[bool]:
-    """Select kernels with a re-verification under way, or with one that lately came to nothing."""
+    """Check in SQL whether the kernel's re-verification is under way, or lately came to nothing."""
     row = ReverificationRow
     lately = (row.outcome == "unknown") & (row.finished_at > now - UNKNOWN_AGAIN_S)
     return exists().where(row.kernel_id == KernelRow.id, row.state.in_(OPEN) | lately)

@@ -1,4 +1,4 @@
-"""Hard caps: what a step is refused when a limit of its search is reached.
+"""Hard caps: a step may not spend when a limit of its search is reached.
 
 The policy opens no steps beyond the budget; this is the second check, just before something is spent, with the spending
 of others included. A step's spending is committed with the step, in the search's own row, so caps hold across restarts,

@@ -186,7 +186,7 @@ def close_branch(
         if recorded and _only_unreadable(session, work.search):
             put_back(work.attempt)
             work.attempt.error = storable(reason)
-            # Somebody may answer better; the replies that could not be read stay among the calls.
+            # Another answer may be better; the replies that could not be read stay among the calls.
             session.execute(
                 update(AskRow)
                 .where(AskRow.attempt_id == attempt_id, AskRow.state == "answered")
@@ -203,7 +203,8 @@ def close_branch(
 def _only_unreadable(session: Session, search: SearchRow) -> bool:
     """Check whether none of the search's latest replies could be read, on any request.
 
-    They are at least UNREADABLE_IN_A_ROW, and of two steps. Unreadable replies that a pool replays stay unreadable.
+    They are at least UNREADABLE_IN_A_ROW, and of two steps. A search that replays a pool never counts: its replies stay
+    as they are.
     """
     if search.model.get("provider") == "replay":
         return False

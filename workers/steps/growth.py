@@ -85,7 +85,7 @@ def _answer(search: SearchRow, ask: Callable[[list[NodeView]], list[Step]], node
     try:
         return ask(nodes)
     except Exception as error:
-        # Policies are pure code: a second try would fail alike, for ever, and hold up whoever reconciles.
+        # Policies are pure code: every further try would fail alike and hold up the reconciler.
         logger.exception("the policy failed", search=search.id)
         raise PolicyFault(f"{type(error).__name__}: {error}") from error
 

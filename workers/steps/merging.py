@@ -96,7 +96,7 @@ def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float
         is_news = work.attempt.error is None
         reason = storable(f"{found['unjudged']['kind']}: {found['unjudged']['reason']}")
         work.attempt.error = reason
-        if is_news:  # once a job: whoever sends other reasons again and again fills no history
+        if is_news:  # once a job: other reasons, sent again and again, fill no history
             told = {"bundle_id": row.bundle_id, "nonce": row.id, "host": found["host"], "reason": reason}
             add_event(session, work.search, "bundle.unjudged", now, work.node, **told)
         return Merged("unjudged", work.search.id, reason)

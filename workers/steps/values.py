@@ -49,7 +49,7 @@ EventType = Literal[
     "search.resumed",
     "search.started",
 ]
-"""What may stand in a search's history."""
+"""The events of a search's history."""
 
 
 class WrongState(Exception):  # noqa: N818 - named for what it is

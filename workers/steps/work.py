@@ -112,7 +112,7 @@ def _known_binaries(session: Session, search_id: str) -> dict[str, int]:
 
 
 def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
-    # The reason of a full verification may name what is hidden from whoever writes candidates: hold-out shapes.
+    # The reason of a full verification may name what is hidden from the model that writes candidates: hold-out shapes.
     reason = case((NodeRow.verification.in_(("passed", "failed")), None), else_=NodeRow.reason)
     columns = (
         NodeRow.id,

@@ -47,7 +47,7 @@ def _names_gpu(value: Any) -> bool:
 
 @contextmanager
 def on(device: torch.device) -> Iterator[None]:
-    """Everything that is made inside lies on `device`: `cpu`, or `meta`, which holds no values.
+    """Put everything made inside the block on `device`: `cpu`, or `meta`, which has no values.
 
     Changes `torch.Generator` meanwhile: for a process of one thread.
     """

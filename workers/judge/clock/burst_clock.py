@@ -99,7 +99,7 @@ class BurstClock:
         return float(np.median(times)), call
 
     def clocks(self) -> dict[str, dict[str, float]]:
-        """Microseconds of one call by each clock, the median over blocks."""
+        """Return the microseconds of one call by each clock, the median over blocks."""
         return {
             name: {
                 "events": round(float(np.median(events)), 3),
@@ -118,7 +118,7 @@ class BurstClock:
         return {name: [value + surplus * (name == candidate) for value in values] for name, values in samples.items()}
 
     def surplus(self, name: str) -> float:
-        """Microseconds a call that the wall clock saw and the events did not; 0 where the two agree."""
+        """Return the microseconds a call that only the wall clock saw; 0 where the clocks agree."""
         missing = float(np.median(self._unexplained[name]))
         jitter = self._empty[name].spread_us / min(self._parts(name))
         allowed = AGREEMENT * float(np.median(self._events[name])) + _GAP_US + jitter

@@ -116,7 +116,7 @@ StartProbe = Callable[[str, str], RunnerHandle]
 
 
 def memory_rate(footprint: int, start: StartProbe, device: torch.device) -> float:
-    """GB/s of the best of CALLS calls of each pattern over `footprint` bytes of buffers.
+    """Measure the GB/s of each pattern's best of CALLS calls over `footprint` bytes.
 
     An update reads two buffers and writes one, a copy reads one and writes one; bytes are counted as a limit counts
     them, each buffer once for each direction. Raises RunnerFault.

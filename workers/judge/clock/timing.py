@@ -152,7 +152,7 @@ def bootstrap_ratios(
 def ratio_with_interval(
     baseline: Sequence[float], candidate: Sequence[float], seed: int, offset_us: float = 0.0
 ) -> tuple[float, tuple[float, float]]:
-    """median(baseline) / median(candidate) and its 95 % interval."""
+    """Return median(baseline) / median(candidate) and its 95 % interval."""
     ratios = bootstrap_ratios(baseline, candidate, seed, offset_us)
     low, high = (float(value) for value in np.quantile(ratios, [0.025, 0.975]))
     return float(np.median(baseline) / np.median(candidate)), (low, high)

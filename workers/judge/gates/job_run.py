@@ -175,7 +175,7 @@ class JobRun:
         return self.rng.getrandbits(62)
 
     def source(self, workload: ResolvedWorkload, family: Family | None = None) -> InputSource:
-        """Values of a workload's inputs under a new seed."""
+        """Return values of a workload's inputs under a new seed."""
         return self.sources.of(workload["inputs"], family)
 
     def on_workload(

@@ -23,7 +23,7 @@ from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 def measure(
     job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle | None
 ) -> tuple[list[float], list[float]]:
-    """Samples of the fastest baseline and of the candidate (empty without one)."""
+    """Return samples of the fastest baseline and of the candidate (empty without one)."""
     job, runners = job_run.job, job_run.runners
     plan = timing.plan_for(job["level"] == "verify", job_run.device.type, job["limits"]["time_s"])
     modes = baseline_modes(job["op"])

@@ -1,4 +1,4 @@
-"""Building verdicts: the failure found first, and the document that goes out of the door."""
+"""Build verdicts: the failure found first, and the document that leaves the judge."""
 
 from __future__ import annotations
 

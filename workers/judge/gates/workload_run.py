@@ -54,7 +54,7 @@ def _single_thread() -> Iterator[None]:
 
 @contextmanager
 def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
-    """Inside, runners stand still between their calls."""
+    """Keep runners stopped between their calls inside the block."""
     for handle in handles:
         handle.held = True
     try:

@@ -56,7 +56,7 @@ def undefined(library: Path) -> list[tuple[str, bool]]:
 
 
 def foreign(library: Path) -> list[str]:
-    """Names by which a built kernel would reach what is not its own, sorted."""
+    """Return the names by which a built kernel would reach code not its own, sorted."""
     return sorted(
         {
             name

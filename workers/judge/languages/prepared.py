@@ -42,7 +42,7 @@ class KernelReport(TypedDict):
 class Prepared(TypedDict):
     """The compile report of a verdict.
 
-    Seconds: compiler time of this call; cached: nothing had to be compiled; binaries: digests of what was compiled,
+    seconds: compiler time of this call; cached: nothing had to be compiled; binaries: digests of what was compiled,
     each once, sorted; launches: of a CUDA candidate, each different one that `run` makes on the workloads, with the
     first workload that makes it.
     """
@@ -69,7 +69,7 @@ _LOSS = re.compile(r"Potential Performance Loss: (.+?) in (?:the )?function '([^
 def ptxas_reports(log: str) -> list[KernelReport]:
     """Return the kernels of a `ptxas -v` log."""
     reports: list[KernelReport] = []
-    losses: dict[str, list[str]] = {}  # they stand before what they are about
+    losses: dict[str, list[str]] = {}  # a line comes before the kernel that it is about
     for line in log.splitlines():
         entry = re.search(r"Compiling entry function '([^']+)'", line)
         if entry:

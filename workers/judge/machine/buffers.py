@@ -68,7 +68,7 @@ class TensorSpec:
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a dense row-major tensor, in elements."""
+    """Return the strides of a dense row-major tensor, in elements."""
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(1, shape[axis + 1])
@@ -152,7 +152,7 @@ class Slot:
 
 
 def layout_bytes(specs: list[TensorSpec]) -> int:
-    """Bytes of one slot for these tensors, guards included."""
+    """Return the bytes of one slot for these tensors, guards included."""
     return sum(_rounded(spec.storage_bytes, PAGE) + 4 * GUARD for spec in specs if spec.shape is not None) + PAGE
 
 

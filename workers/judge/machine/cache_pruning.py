@@ -14,7 +14,7 @@ _GROUPS = ("kernels", "inductor", "baselines")
 
 def touch(entry: Path) -> None:
     """Note that an entry of the cache is in use."""
-    with contextlib.suppress(FileNotFoundError):  # made by whoever fills it
+    with contextlib.suppress(FileNotFoundError):  # the process that fills it makes it
         os.utime(entry)
 
 

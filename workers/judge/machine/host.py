@@ -16,7 +16,7 @@ BUSY = 0.1
 
 
 def cores_available() -> int:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -63,7 +63,7 @@ def vector_extensions(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
 
 
 def caches(directory: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
-    """Bytes of the data caches that the first core reaches, by level ("L1", "L2", "L3").
+    """Return the data caches' bytes by level ("L1", "L2", "L3"), as the first core reaches them.
 
     Empty where the system does not say.
     """

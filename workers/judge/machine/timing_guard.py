@@ -31,7 +31,7 @@ class Quiet:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Do a thread's work on one job, from start to end.
+        """Let a thread work on one job, from start to end.
 
         It begins when nothing is timed and no thread is alone.
         """
@@ -70,7 +70,7 @@ class Quiet:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Do a thread's work of milliseconds that belongs to no job's preparation."""
+        """Let a thread do milliseconds of work that belong to no job's preparation."""
         with self._changed:
             self._changed.wait_for(lambda: not self._timing)
             self._working += 1
@@ -83,7 +83,10 @@ class Quiet:
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        """Inside, no thread beside works. Waits until the last one rests or has ended."""
+        """Keep the threads beside from working inside the block.
+
+        It waits until the last one rests or has ended.
+        """
         with self._changed:
             self._timing += 1
             self._changed.wait_for(lambda: self._working == 0)
@@ -96,7 +99,10 @@ class Quiet:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside, there is no job beside. Waits until the last one has ended."""
+        """Keep all jobs beside out of the block.
+
+        It waits until the last one has ended.
+        """
         with self._changed:
             self._alone += 1
             self._changed.wait_for(lambda: self._beside == 0)

@@ -1,8 +1,8 @@
 """Nsight Compute's metrics of a candidate: a few more calls, in a fresh process under `ncu`.
 
-Runners are forks of a preloaded process, and `ncu` has to start what it profiles; so this one process is started anew.
-It is confined as a runner is, as far as `ncu` allows; docs/threat-model.md says what is weaker. It gets no memory of
-the referee's and no seed, and makes its inputs itself: nothing that it does can reach a verdict.
+Runners are forks of a preloaded process, and `ncu` has to start what it profiles; so this one process is started
+afresh. It is confined as a runner is, as far as `ncu` allows; docs/threat-model.md says where it is weaker. It gets no
+memory of the referee's and no seed, and makes its inputs itself: nothing that it does can reach a verdict.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _numbers = itertools.count()
 class Profiler:
     """`ncu` on this host.
 
-    Scratch: for directories of its runs. device: "cuda"; tests have "cpu".
+    scratch: for directories of its runs. device: "cuda"; tests have "cpu".
     """
 
     ncu: str
@@ -90,7 +90,10 @@ class Profiler:
     def _measured(
         self, job: Job, workload: ResolvedWorkload, variables: Mapping[str, str], directory: Path, chosen: Profile
     ) -> Nsight:
-        """Raises NoMetrics, OSError. Metrics that this version does not know are left out."""
+        """Measure without the metrics that this version does not know.
+
+        Raises NoMetrics, OSError.
+        """
         own = directory / "candidate"
         for place in (directory, own, directory / "ncu"):
             place.mkdir(mode=0o700)

@@ -170,7 +170,7 @@ class Connection:
         return thread
 
     def _write(self, stream: IO[bytes]) -> None:
-        with contextlib.suppress(OSError):  # it died; the reader tells whoever waits
+        with contextlib.suppress(OSError):  # it died; the reader tells the threads that wait
             while (line := self._lines.get()) is not None:
                 stream.write(line)
                 stream.flush()

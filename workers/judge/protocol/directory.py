@@ -124,7 +124,7 @@ def judge_directories(directories: Sequence[Path], cache: Path, timeout_s: float
 
 
 def _different(directories: Sequence[Path]) -> Sequence[Path]:
-    """Raises BadDirectory where one is named twice."""
+    """Check that no directory is named twice. Raises BadDirectory."""
     seen: set[Path] = set()
     for directory in directories:
         if (resolved := directory.resolve()) in seen:

@@ -37,9 +37,9 @@ COMPILE_S = 300.0
 """Longest first call of a compiled baseline: compiling and autotuning."""
 
 FEWEST_SEEDS, MOST_SEEDS, ENOUGH_ELEMENTS = 3, 16, 256
-"""Tolerances pool at least 3 seeds, and more for a small output.
+"""How many seeds tolerances pool: at least 3, and more for a small output.
 
-Where an output is so small, eager's error on 3 would be luck.
+On a small output eager's error on 3 seeds would be luck.
 """
 
 FLOAT64_PATIENCE = 6

@@ -63,7 +63,7 @@ EXACT = (0.0, 0.0)
 _OF_A_SIZE = frozenset({"normal", "uniform"})
 """Distributions whose values have a size that families choose.
 
-Beside it that size means nothing.
+The size has no other meaning.
 """
 
 Arithmetic = Literal["ieee", "tf32"]
@@ -208,7 +208,7 @@ def _lost_in_float64(workload: ResolvedWorkload, values: Values) -> float:
 def _widened(
     eager: ToleranceBuilder, noise: ToleranceBuilder, declared: Tolerance, step: float, lost: float
 ) -> Tolerance:
-    """Eager's tolerance on a family, at least as wide as the module says."""
+    """Return eager's tolerance on a family, at least as wide as the module says."""
     found, moved = eager.finish(), noise.finish()
     flush = float(torch.finfo(torch.float32).smallest_normal) if eager.dtype in (torch.float32, torch.bfloat16) else 0.0
     element = torch.maximum(found.element, moved.element / 4).clamp_min(max(step * eager.largest, flush, lost))

@@ -157,7 +157,7 @@ def _tail(right: torch.Tensor, filling: torch.Tensor) -> torch.Tensor:
 
 
 def _some_off(right: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Elements of another call at places spread over the result."""
+    """Return elements of another call at places spread over the result."""
     wrong = right.clone().reshape(-1)
     start = min(wrong.numel() - 1, SHARE_OFF // 2)
     wrong[start::SHARE_OFF] = other.reshape(-1)[start::SHARE_OFF]
@@ -246,7 +246,7 @@ def _fraction_bits(dtype: torch.dtype) -> int:
 
 
 def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """`values` rounded to `bits` bits of the fraction, the exponent's range unchanged."""
+    """Round `values` to `bits` bits of the fraction, the exponent's range unchanged."""
     fraction, exponent = torch.frexp(values.to(torch.float64))
     return torch.ldexp(torch.round(fraction * 2.0 ** (bits + 1)), exponent - (bits + 1)).to(values.dtype)
 

@@ -35,7 +35,7 @@ class WarmOps:
             self._ops.pop(next(iter(self._ops))).close()
 
     def drop_broken(self) -> None:
-        """`OpRunners.drop_broken` of all."""
+        """Run `OpRunners.drop_broken` on all."""
         for runners in self._ops.values():
             runners.drop_broken()
 

@@ -1,6 +1,6 @@
-"""`tl.dot` on bfloat16 under Triton's interpreter, which multiplies the bits of the numbers.
+"""`tl.dot` on bfloat16 under Triton's interpreter, which keeps the numbers as raw bits.
 
-It keeps such numbers as their bits.
+Without this module it would multiply the bits.
 
 A kernel that adds or compares bfloat16 without a cast is still computed otherwise there than on a GPU
 (`warpsmith.workers.judge.gates.job_run`): products are what kernels do with these numbers before they widen them.

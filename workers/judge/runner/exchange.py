@@ -94,7 +94,7 @@ class Exchange:
             self._standing_still()
 
     def _halt(self) -> None:
-        """Tell every thread of the runner's group to stop, where it is to stand still between calls."""
+        """Tell every thread of the runner's group to stop, where it is to be stopped between calls."""
         if not self.held or self._stopped:
             return
         try:
@@ -178,7 +178,7 @@ class Exchange:
     def _wait(self, limit_s: float) -> bytes:
         now = time.monotonic()
         deadline, asleep_from = now + limit_s, now + (_SPIN_S if self._device.type == "cuda" else 0.0)
-        # On a GPU's host there are cores to spare, and a wake-up would stand on the clock.
+        # On a GPU's host there are cores to spare, and a wake-up would cost time on the clock.
         while time.monotonic() < asleep_from and not self._poller.poll(0):
             pass
         while not self._poller.poll(_WATCH_MS):
@@ -210,7 +210,7 @@ class Exchange:
         return reply
 
     def _count_processes(self) -> None:
-        # Root's processes are counted by no limit, and orphans are the fork server's: so everybody's are counted.
+        # Root's processes are counted by no limit, and orphans are the fork server's: so all are counted.
         count = len(process_control.family(self._server.pid)) if self._server.pid else 0
         if count > MOST_PROCESSES:
             raise RunnerFault(

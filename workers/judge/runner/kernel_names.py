@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 Source = Literal["cupti", "launches"]
 """Where kernel names come from.
 
-Cupti: what ran on the device, by the driver's own tracing. launches: what went through the launchers of Triton and of
+cupti: what ran on the device, by the driver's own tracing. launches: what went through the launchers of Triton and of
 `kernels_db.runtime.cuda`, where there is no tracing: a library's kernels are then not seen.
 """
 
@@ -149,6 +149,6 @@ def _noted_launches() -> Iterator[list[str]]:
 
 
 def _triton_hooks() -> Any:
-    """Triton's hooks at a launch, where the candidate has imported Triton."""
+    """Return Triton's hooks at a launch, where the candidate has imported Triton."""
     knobs = sys.modules.get("triton.knobs")
     return None if knobs is None else knobs.runtime.launch_enter_hook

@@ -16,7 +16,7 @@ from triton.runtime.interpreter import InterpretedFunction
 class Launch(TypedDict):
     """One launch.
 
-    Arguments: each run-time argument's dtype, "int" or "float"; constexprs: each compile-time argument's value as text;
+    arguments: each run-time argument's dtype, "int" or "float"; constexprs: each compile-time argument's value as text;
     options: num_warps and its like.
     """
 

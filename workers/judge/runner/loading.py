@@ -13,7 +13,10 @@ from warpsmith.kernels_db.candidate_import import provide_runtime
 
 
 def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
-    """`run` as this mode calls it. Candidates are called bare; references without gradients."""
+    """Return `run` as this mode calls it.
+
+    Candidates are called bare; references without gradients.
+    """
     if mode in ("candidate", "generate"):
         return run
     import torch  # noqa: PLC0415

@@ -152,7 +152,7 @@ class Runner:
             torch.cuda.synchronize()
 
     def free(self, raw: bytes) -> None:
-        """Free the last result: inside the next call it would stand on the clock."""
+        """Free the last result: inside the next call that would cost time on the clock."""
         self.result = None
 
     def nothing(self, raw: bytes) -> None:

@@ -114,7 +114,7 @@ def install() -> None:
 
 
 def scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-    """`size` bytes on the current device, which torch's allocator aligns to 512."""
+    """Allocate `size` bytes on the current device, which torch's allocator aligns to 512."""
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
@@ -124,7 +124,7 @@ def _benchmarker(driver: Any) -> Callable[..., Any]:
 
 
 def _built_once(src: str, name: str, **options: Any) -> ModuleType:
-    """Triton's C modules, which it loads anew whenever its driver is made."""
+    """Keep Triton's C modules, which it would load again whenever its driver is made."""
     found = _modules.get((name, src))
     if found is None:
         found = _modules[name, src] = _build(src=src, name=name, **options)

@@ -91,7 +91,7 @@ def handles_tcp(version: int) -> bool:
 
 
 def restrict(rules: Iterable[Rule], version: int) -> None:
-    """Give up, for good, what the rules do not allow; `version` is what `abi` returned.
+    """Permanently give up what the rules do not allow; `version` is what `abi` returned.
 
     The process must not be able to gain privileges (PR_SET_NO_NEW_PRIVS). Raises OSError.
     """

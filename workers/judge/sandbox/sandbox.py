@@ -117,7 +117,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Confinement:
-    """The layers that stand around a runner."""
+    """The layers that confine a runner."""
 
     layers: tuple[str, ...]
 
@@ -256,7 +256,7 @@ def verify(pid: int, reached: Confinement) -> None:
     try:
         status = process_control.status(pid)
     except OSError:
-        return  # it is gone, and whoever talks to it next will see
+        return  # it is gone, and the next message to it will show that
     wanted = {"NoNewPrivs": "1", "CapEff": "0" * 16}
     if SYSTEM_CALLS in reached.layers:
         wanted["Seccomp"] = "2"

@@ -127,7 +127,7 @@ def available() -> bool:
 
 
 def refused(rules: Rules) -> dict[str, int]:
-    """Calls that fail whatever their arguments, with the error that they get."""
+    """Return the calls that fail whatever their arguments, with their errors."""
     names = dict.fromkeys(_ALWAYS, errno.EPERM) | dict.fromkeys(_UNKNOWN, errno.ENOSYS)
     if not rules.processes:
         names |= dict.fromkeys([*_PROCESSES, "tkill"], errno.EPERM)
@@ -139,10 +139,10 @@ def refused(rules: Rules) -> dict[str, int]:
 
 
 def conditions(rules: Rules) -> list[Condition]:
-    """Calls whose arguments decide."""
+    """Return the calls whose arguments decide."""
     own = (0, rules.pid)
     found = [
-        # Unix sockets that can name nobody: connecting is refused, and datagrams could carry an address.
+        # Unix sockets that can name no peer: connecting is refused, and datagrams could carry an address.
         Condition("socket", 0, (_AF_UNIX,)),
         Condition("socket", 1, (_SOCK_STREAM, _SOCK_SEQPACKET), mask=_SOCK_KIND),
         Condition("socketpair", 0, (_AF_UNIX,)),
@@ -155,7 +155,7 @@ def conditions(rules: Rules) -> list[Condition]:
         # Signals by way of a descriptor's owner; typing into a terminal.
         Condition("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_NOTIFY), refused=True),
         Condition("ioctl", 1, (_FIOSETOWN, _SIOCSPGRP, _TIOCSTI, _TIOCLINUX), refused=True),
-        # It dies with its parent, shows its memory to nobody and adopts nobody.
+        # It dies with its parent, shows its memory to no process and adopts none.
         Condition(
             "prctl", 0, (_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_PTRACER), refused=True
         ),
@@ -201,7 +201,7 @@ def program(rules: Rules, machine: str | None = None) -> list[Instruction]:
 
 
 def _tested(condition: Condition) -> list[Instruction]:
-    """Instructions that return EPERM where the condition does not hold and go on where it does."""
+    """Return instructions that return EPERM where the condition fails and else continue."""
     load = [(_LOAD, 0, 0, _AT_ARGUMENTS + 8 * condition.position), (_AND, 0, 0, condition.mask)]
     count = len(condition.values)
     refuse = (_RETURN, 0, 0, ERRNO | errno.EPERM)
@@ -243,7 +243,7 @@ class _Program(ctypes.Structure):
 
 
 def install(code: Sequence[Instruction]) -> None:
-    """Bind every thread of this process, for good. Raises OSError.
+    """Bind every thread of this process permanently. Raises OSError.
 
     Without SPEC_ALLOW kernels before 5.16 would also switch off speculation, and a confined kernel would be slower than
     it is anywhere else. The process must not be able to gain privileges (PR_SET_NO_NEW_PRIVS).

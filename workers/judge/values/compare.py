@@ -132,7 +132,7 @@ def eager_factor(dtype: torch.dtype, eager_l2: float) -> float:
 
 
 def norm_floor(dtype: torch.dtype) -> float:
-    """c u: the relative L2 error that is right however small eager's own is."""
+    """Return c u: the relative L2 error that is right however small eager's own is."""
     return order_factor(dtype) * unit_roundoff(dtype)
 
 

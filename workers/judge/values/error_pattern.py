@@ -12,7 +12,10 @@ from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Tolerance
 
 MOST_ELEMENTS = 1 << 27
-"""Of a tensor whose wrong elements are looked at: a mask of them takes a byte each."""
+"""Most elements of a tensor whose wrong elements are described.
+
+A mask of them takes a byte each.
+"""
 SHOWN, SAMPLED = 4, 1 << 12
 ALIKE = 0.01
 """Ratios of found to expected that differ by less are one factor."""

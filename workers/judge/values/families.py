@@ -113,7 +113,7 @@ class _Drawn:
         return (self.values - self.mean) / self.std
 
     def random_integers(self, low: int, high: int) -> torch.Tensor:
-        """Integers from `low` to `high`, both included, as floating values."""
+        """Return integers from `low` to `high`, both included, as floating values."""
         shape, device = self.values.shape, self.values.device
         whole = torch.randint(low, high + 1, shape, generator=self.generator, device=device)
         return whole.to(self.values.dtype)
@@ -280,7 +280,7 @@ def plan(workloads: Sequence[ResolvedWorkload], rng: random.Random, *, sparing: 
 
 
 def elements(workload: ResolvedWorkload) -> int:
-    """Elements of a workload's inputs."""
+    """Return the number of elements of a workload's inputs."""
     return sum(math.prod(item["shape"]) for item in workload["inputs"] if item["shape"] is not None)
 
 

@@ -59,7 +59,9 @@ def structured(
     generator: torch.Generator,
     choose: random.Random,
 ) -> torch.Tensor:
-    """Values for one call of a kind whose elements hang together, of which there are `variants`.
+    """Return values for one call of a kind whose elements depend on each other.
+
+    There are `variants` of them.
 
     A constant is itself; the user's own code and large `spd` matrices come as they were drawn.
     """

@@ -112,7 +112,7 @@ class InputSources:
         self._device = device
 
     def of(self, inputs: Sequence[ResolvedInput], family: Family | None = None) -> InputSource:
-        """Values of a workload's inputs under a new seed. Raises what InputSource does."""
+        """Return values of a workload's inputs under a new seed. Raises what InputSource does."""
         return InputSource(inputs, self._rng.getrandbits(62), self._make, self._device, family)
 
 
@@ -125,7 +125,7 @@ def _broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 
 def stock_bytes(item: ResolvedInput) -> int:
-    """Bytes that an InputSource holds for one input."""
+    """Return the bytes that an InputSource holds for one input."""
     spec = input_spec(item)
     variants = 1 if item["dist"].get("kind") in draws.INDEPENDENT else STRUCTURED_VARIANTS
     return variants * (spec.elements + SLACK) * spec.dtype.itemsize

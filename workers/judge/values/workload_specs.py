@@ -1,4 +1,4 @@
-"""What follows from a workload alone: buffers, slots, results of a call, its key."""
+"""What a workload determines by itself: buffers, slots, results of a call, its key."""
 
 from __future__ import annotations
 
