@@ -43,10 +43,7 @@ On a small output eager's error on 3 seeds would be luck.
 """
 
 FLOAT64_PATIENCE = 6
-"""The reference's time limit in float64, as a multiple of the call limit.
-
-Libraries do not optimise for float64.
-"""
+"""Multiple of the call limit that float64, for which libraries do not optimise, may take."""
 
 Start = Callable[[Mode], RunnerHandle]
 """Starts a runner of this op's reference in a mode."""
@@ -82,10 +79,7 @@ class WorkloadFacts:
 
 @dataclass
 class OpRunners:
-    """The reference's runners for one op, with the facts learnt of its workloads.
-
-    Close it to end the runners.
-    """
+    """The reference's runners for one op, with the facts of its workloads. Close it to end them."""
 
     start: Start
     call_s: float
@@ -141,10 +135,7 @@ class OpRunners:
         return [mode for mode in modes if mode == known.fastest(modes)]
 
     def note(self, workload: ResolvedWorkload, wanted: list[Mode], median_us: dict[str, float]) -> None:
-        """Note the medians of baselines that were timed together.
-
-        `wanted` are all that the op names.
-        """
+        """Note the medians of baselines timed together; `wanted` are all that the op names."""
         key, unavailable = workload_key(workload), self.facts(workload).unavailable
         missing: dict[str, str] = {mode: unavailable[mode] for mode in wanted if mode in unavailable}
         if median_us.keys() | missing.keys() >= set(wanted):

@@ -1,6 +1,4 @@
-"""Check whether values are right, by tolerances from float64 and PyTorch's own error.
-
-Pure functions of tensors.
+"""Check values against tolerances from float64 and PyTorch's own error, by pure functions.
 
 Let `y64` be the reference in float64, `e0` the relative L2 error of PyTorch eager in the op's own dtypes (worst over
 seeds), `E0` eager's largest absolute error among elements of like magnitude, `u` the unit roundoff of the output dtype.
@@ -36,11 +34,7 @@ from warpsmith.workers.judge.machine.buffers import poison_byte
 GROUPS = 32
 FEWEST_IN_GROUP = 32
 SUMMATION_UNITS = 64.0
-"""The bound between an error of summation order and one of narrower arithmetic.
-
-In units of roundoff: below it eager's relative L2 error is that of a summation's order, above it that of its
-arithmetic.
-"""
+"""Units of roundoff of eager's L2 error: of summation order below, of its arithmetic above."""
 SLICE, SLICE_ON_DEVICE = 1 << 18, 1 << 25
 """Elements that are compared in one go.
 
@@ -48,10 +42,7 @@ On a CPU as many as its caches hold, on a GPU as many as its temporaries (about 
 """
 _SAMPLE = 1 << 16
 _LANES_ON_DEVICE = 1 << 12
-"""Partial maxima per group on a GPU.
-
-Without them thousands of threads that update one number would wait for each other.
-"""
+"""Partial maxima per group on a GPU: on one number thousands of threads would wait in turn."""
 _TF32_HALF = 1 << 12
 _EXPONENT_BITS = 0x7FF << 52
 _MAGNITUDE_BITS = (1 << 63) - 1
@@ -92,9 +83,9 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcome for one tensor.
+    """Outcome for one tensor, with its relative L2 error `l2`.
 
-    `l2` is the relative L2 error; index, expected, found and limit belong to the worst element, None if all pass.
+    index, expected, found and limit belong to the worst element, None if all pass.
     """
 
     passed: bool
@@ -115,18 +106,12 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 
 def order_factor(dtype: torch.dtype) -> float:
-    """Return c: what another order of summation may cost a result of this dtype.
-
-    In units of its rounding.
-    """
+    """Return c: the units of its rounding that another order of summation may cost a dtype."""
     return 8.0 if dtype.itemsize >= torch.float32.itemsize else 1.0
 
 
 def eager_factor(dtype: torch.dtype, eager_l2: float) -> float:
-    """Return k: how many times eager's own error another right result may have.
-
-    Eager's relative L2 error is `eager_l2`.
-    """
+    """Return k: how many times eager's relative L2 error `eager_l2` a right result may have."""
     summation = dtype.itemsize >= torch.float32.itemsize and eager_l2 < SUMMATION_UNITS * unit_roundoff(dtype)
     return 8.0 if summation else 4.0
 
@@ -137,9 +122,9 @@ def norm_floor(dtype: torch.dtype) -> float:
 
 
 def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return the distance between neighbours of `dtype` around each value.
+    """Return the distance between neighbours of `dtype` around each value, in float64.
 
-    float64 in and out; at least the smallest subnormal.
+    The values are float64 too; it is at least the smallest subnormal.
     """
     information = torch.finfo(dtype)
     smallest = float(information.smallest_normal) * float(information.eps)
@@ -148,10 +133,7 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def rounded_to_tf32(values: torch.Tensor | None) -> torch.Tensor | None:
-    """Round float32 values to the nearest with the 10 bits of fraction that TF32 keeps.
-
-    Anything else stays as it is.
-    """
+    """Round float32 values to the nearest with TF32's 10 bits of fraction; leave others."""
     if values is None or values.dtype != torch.float32:
         return values
     nearest = ((values.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
@@ -178,10 +160,7 @@ class ToleranceBuilder:
         self._size = 0.0
 
     def add(self, eager: torch.Tensor, expected: torch.Tensor) -> None:
-        """Add eager's result and the float64 one for the same inputs.
-
-        Elements where either is not finite are left out.
-        """
+        """Add eager's result and the float64 one for the same inputs, where both are finite."""
         device = expected.device
         lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
         if self._edges is None:
@@ -241,19 +220,15 @@ def group_edges(expected: torch.Tensor) -> torch.Tensor:
 
 
 def _keys(values: torch.Tensor) -> torch.Tensor:
-    """Return the exponent and the first 5 bits of the fraction, as an integer below _KEYS.
+    """Return exponent and first 5 fraction bits of float64 values, as an integer below _KEYS.
 
-    The values are float64. The integer rises with the magnitude, and looking a key up is ten times as fast as searching
-    the edges.
+    It rises with the magnitude, and looking a key up is ten times as fast as searching the edges.
     """
     return (values.view(torch.int64) & _MAGNITUDE_BITS) >> _KEY_SHIFT
 
 
 def _by_key(edges: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return for every key the one of `values` for its group.
-
-    `values` has one more than the edges; a group is above the edges that it exceeds.
-    """
+    """Return each key's entry of `values` (one more than edges), by the edges that it exceeds."""
     bounds = torch.nn.functional.pad(_keys(edges) + 1, (1, 1))
     bounds[-1] = _KEYS
     return torch.repeat_interleave(values, bounds.diff(), output_size=_KEYS)
@@ -300,10 +275,7 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None) -> torch.Tensor:
-    """Return the elements beyond their limits, as a flat mask.
-
-    Without a tolerance, those that differ at all.
-    """
+    """Return a flat mask of wrong elements: beyond their limits, or unequal without a tolerance."""
     if tolerance is None:
         raw = torch.uint8 if found.dtype == torch.bool else found.dtype
         parts = [part != wanted for _, (part, wanted) in _slices(found.view(raw), expected.view(raw))]
@@ -315,11 +287,7 @@ def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
 
 
 def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """Return the outcome of one slice.
-
-    The sum of squared errors, the sum of squares, the wrong elements, the worst one's error as a multiple of its limit,
-    its place, its limit.
-    """
+    """Return the sums of squared errors and squares, wrong count, worst ratio, place and limit."""
     bad, ratio, error, kept, limits = _judged(found, wanted, tolerance)
     at = ratio.argmax()
     numbers = [torch.dot(error, error), torch.dot(kept, kept), bad.sum(), ratio[at], at, limits[at]]
@@ -356,10 +324,7 @@ def _judged(
 
 
 def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
-    """Compare integers or booleans of one dtype, element by element.
-
-    Booleans are compared as bytes: 0xA5 is neither true nor false.
-    """
+    """Compare integers, or booleans as bytes (0xA5 is neither true nor false), one by one."""
     raw = torch.uint8 if found.dtype == torch.bool else found.dtype
     wrong, first = _differences(found.view(raw), expected.view(raw))
     if not wrong:
@@ -408,19 +373,16 @@ def _unravel(position: int, shape: torch.Size) -> list[int]:
 
 
 def first_difference(found: torch.Tensor, expected: torch.Tensor) -> list[int] | None:
-    """Return the index of the first element whose bytes differ, or None.
-
-    For tensors of one shape and dtype.
-    """
+    """Return the index of the first element whose bytes differ, or None; same shape and dtype."""
     raw = _RAW[found.dtype.itemsize]
     wrong, first = _differences(found.contiguous().view(raw), expected.contiguous().view(raw))
     return _unravel(first, found.shape) if wrong else None
 
 
 def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Check whether two results differ by more than another order of summation explains.
+    """Check whether results for the same inputs differ by more than summation order explains.
 
-    The results are for the same inputs; the limit is a relative L2 distance of 32 u.
+    That is by a relative L2 distance of more than 32 u.
     """
     if first_difference(first, second) is None:
         return False
