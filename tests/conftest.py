@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests import REPOSITORY
 from tests.kinds import (
@@ -43,10 +42,6 @@ __all__ = [
     "redis_server",
     "redis_url",
 ]
-
-# How long an example takes says how busy the machine is.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

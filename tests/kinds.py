@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 COUNTED_AS = {
     "passed": "passed",
@@ -25,6 +26,11 @@ COUNTED_AS = {
 """What each of pytest's categories counts as; an error in set-up or tear-down is a failure."""
 
 TOGETHER, ALONE = "together", "alone"
+
+# How long an example takes says how busy the machine is.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", _PATIENT, max_examples=40)
+settings.register_profile("nightly", _PATIENT, max_examples=100)
 
 _SEEN = pytest.StashKey[dict[str, Any]]()
 _MODULES = pytest.StashKey[frozenset[str]]()
@@ -42,7 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read which modules are wanted."""
+    """Read which modules are wanted, and how many examples a property gets."""
+    settings.load_profile("nightly" if config.getoption("nightly") else "default")
     if config.getoption("modules"):
         config.stash[_MODULES] = frozenset(json.loads(Path(config.getoption("modules")).read_text(encoding="utf-8")))
 

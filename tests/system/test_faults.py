@@ -231,6 +231,7 @@ def _children(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_kills_at_every_step_change_nothing(tmp_path: Path, redis_server: RedisServer) -> None:
     killed = Searching.create(tmp_path / "killed.db")

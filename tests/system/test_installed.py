@@ -88,6 +88,7 @@ def test_what_is_installed_runs_wherever_it_is_started(
     assert "layer_norm" in installed.run("warpsmith", "ops", "examples", "--json", cwd=cwd).stdout
 
 
+@pytest.mark.nightly
 def test_a_candidate_is_judged_by_what_is_installed(installed: Installed, crowded: Path) -> None:
     spec, candidate = REPOSITORY / "examples/add_relu.yaml", REPOSITORY / "tests/candidates/add_relu_cpp.py"
     command = ("warpsmith", "judge", str(spec), str(candidate), "--level", "screen", "--json")

@@ -144,6 +144,7 @@ class Message:
     queue: str
 
 
+@pytest.mark.nightly
 def test_a_message_for_nothing_is_let_go(tmp_path: Path, redis_server: RedisServer) -> None:
     searching = Searching.create(tmp_path / "warpsmith.db")
     app = make_app(Settings(broker_url=redis_server.url))

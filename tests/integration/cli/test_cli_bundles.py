@@ -43,7 +43,7 @@ def test_there_and_back(said: Any, tmp_path: Path) -> None:
     assert code == 0, err
     assert "1 job for add_relu on cpu:x86_64" in out
     assert f"warpsmith merge {directory}" in err
-    assert (directory / "judge" / "workers" / "judge" / "__main__.py").is_file()
+    assert (directory / "judge" / "warpsmith" / "workers" / "judge" / "__main__.py").is_file()
     assert "PYTHONPATH=judge python -m warpsmith.workers.judge ." in (directory / "README.txt").read_text()
     assert not [name for name in directory.rglob("*") if name.name == "bundle.key"]
 
@@ -79,7 +79,8 @@ def test_a_bundle_is_dropped(said: Any, tmp_path: Path) -> None:
     document = json.loads(out)
     assert (code, document["count"], "jobs" in document) == (0, 1, False)
     code, _, err = said("bundle", "--drop", str(tmp_path / "b"))
-    assert (code, "stands in" in err) == (2, True)
+    assert code == 2
+    assert "bundle.json" in err, err
     assert said("bundle", "--drop", document["id"])[:2] == (
         0,
         f"1 job of {document['id']} returned to the queue in {search_id}\n",
@@ -145,7 +146,7 @@ def test_what_was_not_judged_is_given_up(said: Any, tmp_path: Path) -> None:
     search_id = created(said.db)
     assert said("bundle", search_id, "-o", str(tmp_path / "b"))[0] == 0
     bundle = bundle_in(tmp_path / "b")
-    assert said("bundle", "--show", bundle.id)[1] == f"nothing of {bundle.id} is known to be left unjudged\n"
+    assert said("bundle", "--show", bundle.id)[1] == f"no unjudged jobs are known of {bundle.id}\n"
     file = tmp_path / "unjudged.jsonl"
     file.write_text(json.dumps(unjudged_line(bundle)) + "\n")
     assert said("bundle", "--give-up", bundle.id)[1] == f"0 jobs of {bundle.id} given up in {search_id}\n"

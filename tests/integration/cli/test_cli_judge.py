@@ -54,6 +54,7 @@ def test_one_that_does_not_compile_shows_the_compilers_words(tmp_path: Path) -> 
     assert "'two' was not declared" in out
 
 
+@pytest.mark.nightly
 def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
     options = ("--workload", "single", "--json")
     for name, code in (("good", 0), ("wrong", 1)):
@@ -65,6 +66,7 @@ def test_the_shipped_pair_is_told_apart(tmp_path: Path) -> None:
     assert {"tensor", "index", "expected", "found"} <= set(verdict["failure"])
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(machine.gpus()), reason="this machine has a CUDA GPU")
 @pytest.mark.parametrize(("language", "reason"), [("triton", "not timed"), ("cuda", "not run")])
 def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path, language: str, reason: str) -> None:

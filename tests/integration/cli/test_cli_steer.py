@@ -91,7 +91,7 @@ def test_a_budget(said: Any) -> None:
     out = said("budget", "sr_seed", "--candidates", "80", "--cost", "2.5", "--time", "1h", "--gpu", "10m")[1]
     assert out == "search sr_seed may use 80 candidates, $2.50, 1:00:00 of running time, 10:00 on the device\n"
     lifted = ["--candidates", "none", "--cost", "none", "--time", "none", "--gpu", "none"]
-    assert said("budget", "sr_seed", *lifted)[1] == "search sr_seed may use whatever its policy asks for\n"
+    assert said("budget", "sr_seed", *lifted)[1] == "search sr_seed may use the limits of its policy alone\n"
 
 
 def test_a_branch(said: Any) -> None:

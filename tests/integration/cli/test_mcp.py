@@ -330,6 +330,7 @@ def test_without_a_service_every_call_says_how_to_get_one(tmp_path: Path) -> Non
         assert agent.call("fetch_prompts")["files"], "what needs no service works without one"
 
 
+@pytest.mark.nightly
 def test_a_key_is_sent_over_stdio(tmp_path: Path) -> None:
     app = application(settings_for(tmp_path, auth="always"))
     key = create_key(app.state.service.db, "an agent")
@@ -387,7 +388,7 @@ def test_others_cannot_reach_a_service_without_keys(tmp_path: Path) -> None:
             timeout=60,
         )
     assert result.returncode == 1
-    assert "found 0.0.0.0, which others can reach, before a service that asks for no keys" in result.stderr
+    assert "found 0.0.0.0, which others can reach, in front of a service that requires no keys" in result.stderr
 
 
 @pytest.mark.parametrize(

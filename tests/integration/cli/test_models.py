@@ -185,6 +185,7 @@ def test_a_recommenders_costs(recommender: Profiled) -> None:
     assert "min(4 * 8000 * 32" in str(table.limits.bytes), "a table is not read as a whole"
 
 
+@pytest.mark.nightly
 def test_a_spec_that_profile_wrote_is_judged_as_it_is(
     recommender: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -346,6 +347,7 @@ def example_inputs():
 """
 
 
+@pytest.mark.nightly
 def test_stored_kernels_are_exported_and_applied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

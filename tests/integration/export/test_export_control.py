@@ -499,6 +499,7 @@ print(package.status()["notes"])
 """
 
 
+@pytest.mark.nightly
 def test_no_configuration_is_ever_tuned_at_run_time(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="a Triton kernel needs Triton, which is not installed")
     project = build(exported(SCALED_ADD, TUNED, "triton"), tmp_path / "out")

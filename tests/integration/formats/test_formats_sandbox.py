@@ -76,6 +76,7 @@ def imported() -> Callable[[str], Op]:
     return find
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "path",
     nightly_but({KERNELBENCH[-1], TASKS[0]}.__contains__, [*KERNELBENCH, *TASKS]),
@@ -89,6 +90,7 @@ def test_an_example_becomes_a_job_and_gives_its_files_back(path: Path, imported:
     assert build_job(op, Target.parse("cpu"), level="baseline")["workloads"]
 
 
+@pytest.mark.nightly
 def test_integers_masks_and_normalised_weights_are_what_the_file_makes(imported: Callable[[str], Op]) -> None:
     embedding = imported("4_embedding_bag")
     assert [(item.name, item.dtype, item.dist and item.dist.kind) for item in embedding.inputs] == [
@@ -109,6 +111,7 @@ def test_integers_masks_and_normalised_weights_are_what_the_file_makes(imported:
     assert "get_init_inputs()" in norm.reference.partition("_Constructed")[2], "a tuple stays a tuple"
 
 
+@pytest.mark.nightly
 def test_a_tasks_outputs_follow_from_its_inputs_axes(imported: Callable[[str], Op]) -> None:
     convolution = imported("conv2d/task.yml")
     (expression,) = [axis.expr for axis in convolution.axes.values() if axis.kind == "expr"]
@@ -123,6 +126,7 @@ def test_a_module_that_is_not_there_is_named() -> None:
     assert "ModuleNotFoundError: No module named 'absent_module'" in refused(top="import absent_module")
 
 
+@pytest.mark.nightly
 def test_a_result_that_depends_on_values_is_computed_with_values() -> None:
     found = made(result="x[: 2 + int(x.sum() >= 0)]")
     assert found.op.outputs[0].shape == (3,)
@@ -145,6 +149,7 @@ def ref_kernel(data):
 """
 
 
+@pytest.mark.nightly
 def test_a_result_whose_shape_is_a_drawn_value_has_the_shape_that_was_drawn() -> None:
     problem = PROBLEM.format(top="", result="torch.ones(int(x.max()))", init="[]")
     problem = problem.replace("torch.rand(4)", "torch.randint(3, 4, (2,))")
@@ -169,7 +174,13 @@ def test_a_file_that_does_not_end_is_ended() -> None:
     assert "timeout: did not return within 3 s" in refused(top="while True:\n    pass", seconds=3.0)
 
 
-@pytest.mark.parametrize("top", ["import os\nos._exit(0)", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"])
+@pytest.mark.parametrize(
+    "top",
+    [
+        "import os\nos._exit(0)",
+        pytest.param("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_file_that_ends_its_process_is_refused(top: str) -> None:
     assert "crash: " in refused(top=top)
 
@@ -193,6 +204,7 @@ def test_a_killed_analysis_leaves_nothing_outside_of_the_callers_directory(tmp_p
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_file_that_changes_what_is_said_of_it_is_refused() -> None:
     top = "from warpsmith.workers.judge.analysis import module\nmodule.described = lambda *a, **k: {'shape': 'x'}"
     assert 'problem.py: found "inputs.0' in refused(top=top)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.jobs import job
 from tests import judging
 from tests.support.steps_support import Driver, create, verdict
@@ -18,6 +20,7 @@ RENAMED = judging.GOOD_NORM.replace("mean", "average").replace("squares", "sum_o
 OTHER = judging.norm_candidate(judging.ALL_ROWS)
 
 
+@pytest.mark.nightly
 def test_a_source_with_other_names_of_locals_is_the_same_binary(tmp_path: Path) -> None:
     assert normalised_digest(RENAMED) != normalised_digest(judging.GOOD_NORM)
     place = judging.layer_norm_workload("bench", "bench", 64, 128)

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.judge_walk import Step, is_climb
 
 
+@pytest.mark.nightly
 def test_a_job_is_traced_from_the_referee_to_the_clock(tmp_path: Path) -> None:
     told = tmp_path / "walk.json"
     done = subprocess.run(

@@ -93,6 +93,7 @@ def test_one_source_built_by_many_at_once_is_whole_and_then_cached(language: Lan
     assert all(path.read_bytes()[:4] == b"\x7fELF" for path in built)
 
 
+@pytest.mark.nightly
 def test_another_source_flag_or_architecture_is_another_build(tmp_path: Path) -> None:
     source = candidate("cuda")
     assert not prepare(source, "cuda", tmp_path)["cached"]

@@ -161,6 +161,7 @@ def test_what_came_of_it_is_stored_and_the_search_is_as_it_was(
         assert session.get_one(SearchRow, node.search_id).updated_at == before
 
 
+@pytest.mark.nightly
 def test_a_real_judge_makes_a_real_profile(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     here = WorkerProcess(settings)
