@@ -84,7 +84,7 @@ class Walk:
         self.steps[origin, room] = Step(origin, room, said, frame.f_code.co_qualname)
 
     def count(self) -> dict[str, Any]:
-        """The counts of the module's text, and the stays by room, most first."""
+        """Return the counts that the module's docstring defines, and the stays by room, most first."""
         stays = [room for room, _ in groupby(step.room for step in self.steps.values())]
         by_room = Counter(stays)
         return {
@@ -102,7 +102,7 @@ def _of_judge(frame: FrameType) -> bool:
 
 
 def _room(frame: FrameType) -> str | None:
-    """The room of a frame; None for a tool and for what is not the judge's."""
+    """Return the room of a frame; None for a tool and for code outside the judge."""
     if not _of_judge(frame):
         return None
     name = str(frame.f_globals["__name__"]).removeprefix(JUDGE)
@@ -110,13 +110,13 @@ def _room(frame: FrameType) -> str | None:
 
 
 def is_climb(step: Step) -> bool:
-    """Whether a step goes to a room that the caller's room does not import."""
+    """Check whether a step goes to a room that the caller's room does not import."""
     return step.origin != "" and step.room not in _below(step.origin)
 
 
 @cache
 def _imports(room: str) -> frozenset[str]:
-    """The judge's modules that a module's file names in its imports, wherever in the file."""
+    """Return the judge's modules that a module's file imports, wherever in the file."""
     spec = importlib.util.find_spec(JUDGE + room)
     if spec is None or spec.origin is None:
         return frozenset()
@@ -139,7 +139,7 @@ def _is_module(room: str) -> bool:
 
 @cache
 def _below(room: str) -> frozenset[str]:
-    """Every module that a room imports, directly or through others."""
+    """Return every module that a room imports, directly or through others."""
     found: set[str] = set()
     waiting = [room]
     while waiting:
@@ -154,13 +154,13 @@ def _relu_workload(name: str, role: Role, size: int) -> ResolvedWorkload:
 
 
 def relu() -> Job:
-    """A job that is accepted: one workload that is timed, one that is not."""
+    """Return a job that is accepted: one workload that is timed, one that is not."""
     workloads = [_relu_workload("bench", "bench", 1 << 14), _relu_workload("ragged", "test", 1001)]
     return job(REFERENCE, workloads, cpp(CODE, RUN), level="verify", time_s=0.5)
 
 
 def walked(one: Job) -> tuple[Walk, Verdict]:
-    """The walk of a job through a fresh referee in this process, and the verdict."""
+    """Return the walk of a job through a fresh referee in this process, and the verdict."""
     process_control.adopt_orphans()
     walk = Walk()
     with tempfile.TemporaryDirectory(prefix="judge-walk-") as place:

@@ -1,1 +1,4 @@
-"""Alembic migrations; they ship in the wheel and run inside the process (`kernels_db.db.Database.upgrade`)."""
+"""Alembic migrations, which ship in the wheel.
+
+They run inside the process (`kernels_db.db.Database.upgrade`).
+"""

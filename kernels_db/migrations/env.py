@@ -1,4 +1,7 @@
-"""Alembic's entry: runs the migrations on the connection that the caller put into the configuration's attributes."""
+"""Alembic's entry: run the migrations on the caller's connection.
+
+The caller puts the connection into the configuration's attributes.
+"""
 
 from alembic import context
 from sqlalchemy import Connection
@@ -7,7 +10,10 @@ from warpsmith.kernels_db.store.tables import Base
 
 
 def run() -> None:
-    """Migrate within the caller's transaction: on either database a migration happens whole or not at all."""
+    """Migrate within the caller's transaction.
+
+    On either database a migration happens completely or not at all.
+    """
     connection = context.config.attributes.get("connection")
     if not isinstance(connection, Connection):
         raise RuntimeError(

@@ -21,8 +21,11 @@ from warpsmith.kernels_db.store.tables import Leased
 Row = TypeVar("Row", bound=Leased)
 
 LONGEST_RESEND = 6
-"""A message is sent again ever more rarely, at most this many times `resend_after_s` apart: a busy judge leaves steps
-waiting in its queue, and every message sent again lies there beside the first."""
+"""Longest pause between two sends of a message, in units of `resend_after_s`.
+
+Pauses grow up to this: a busy judge leaves steps waiting in its queue, and every message sent again lies there beside
+the first.
+"""
 
 
 def claim(
@@ -66,7 +69,10 @@ def renew(session: Session, table: type[Leased], row_id: str, owner: str, lease_
 
 
 def held(session: Session, table: type[Row], row_id: str, owner: str) -> Row | None:
-    """Lock the row that `owner` still holds, until the transaction ends; None: the lease was lost."""
+    """Lock the row that `owner` still holds, until the transaction ends.
+
+    Returns None where the lease was lost.
+    """
     mine = select(table).where(table.id == row_id, table.state == "running", table.owner == owner)
     return session.scalar(mine.with_for_update().execution_options(populate_existing=True))
 

@@ -1,5 +1,7 @@
-"""Reading request bodies: strict JSON with errors that name line and column, and the Content-Types that a route
-takes."""
+"""Read request bodies: strict JSON, and the Content-Types that a route takes.
+
+Errors name line and column.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,17 @@ from warpsmith.service.documents.problems import InvalidInput, MalformedBody, Un
 
 JSON = "application/json"
 DEEPEST = 64
-"""Nesting above this is refused: nothing of ours is that deep, and databases and clients parse recursively."""
+"""Deepest nesting that is accepted.
+
+No document of ours is that deep, and databases and clients parse recursively.
+"""
 
 
 def parse_json(data: bytes) -> Any:
-    """The document in `data`. Raises MalformedBody (line, column) or, for values that JSON cannot carry or no
-    database stores, InvalidInput."""
+    """Return the document in `data`.
+
+    Raises MalformedBody (line, column) or, for values that JSON cannot carry or no database stores, InvalidInput.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -39,8 +46,10 @@ def parse_json(data: bytes) -> Any:
 
 
 def check_storable(document: Any, root: str = "body") -> None:
-    """Raise InvalidInput where a value cannot be stored: NUL or half a surrogate pair in text, an infinite number,
-    too deep a nesting."""
+    """Raise InvalidInput where a value cannot be stored.
+
+    That is: NUL or half a surrogate pair in text, an infinite number, too deep a nesting.
+    """
     for location, level, value in walk(document):
         path = (root, *map(shown, location))
         if level > DEEPEST:
@@ -51,7 +60,10 @@ def check_storable(document: Any, root: str = "body") -> None:
 
 
 def content_type(request: Request) -> str:
-    """The media type of the body, lower case and without parameters; empty where none is given."""
+    """Return the media type of the body, in lower case and without parameters.
+
+    It is empty where none is given.
+    """
     message = Message()
     message["content-type"] = request.headers.get("content-type", "")
     given = request.headers.get("content-type")
@@ -74,7 +86,10 @@ class RawBody:
 
 
 async def raw_body(request: Request) -> RawBody:
-    """Dependency: the body as it came (FastAPI keeps it, so reading it beside a parsed body costs nothing)."""
+    """Return the body as it came; a dependency.
+
+    FastAPI keeps the body, so reading it beside a parsed body costs nothing.
+    """
     return RawBody(await request.body(), content_type(request))
 
 
@@ -93,7 +108,10 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose JSON body goes through `parse_json`, and that refuses other Content-Types with 415."""
+    """A route whose JSON body goes through `parse_json`.
+
+    It refuses other Content-Types with 415.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

@@ -72,7 +72,10 @@ class Service:
 
     @staticmethod
     def is_id(text: str) -> bool:
-        """Whether `text` could be an id; other text may hold characters that the database refuses."""
+        """Check whether `text` could be an id.
+
+        Other text may hold characters that the database refuses.
+        """
         return _ID.fullmatch(text) is not None
 
     def row(self, session: Session, table: type[Row], row_id: str, noun: str) -> Row:

@@ -23,7 +23,10 @@ from warpsmith.service.documents.problems import InvalidInput, NotExpressible
 from warpsmith.workers.gate.normalise import normalised_digest
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can hold, so that two exports of one kernel are the same bytes."""
+"""The earliest time that a zip can hold.
+
+Every file has it, so that two exports of one kernel are the same bytes.
+"""
 
 
 def _check_joinable(asked: Iterable[str], kernels: Sequence[ExportedKernel]) -> None:

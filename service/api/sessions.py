@@ -44,7 +44,7 @@ class Session:
         return hmac.digest(self.token.encode(), _CSRF, "sha256").hex()
 
     def has_token(self, given: str | None) -> bool:
-        """Whether this is the session's CSRF token."""
+        """Check whether `given` is the session's CSRF token."""
         return given is not None and hmac.compare_digest(given.encode(), self.csrf_token.encode())
 
 

@@ -28,8 +28,10 @@ from warpsmith.workers.search.policy import parse_policy, policy_document
 from warpsmith.workers.steps.seeding import MOST_SEEDS
 
 LANGUAGES = {"cpu": ("cpp",), "cuda": ("triton", "cuda")}
-"""Languages by device type; the first is the default. Triton's interpreter runs on a CPU but says nothing of speed,
-so a search does not offer it."""
+"""Languages by device type; the first is the default.
+
+Triton's interpreter runs on a CPU but says nothing of speed, so a search does not offer it.
+"""
 
 DEFAULT_POLICY = {"name": "idea_beam"}
 

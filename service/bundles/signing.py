@@ -17,5 +17,5 @@ def sign(key: bytes, ticket: Ticket) -> str:
 
 
 def is_genuine(key: bytes, ticket: Ticket, signature: str) -> bool:
-    """Whether the signature is ours; takes the same time for any wrong one."""
+    """Check whether the signature is ours; takes the same time for any wrong one."""
     return hmac.compare_digest(sign(key, ticket).encode(), signature.encode("utf-8", "backslashreplace"))

@@ -19,12 +19,18 @@ from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, sho
 
 LONGEST_LINE = 4 << 20
 LONGEST_TEXT = 1 << 18
-"""Characters; compilers' messages and generated code, the judge's longest texts, are far shorter."""
+"""Longest text of a verdict, in characters.
+
+The judge's longest texts, compilers' messages and generated code, are far shorter.
+"""
 
 MOST_VALUES = 200_000
 DEEPEST = 32
 LARGEST_NUMBER = 1e30
-"""Far above any time, error, ratio or count of the judge; squares of smaller numbers stay finite."""
+"""Largest number of a verdict: far above any time, error, ratio or count of the judge.
+
+Squares of smaller numbers stay finite.
+"""
 
 LONGEST_GATE_S = 7 * 86_400.0
 TICKET = {

@@ -45,7 +45,10 @@ def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> Se
 
 
 def _needs_person(search: SearchDocument) -> bool:
-    """Whether a person must resume the search; after a model's outage it goes on by itself."""
+    """Check whether a person must resume the search.
+
+    After a model's outage it goes on by itself.
+    """
     return search.state == "paused" and any(item.what == "person" for item in search.waiting_for)
 
 

@@ -75,7 +75,10 @@ class Client:
         return self._get("/readyz", Ready)
 
     def admits(self) -> bool:
-        """Whether the service admits this client's key, or a caller without one where it has none."""
+        """Check whether the service admits this client.
+
+        That is: its key, or where it has none, a caller without a key.
+        """
         try:
             self._send("GET", "/v1/ops", params={"limit": 1})
         except ProblemError as error:

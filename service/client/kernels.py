@@ -35,5 +35,5 @@ def describe_drift(client: Client, kernel_id: str) -> str | None:
 
 
 def has_drifted(item: KernelSummary) -> bool:
-    """Whether the latest re-verification found it wrong, slow, or uncompilable."""
+    """Check whether the latest re-verification found it wrong, slow, or uncompilable."""
     return item.reverification is not None and item.reverification.drifted

@@ -52,7 +52,10 @@ GPU_CONCURRENCY = 8
 # A worker gets a moment to finish its step; an unfinished one goes back to the queue when its lease ends.
 WORKER_STOP = ((signal.SIGTERM, 3.0), (signal.SIGQUIT, 2.0))
 PYTHON = (sys.executable, "-P", "-m")
-"""`-P`: a folder of the working directory that has the name of a package is not imported in its place."""
+"""The command that starts Python.
+
+`-P`: a folder of the working directory that has the name of a package is not imported in its place.
+"""
 SECRETS = ("WARPSMITH_OPENAI_API_KEY", "OPENAI_API_KEY")
 
 

@@ -8,7 +8,10 @@ BACKLOG = 256
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A TCP socket that listens at the address; port 0 takes a free one. Raises OSError."""
+    """Open a TCP socket that listens at the address; port 0 takes a free one.
+
+    Raises OSError.
+    """
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
     try:

@@ -105,7 +105,7 @@ def parse_gpus(listing: str) -> list[Gpu]:
 
 
 def installed(module: str) -> bool:
-    """Whether a module can be imported; does not import it."""
+    """Check whether a module can be imported; does not import it."""
     return importlib.util.find_spec(module) is not None
 
 
@@ -139,7 +139,10 @@ def torch_cuda() -> str | None:
 
 
 def install_worker(import_root: Path = IMPORT_ROOT) -> str:
-    """The command that installs what judging needs: for a checkout its own, else that of the installed package."""
+    """Return the command that installs all that judging needs.
+
+    For a checkout it is the checkout's own, otherwise that of the installed package.
+    """
     if (import_root.parent / "constraints.txt").is_file():
         return 'pip install -c constraints.txt -e ".[worker]"'
     return 'pip install "warpsmith[worker]"'
@@ -161,5 +164,5 @@ def missing_for_judge(language: str = "cpp") -> list[str]:
 
 
 def has_cuda_core() -> bool:
-    """Whether cuda-core, which compiles CUDA candidates, can be imported."""
+    """Check whether cuda-core, which compiles CUDA candidates, can be imported."""
     return installed("cuda") and installed("cuda.core")

@@ -33,7 +33,10 @@ from warpsmith.service.documents.problems import (
 )
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths for orchestrators, open without an API key; they show only the names of parts that fail."""
+"""Paths for orchestrators, open without an API key.
+
+They show only the names of parts that fail.
+"""
 
 SIGNING_IN = frozenset({("GET", sessions.PATH), ("HEAD", sessions.PATH), ("POST", sessions.PATH)})
 """Requests that come before there is a session."""

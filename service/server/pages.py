@@ -39,7 +39,7 @@ npm run build</pre>
 
 
 def is_page(path: str) -> bool:
-    """Whether `path` belongs to the dashboard and not to the API."""
+    """Check whether `path` belongs to the dashboard and not to the API."""
     return path not in API_PATHS and not path.startswith("/v1/")
 
 

@@ -1,4 +1,7 @@
-"""`python -m warpsmith.service.server.serve`: the API process, on its own or a parent's socket."""
+"""The API process, on its own or a parent's socket.
+
+Start it with `python -m warpsmith.service.server.serve`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bringing back re-verifications that crashes lost: leases that ran out, messages that nobody got."""
+"""Bring back re-verifications that crashes lost.
+
+Their leases ran out, or their messages reached no worker.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,11 @@ WAITS_S = 7 * DAY_S
 
 
 def reconcile(db: Database, now: float, settings: Settings) -> list[Message]:
-    """One round; returns the messages to send, to targets with a judge that lives: without one they would only fill the
-    broker. A re-verification whose worker died each time it was tried ends without a result, and so does one that no
-    judge was there for."""
+    """Run one round and return the messages to send.
+
+    They go to targets with a judge that lives: without one they would only fill the broker. A re-verification whose
+    worker died each time it was tried ends without a result, and so does one that found no judge in time.
+    """
     expired = leases.expired(ReverificationRow, now)
     unsent = leases.unsent(ReverificationRow, now, settings.resend_after_s)
     nobody = (ReverificationRow.state == "pending") & (ReverificationRow.created_at < now - WAITS_S)
@@ -40,7 +45,7 @@ def reconcile(db: Database, now: float, settings: Settings) -> list[Message]:
             row = session.scalar(
                 select(ReverificationRow).where(ReverificationRow.id == row_id, wanted).with_for_update()
             )
-            if row is None:  # somebody was faster
+            if row is None:  # another process was faster
                 continue
             if row.state == "running":
                 if not leases.return_expired(row, settings.max_tries):

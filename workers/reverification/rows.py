@@ -1,5 +1,6 @@
-"""A re-verification's way: asked for, taken under a lease, done. The only code that changes one, or a kernel's standing
-by one.
+"""The states of a re-verification: asked for, taken under a lease, done.
+
+This is the only code that changes a re-verification, or a kernel's standing by one.
 
     pending -> running -> done        running -> pending where the lease ran out or the judge died
 
@@ -29,7 +30,10 @@ OPEN = ("pending", "running")
 """States of a re-verification that is still to bring a result."""
 
 KEPT_OF_EVIDENCE = ("fingerprint", "versions", "score", "score_ci95")
-"""What stays with a re-verification of the evidence that it was held against: a search may replace that."""
+"""Parts of the earlier evidence that stay with a re-verification.
+
+It is compared with this evidence, and a search may replace it.
+"""
 
 VERIFIED_AT = "verified_at"
 """The kernel's, at the claim: whether a search has kept it again since."""
@@ -39,8 +43,10 @@ KEPT_OF_WORKLOADS = ("id", "role", "time_us", "speedup", "ci95")
 
 @dataclass(frozen=True)
 class Reverification:
-    """A claimed re-verification with all that judging needs. op: the spec's document; evidence: the verify verdict that
-    the kernel was kept for."""
+    """A claimed re-verification with all that judging needs.
+
+    op: the spec's document; evidence: the verify verdict that the kernel was kept for.
+    """
 
     id: str
     kernel_id: str
@@ -53,16 +59,16 @@ class Reverification:
 
 
 def message(row: ReverificationRow) -> Message:
-    """What announces it to the judges of its target."""
+    """Return the message that announces it to the judges of its target."""
     return Message(row.id, judge_queue(row.target))
 
 
 def ask(
     session: Session, kernel_id: str, now: float, *, cause: Literal["asked", "schedule"], by: str | None = None
 ) -> tuple[ReverificationRow, bool]:
-    """The kernel's open re-verification, or a new one; and whether it is new, and so to be announced.
+    """Return the kernel's open re-verification, or a new one, and whether it is new.
 
-    `by`: the name of the API key that asked. Raises LookupError for an unknown kernel.
+    A new one is to be announced. `by`: the name of the API key that asked. Raises LookupError for an unknown kernel.
     """
     kernel = session.get(KernelRow, kernel_id, with_for_update=True, populate_existing=True)
     if kernel is None:
@@ -89,7 +95,9 @@ def ask(
 
 
 def claim(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> Reverification | None:
-    """Take a pending re-verification for `lease_s` seconds; None where it is not to be had (taken, done).
+    """Take a pending re-verification for `lease_s` seconds.
+
+    Returns None where it cannot be taken (taken already, done).
 
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
     """
@@ -119,9 +127,11 @@ def renew(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
 
 
 def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdict | None, now: float) -> bool:
-    """Store what came of it, and set the kernel's standing unless nothing is known, or a search has kept the kernel
-    again since the claim. False, and nothing is written, where the lease was lost. `verdict`: None where the judge gave
-    none."""
+    """Store the result of a re-verification, and set the kernel's standing by it.
+
+    The standing stays where nothing is known, or a search has kept the kernel again since the claim. Returns False, and
+    writes nothing, where the lease was lost. `verdict`: None where the judge gave none.
+    """
     with db.writing() as session:
         kernel_id = session.scalar(select(ReverificationRow.kernel_id).where(ReverificationRow.id == row_id))
         if kernel_id is None:
@@ -147,7 +157,7 @@ def end(kernel: KernelRow, row: ReverificationRow, found: Finding, verdict: Verd
 
 
 def _before(kernel: KernelRow) -> dict[str, Any]:
-    """What a claim keeps of the evidence that the kernel is now held against."""
+    """Return the parts of the kernel's present evidence that a claim keeps."""
     evidence = kernel.evidence
     kept = {name: evidence[name] for name in KEPT_OF_EVIDENCE if name in evidence}
     workloads = [

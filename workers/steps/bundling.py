@@ -1,11 +1,13 @@
-"""Bundles: judge steps that leave for a host which the service cannot reach, and come back as verdicts.
+"""Bundles: judge steps for a host that the service cannot reach.
+
+They leave as jobs and come back as verdicts.
 
     pending ──> running, held by the bundle   `take_jobs`; no lease: the bundle holds its steps until it is merged or
                                               dropped, however long it travels
-    held    ──> succeeded                     `warpsmith.workers.steps.merging`; the first verdict on a job stands
+    held    ──> succeeded                     `warpsmith.workers.steps.merging`; the first verdict on a job counts
     held    ──> pending                       `give_back`: the step returns to its queue, and its job is void
     held    ──> pending or failed             `settle_unjudged`: of the steps that their host could not judge
-    held    ──> cancelled                     the search ended; what comes back then changes nothing
+    held    ──> cancelled                     the search ended; verdicts that come back then change nothing
 
 Signatures are the caller's business: nothing here knows a key.
 """
@@ -43,7 +45,10 @@ Then = Literal["queue", "fail"]
 
 @dataclass(frozen=True)
 class Taken:
-    """A bundle: its jobs in the order in which they waited, and how many steps still wait. Times in epoch seconds."""
+    """A bundle, and how many steps still wait. Times in epoch seconds.
+
+    Its jobs are in the order in which they waited.
+    """
 
     bundle_id: str
     search_id: str
@@ -56,8 +61,10 @@ class Taken:
 
 @dataclass(frozen=True)
 class GivenBack:
-    """What was dropped of a bundle: how many of its steps returned to the queue or failed, and how many of its jobs had
-    their verdicts, which stay."""
+    """The result of dropping a bundle.
+
+    It counts the steps that returned to the queue, those that failed, and the jobs that had their verdicts, which stay.
+    """
 
     bundle_id: str
     search_id: str
@@ -68,19 +75,19 @@ class GivenBack:
 
 
 def owner_of(bundle_id: str) -> str:
-    """Who holds the steps of a bundle."""
+    """Return the owner that the steps of a bundle have."""
     return f"bundle:{bundle_id}"
 
 
 def is_held(attempt: AttemptRow, bundle_id: str) -> bool:
-    """Whether the bundle holds the step."""
+    """Check whether the bundle holds the step."""
     return attempt.state == "running" and attempt.owner == owner_of(bundle_id)
 
 
 def unjudged(bundle_ids: Sequence[str] | None = None) -> ColumnElement[bool]:
-    """Of an AttemptRow: whether one of the bundles, by default any, holds the step, and its host could not judge it.
+    """Return the condition on an AttemptRow that a bundle's host could not judge the step.
 
-    Its error says why.
+    One of the bundles, by default any, still holds the step. Its error says why.
     """
     owners = None if bundle_ids is None else [owner_of(bundle_id) for bundle_id in bundle_ids]
     held = AttemptRow.owner.startswith(owner_of("")) if owners is None else AttemptRow.owner.in_(owners)
@@ -97,10 +104,11 @@ def take_jobs(
     also: Callable[[Session, Taken], None],
     by: str | None = None,
 ) -> Taken:
-    """Take the search's steps that wait for a judge, at most MOST_JOBS and, beyond the first, `most_bytes` of jobs.
+    """Take the search's steps that wait for a judge.
 
-    A step that a limit of the search or the op's spec rules out fails, as it would at a worker. `also` runs in the
-    same transaction. Raises LookupError; WrongState where the search does not run or nothing waits.
+    It takes at most MOST_JOBS and, beyond the first, `most_bytes` of jobs. A step that a limit of the search or the
+    op's spec rules out fails, as it would at a worker. `also` runs in the same transaction. Raises LookupError;
+    WrongState where the search does not run or nothing waits.
     """
     with db.writing() as session:
         search = lock_search(session, search_id)
@@ -184,9 +192,9 @@ def _take(
 
 
 def give_back(db: Database, bundle_id: str, now: float, by: str | None = None) -> GivenBack:
-    """Drop a bundle: its steps without a verdict return to the queue, and verdicts on them are no longer taken.
+    """Drop a bundle: its steps without a verdict return to the queue.
 
-    Raises LookupError where there is no such bundle.
+    Verdicts on them are no longer taken. Raises LookupError where there is no such bundle.
     """
     with db.writing() as session:
         search, jobs = _jobs_of(session, bundle_id)
@@ -217,7 +225,7 @@ def settle_unjudged(db: Database, bundle_id: str, then: Then, now: float, by: st
 
 
 def _jobs_of(session: Session, bundle_id: str) -> tuple[SearchRow, list[BundleJobRow]]:
-    """The search, locked, and the jobs of the bundle. Raises LookupError."""
+    """Return the search, locked, and the jobs of the bundle. Raises LookupError."""
     of_bundle = BundleJobRow.bundle_id == bundle_id
     search_id = session.scalar(select(BundleJobRow.search_id).where(of_bundle).limit(1))
     if search_id is None:
@@ -229,7 +237,10 @@ def _jobs_of(session: Session, bundle_id: str) -> tuple[SearchRow, list[BundleJo
 def _drop(
     session: Session, search: SearchRow, jobs: list[BundleJobRow], then: Then, now: float, by: str | None
 ) -> list[AttemptRow]:
-    """Make the jobs void; returns the steps that the bundle held: none of a search that ended meanwhile."""
+    """Make the jobs void and return the steps that the bundle held.
+
+    There are none of a search that ended meanwhile.
+    """
     steps = []
     for job in jobs:
         attempt = session.get_one(AttemptRow, job.attempt_id)

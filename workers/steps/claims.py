@@ -14,7 +14,9 @@ from warpsmith.workers.steps.work import build_work
 
 
 def claim(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> Work | None:
-    """Take a pending attempt for `lease_s` seconds; None where it is not to be had (taken, done, put off, paused).
+    """Take a pending attempt for `lease_s` seconds.
+
+    Returns None where it cannot be taken (taken already, done, put off, paused).
 
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
     """
@@ -42,8 +44,10 @@ def renew(db: Database, attempt_id: str, owner: str, lease_s: float, now: float)
 
 
 def give_up(db: Database, attempt_id: str, owner: str, error: str, now: float) -> bool:
-    """The step cannot be done at all (the judge refuses the job, say): its branch ends. False when the lease was
-    lost."""
+    """Fail a step that cannot be done at all (the judge refuses the job, say).
+
+    Its branch ends. Returns False when the lease was lost.
+    """
     with db.writing() as session:
         work = held(session, attempt_id, owner)
         if work is None:

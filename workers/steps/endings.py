@@ -39,8 +39,9 @@ def end(
     problem: dict[str, Any] | None = None,
     by: str | None = None,
 ) -> None:
-    """End the search: nothing of it stays open, and unless it failed it keeps its winner. A cancelled one, too: what
-    was verified before is worth as much. `by`: who asked for it.
+    """End the search: nothing of it stays open, and unless it failed it keeps its winner.
+
+    A cancelled one keeps it, too: the results verified before are worth as much. `by`: who asked for it.
     """
     _end_open_steps(session, search, now)
     if state != "failed":
@@ -56,7 +57,10 @@ def end(
 
 
 def _no_winner(session: Session, search: SearchRow) -> str:
-    """Why nothing is kept: no candidate was right, or none was faster. Every screening counts, repaired ones too."""
+    """Return why nothing is kept: no candidate was right, or none was faster.
+
+    Every screening counts, repaired ones too.
+    """
     query = select(VerdictRow.verdict, func.count()).where(
         VerdictRow.search_id == search.id, VerdictRow.level == "screen"
     )
@@ -94,8 +98,10 @@ def pause_search(
     *,
     again_at: float | None = None,
 ) -> None:
-    """Pause a search that has not ended; what runs may still commit. `by`: who asked for it. It goes on by itself at
-    `again_at`, where that is given (`warpsmith.workers.steps.outages`)."""
+    """Pause a search that has not ended; running steps may still commit.
+
+    `by`: who asked for it. It goes on by itself at `again_at`, where that is given (`warpsmith.workers.steps.outages`).
+    """
     stop_clock(search, now)
     search.state = "paused"
     search.reason = storable(reason)
@@ -104,7 +110,10 @@ def pause_search(
 
 
 def fail_step(session: Session, work: Held, reason: str, now: float) -> None:
-    """The step brings no result: its attempt fails and its branch ends; without baselines the search ends."""
+    """Fail the attempt of a step without a result, and end its branch.
+
+    Without baselines the search ends.
+    """
     search, node, attempt = work.search, work.node, work.attempt
     close_attempt(attempt, "failed", now, reason)
     add_event(session, search, "attempt.failed", now, node, kind=attempt.kind, ordinal=attempt.ordinal, error=reason)

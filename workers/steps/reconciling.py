@@ -1,7 +1,9 @@
-"""Bringing back what was lost: expired leases, lost messages, asks that nobody answered, searches that stand still.
+"""Bring back lost work of searches.
+
+That is: expired leases, lost messages, asks without an answer, searches that do not move.
 
 A round looks for what needs it without locks, then sees to each search in a transaction of its own; the work of a round
-is bounded, and what is left over comes with the next.
+is bounded, and the rest comes with the next.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ LARGEST_ROUND = 200
 
 
 def reconcile(db: Database, now: float, settings: Settings, decide: Decide = next_steps) -> list[Message]:
-    """One round; returns the messages to send."""
+    """Run one round and return the messages to send."""
     with db.reading() as session:
         search_ids = _searches(session, now, settings)
     messages: list[Message] = []
@@ -66,7 +68,10 @@ def _answered() -> ColumnElement[bool]:
 
 
 def _unanswered(now: float) -> ColumnElement[bool]:
-    """Waiting for an ask whose time ran out. Asked by the attempt: asks are kept, and have no index by their state."""
+    """Return the condition that an attempt waits for an ask whose time ran out.
+
+    The query starts at the attempt: asks are kept, and have no index by their state.
+    """
     return and_(AttemptRow.state == "waiting", exists().where(AskRow.attempt_id == AttemptRow.id, overdue(now)))
 
 

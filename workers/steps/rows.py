@@ -1,4 +1,7 @@
-"""What every step does with rows: the search's lock, the attempt that a worker holds, events, model calls."""
+"""Row operations that every step uses.
+
+They are the search's lock, the attempt that a worker holds, events, model calls.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ OPEN = ("pending", "running", "waiting")
 
 
 def lock_search(session: Session, search_id: str) -> SearchRow:
-    """The search's row, locked until the transaction ends; raises LookupError."""
+    """Return the search's row, locked until the transaction ends; raises LookupError."""
     search = session.get(SearchRow, search_id, with_for_update=True, populate_existing=True)
     if search is None:
         raise LookupError(f"search: found {search_id!r}, expected the id of a stored search")
@@ -40,7 +43,10 @@ class Held:
 
 
 def held(session: Session, attempt_id: str, owner: str) -> Held | None:
-    """The attempt if `owner` still runs it; None when the lease went to somebody else or the search ended."""
+    """Return the attempt if `owner` still runs it.
+
+    Returns None when the lease went to another worker or the search ended.
+    """
     search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
     if search_id is None:
         return None
@@ -52,9 +58,9 @@ def held(session: Session, attempt_id: str, owner: str) -> Held | None:
 
 
 def put_back(attempt: AttemptRow) -> None:
-    """A live worker gives the attempt back: it is pending again, and what it tried does not count against it.
+    """Return the attempt of a live worker to pending, without counting the try against it.
 
-    Why it was held up is for the caller to say again, where that still holds.
+    Its error is cleared: where the reason still holds, the caller says it again.
     """
     leases.put_back(attempt)
     attempt.error = None
@@ -67,7 +73,7 @@ def close_attempt(attempt: AttemptRow, state: str, now: float, error: str | None
 
 
 def message(attempt_id: str, kind: str, target: str) -> Message:
-    """The message of an attempt."""
+    """Return the message of an attempt."""
     return Message(attempt_id, MODEL_QUEUE if kind in {"ideate", "code"} else judge_queue(target))
 
 
@@ -89,13 +95,15 @@ def add_event(
 
 
 def signed(by: str | None) -> dict[str, str]:
-    """Who did it, for an event; nothing where no API keys are in force."""
+    """Return who did it, for an event; nothing where no API keys are in force."""
     return {} if by is None else {"by": by}
 
 
 def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: float) -> None:
-    """Store model calls, failed ones too, and count what they spent: a call that brought no reply spends nothing, or an
-    outage would use up the budget."""
+    """Store model calls, failed ones too, and count them on the budget.
+
+    A call that brought no reply spends nothing, or an outage would use up the budget.
+    """
     search = work.search
     for call in calls:
         session.add(
@@ -131,7 +139,7 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
 
 
 def spend(search: SearchRow, now: float) -> Spend:
-    """What the search has used; the clock stands still while it is paused."""
+    """Return the search's use so far; the clock does not run while it is paused."""
     running = 0.0 if search.running_since is None else max(0.0, now - search.running_since)
     return Spend(
         candidates=search.candidates,
@@ -144,7 +152,10 @@ def spend(search: SearchRow, now: float) -> Spend:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON that both databases take: no NUL, no lone surrogates, no NaN or infinity (told in words)."""
+    """Return `value` as JSON that both databases take.
+
+    It has no NUL, no lone surrogates, no NaN or infinity (they are told in words).
+    """
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, float):

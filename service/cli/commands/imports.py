@@ -154,11 +154,11 @@ def collect(paths: Sequence[Path], format_name: str | None) -> list[RawFile]:
 
 
 def _may_be_read(path: Path, root: Path, given: Sequence[Path]) -> bool:
-    """Whether a file that another one names may be read.
+    """Check whether a file that another one names may be read.
 
-    It must exist and not be private to the user. `path` is absolute and without `..`. It lies below `root`,
-    as named and where its links lead; nothing between it and the given files' own directories is hidden; its
-    name, and that of its link's target, end as a problem's files do.
+    It must exist and not be private to the user. `path` is absolute and without `..`. It lies below `root`, as named
+    and where its links lead; nothing between it and the given files' own directories is hidden; its name, and that of
+    its link's target, end as a problem's files do.
     """
     own = {parent for file in given for parent in (*file.parents, *Path(os.path.realpath(file)).parents)}
     places = [(path, root), (Path(os.path.realpath(path)), Path(os.path.realpath(root)))]
@@ -180,7 +180,7 @@ def _read_content(path: Path) -> bytes:
 
 
 def _is_pool(path: Path) -> bool:
-    """Whether the first line is a pool's header."""
+    """Check whether the first line is a pool's header."""
     with path.open("rb") as stream:
         line = stream.readline(1 << 16)
     try:

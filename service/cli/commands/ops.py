@@ -73,7 +73,10 @@ def check(
 
 
 def is_admitted(verdict: Verdict) -> bool:
-    """Whether every wrong answer that must fail did; a missing device affects the times alone."""
+    """Check whether every wrong answer that must fail did.
+
+    A missing device affects the times alone.
+    """
     examined = verdict["verdict"] in ("accepted", "ambiguous") and "admission" in verdict
     return examined and refusal(verdict["admission"]) is None
 

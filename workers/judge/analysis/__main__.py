@@ -1,5 +1,7 @@
-"""`python -m warpsmith.workers.judge.analysis`: one request on standard input, one answer on standard output.
-Its scratch files are in the current directory.
+"""`python -m warpsmith.workers.judge.analysis`: answer one request.
+
+It reads the request from standard input and writes the answer to standard output. Its scratch files are in the current
+directory.
 
 A request is {"minimum": level or null, "seconds": number, "request": {...}}; an answer {"answer": {...}, "sandbox":
 level} or {"failed": {"kind", "message"}}. The file runs in a runner as a spec's own generator does: a fresh process of
@@ -35,7 +37,7 @@ def make(shape, dtype, generator):
 
 
 def analysed(asked: dict[str, Any], scratch: Path) -> dict[str, Any]:
-    """The answer to one request."""
+    """Return the answer to one request."""
     # Imported late: the process hides its memory before it has any of this; the fork server imports torch meanwhile.
     from warpsmith.workers.judge.machine.host import cores_available  # noqa: PLC0415
     from warpsmith.workers.judge.runner.fork_server_client import ForkServer  # noqa: PLC0415

@@ -1,5 +1,6 @@
-"""The referee: takes jobs through the gates. It holds the seeds, the expected values, the clock and the verdict, and
-runs no code but ours.
+"""The referee: takes jobs through the gates.
+
+It holds the seeds, the expected values, the clock and the verdict, and runs no code but ours.
 
 Gates, in order; the first that fails ends the job: gate, compile, sandbox, memory, reference, admission (without a
 candidate), screen, verify, time, physics. A fork server or a runner that is killed from outside costs one repetition of
@@ -48,8 +49,10 @@ class Referee:
     """Judges jobs one after another. Close it to end every process under it."""
 
     def __init__(self, cache: Path, scratch: Path, cores: int, server: ForkServer) -> None:
-        """`cache` keeps binaries and peaks; `scratch` is empty, and its maker removes it. `server` runs there,
-        and has not been told what to preload: it becomes the GPU's, where there is one, else the CPU's.
+        """Prepare to judge with an idle fork server.
+
+        `cache` keeps binaries and peaks; `scratch` is empty, and its maker removes it. `server` runs there, and has not
+        been told what to preload: it becomes the GPU's, where there is one, else the CPU's.
 
         Raises OSError where the cache cannot be written.
         """
@@ -65,8 +68,9 @@ class Referee:
         """The device can no longer be used by this process, which must be replaced."""
 
     def prepare(self, job: Job) -> Ready:
-        """Take a job through the gates that need no device: gate and compile. May be called from any thread, for
-        several jobs at once.
+        """Take a job through the gates that need no device: gate and compile.
+
+        May be called from any thread, for several jobs at once.
         """
         report = Report(job)
         interpreted = self._device(job["target"]).kind == "cpu"
@@ -76,7 +80,7 @@ class Referee:
             return Ready(job, report, None, stopped)
 
     def judge(self, ready: Ready) -> Verdict:
-        """The verdict on a prepared job. For one thread alone."""
+        """Return the verdict on a prepared job. Only one thread may call it."""
         outcome: Outcome = "ambiguous", "screen", "", None
         job, report = ready.job, ready.report
         bench = self._bench(self._device(job["target"]))
@@ -119,7 +123,7 @@ class Referee:
             bench.close()
 
     def _device(self, target: str) -> Device:
-        """Where a job is taken: the GPU if it is what the target names, else the CPU."""
+        """Return the device of a job: the GPU if the target names it, else the CPU."""
         if self._gpu is not None and target == f"cuda:{self._gpu.arch}":
             return self._gpu
         return Cpu(self._cores)
@@ -133,7 +137,10 @@ class Referee:
         return self._benches[device.kind]
 
     def _proven(self, outcome: Outcome, bench: Bench) -> Outcome:
-        """The outcome, after making sure that a runner that fell has not taken the device with it."""
+        """Return the outcome, after a check of the device where a runner fell.
+
+        Where the device fell with the runner, the judge must restart, and the outcome says so.
+        """
         failure = outcome[3]
         if bench.device.kind == "cpu" or failure is None or failure["kind"] not in FALLEN:
             return outcome
@@ -166,7 +173,10 @@ class Referee:
 
 
 def _ended(fault: RunnerFault) -> Outcome:
-    """The outcome where a runner failed outside of any gate that could say more, or was killed from outside twice."""
+    """Return the outcome of a runner that failed.
+
+    It failed outside of any gate that could say more, or was killed from outside twice.
+    """
     if fault.runner == "candidate":
         failure: Failure = {"kind": fault.kind, "message": str(fault)}
         if fault.external:

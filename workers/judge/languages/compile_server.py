@@ -1,10 +1,10 @@
-"""The compile server: a preloaded server with the compilers, that forks one limited child for each compilation.
+"""The compile server: a preloaded server that forks one limited child for each compilation.
 
-Importing torch, Triton and NVRTC takes seconds; a fork of a process that has them takes milliseconds. A request names a
-module of ours, whose `main` reads a request file and writes an answer file.
+Importing the compilers (torch, Triton and NVRTC) takes seconds; a fork of a process that has them takes milliseconds. A
+request names a module of ours, whose `main` reads a request file and writes an answer file.
 
-Children are confined, for one that compiles Triton imports the candidate. The server sees no GPU: FakeTensorMode would
-make a CUDA context in every child, beside what is timed.
+Children are confined, because one that compiles Triton imports the candidate. The server sees no GPU: FakeTensorMode
+would make a CUDA context in every child, beside the code that is timed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _preload(skipped: Sequence[str]) -> None:
     """Take the steps of preloading, less those named.
 
     A step after which there is a second thread, in whatever version of a library, is undone by starting again without
-    it: forking beside another thread would copy locks that nobody holds. Children then take that step themselves.
+    it: forking beside another thread would copy locks that are never released. Children then take that step themselves.
     """
     for step in _STEPS:
         if step.__name__ in skipped:
@@ -82,7 +82,7 @@ def _preload(skipped: Sequence[str]) -> None:
 
 
 def _become_compiler(ability: sandbox.Ability, request: dict[str, Any], fds: list[int]) -> int:
-    os.nice(_NICENESS)  # compilers yield to whoever times
+    os.nice(_NICENESS)  # compilers yield to processes that are timed
     os.environ.clear()
     os.environ.update(request["environment"])
     limits = dict(request["limits"])
@@ -95,7 +95,10 @@ def _become_compiler(ability: sandbox.Ability, request: dict[str, Any], fds: lis
 
 
 def run_module(name: str) -> int:
-    """Run `main` of one of MODULES as `python -m name request.json answer.json` would; returns the exit status."""
+    """Run `main` of one of MODULES and return the exit status.
+
+    It runs as `python -m name request.json answer.json` would.
+    """
     sys.argv = [name, "request.json", "answer.json"]
     try:
         if name not in MODULES:

@@ -1,5 +1,6 @@
-"""This process's compile server: started when something is first compiled, shared by all threads, started again when it
-died.
+"""This process's compile server, shared by all threads.
+
+It is started when something is first compiled, and started again when it died.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ _PASSED_ON = ("PATH", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")  # where the 
 
 
 def python_path() -> str:
-    """Where a compiling process finds Warpsmith."""
+    """Return the PYTHONPATH with which a compiling process finds Warpsmith."""
     return os.pathsep.join(
         [str(IMPORT_ROOT), *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)]
     )
 
 
 def server_environment(home: Path) -> dict[str, str]:
-    """The whole environment of the server: nothing of the caller's but where to find programs. One thread, so that it
-    can fork; no interpreter for Triton, which reads that when it is imported; no GPU.
+    """Return the whole environment of the server.
+
+    Of the caller's it has only where to find programs. One thread, so that it can fork; no interpreter for Triton,
+    which reads that when it is imported; no GPU.
     """
     return {
         "PATH": os.defpath,
@@ -60,10 +63,10 @@ class CompileServer(PreloadedServer):
         super().__init__(_MODULE, server_environment(home), home)
 
     def run(self, module: str, place: Path, variables: Mapping[str, str], limits: CompileLimits) -> tuple[int, bool]:
-        """Run `main` of a module in a child in directory `place`, whose file `output` gets what it prints.
+        """Run `main` of a module in a child in directory `place`.
 
-        Returns its exit code (negative: the signal) and whether its time was over. It is gone with everything that it
-        started. Raises ForkServerDied.
+        The file `output` there gets the text that it prints. Returns its exit code (negative: the signal) and whether
+        its time was over. It is gone with everything that it started. Raises ForkServerDied.
         """
         bounds = {
             "AS": limits.memory_bytes,  # beyond the server's own

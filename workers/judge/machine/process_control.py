@@ -1,8 +1,7 @@
-"""What Linux offers to hold a process: death signals, subreaping, capabilities, limits and the walk over a process's
-children.
+"""Linux's means to control a process.
 
-Every function acts on the calling process unless it names a pid. Linux only: `prctl` and `/proc` are its interfaces
-(prctl(2), proc(5)).
+They are death signals, subreaping, capabilities, limits and the walk over a process's children. Every function acts on
+the calling process unless it names a pid. Linux only: `prctl` and `/proc` are its interfaces (prctl(2), proc(5)).
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ _APART, _APART_IN_NAMESPACE = 1 << 30, 60_000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 own_children: set[int] = set()
-"""Pids of this process's children that are no leavings of a dead fork server: not to be killed with those."""
+"""Pids of children that this process started itself.
+
+A dead fork server leaves other children behind; when those are killed, these are spared.
+"""
 
 
 def _prctl(option: int, *arguments: int) -> None:
@@ -45,8 +47,9 @@ def _prctl(option: int, *arguments: int) -> None:
 
 
 def die_with_parent(parent: int, death: signal.Signals = signal.SIGKILL) -> None:
-    """Get the signal `death` when the thread that started this process ends. Ends at once where `parent` is already
-    gone.
+    """Get the signal `death` when the thread that started this process ends.
+
+    Ends at once where `parent` is already gone.
     """
     _prctl(_PR_SET_PDEATHSIG, death)
     if os.getppid() != parent:
@@ -54,12 +57,15 @@ def die_with_parent(parent: int, death: signal.Signals = signal.SIGKILL) -> None
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent dies, so that none escapes by a double fork."""
+    """Become the parent of descendants whose own parent dies.
+
+    So none of them escapes by a double fork.
+    """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def adopts_orphans() -> bool:
-    """Whether `adopt_orphans` was called in this process."""
+    """Check whether `adopt_orphans` was called in this process."""
     flag = ctypes.c_int(0)
     if _libc.prctl(ctypes.c_int(_PR_GET_CHILD_SUBREAPER), ctypes.byref(flag), 0, 0, 0) != 0:
         return False
@@ -67,7 +73,10 @@ def adopts_orphans() -> bool:
 
 
 def hide_memory() -> None:
-    """Forbid other processes of this user to trace this one or to read its memory and environment."""
+    """Forbid other processes of this user to trace this one.
+
+    They cannot read its memory and environment either.
+    """
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
@@ -77,8 +86,10 @@ def forbid_new_privileges() -> None:
 
 
 def drop_privileges(keep: Collection[int] = ()) -> None:
-    """Give up every capability but those in `keep`, and the gaining of new ones. As root this leaves root's files but
-    not ptrace, mount or limits. What is kept is kept by the programs that this process starts, too.
+    """Give up every capability but those in `keep`, and the gaining of new ones.
+
+    As root this leaves root's files but not ptrace, mount or limits. The programs that this process starts keep the
+    same capabilities.
     """
     forbid_new_privileges()
     for capability in range(_LAST_CAPABILITY + 1):
@@ -99,10 +110,10 @@ def drop_privileges(keep: Collection[int] = ()) -> None:
 def count_apart(tasks: int) -> None:
     """Let this process, whose effective user is root, have at most `tasks` threads.
 
-    RLIMIT_NPROC does not bind root's own processes (kernel/fork.c), so the real user becomes one that nobody else is.
-    Its number is made of the process id, or, where a user namespace maps too few numbers, taken from the end of those
-    that it surely has. Files are opened by the effective user, which stays; but access(2) asks for the real one, and
-    compilers call it. Raises OSError.
+    RLIMIT_NPROC does not bind root's own processes (kernel/fork.c), so the real user becomes one that no other process
+    has. Its number is made of the process id, or, where a user namespace maps too few numbers, taken from the end of
+    those that it surely has. Files are opened by the effective user, which stays; but access(2) asks for the real one,
+    and compilers call it. Raises OSError.
     """
     effective = os.geteuid()
     try:
@@ -113,8 +124,9 @@ def count_apart(tasks: int) -> None:
 
 
 def set_writable(address: int, size: int, writable: bool) -> None:
-    """Allow or forbid every thread of this process to write to its pages there (mprotect(2)); they stay readable.
-    Raises OSError.
+    """Allow or forbid every thread of this process to write to its pages there (mprotect(2)).
+
+    They stay readable. Raises OSError.
     """
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
     if _libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(protection)) != 0:
@@ -123,7 +135,7 @@ def set_writable(address: int, size: int, writable: bool) -> None:
 
 
 def works_in_child(act: Callable[[], None]) -> bool:
-    """Whether `act` raises no OSError, tried in a child that ends there."""
+    """Check whether `act` raises no OSError, tried in a child that ends there."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -137,14 +149,16 @@ def works_in_child(act: Callable[[], None]) -> bool:
 
 
 def status(pid: int) -> dict[str, str]:
-    """The fields of /proc/PID/status. Raises OSError."""
+    """Return the fields of /proc/PID/status. Raises OSError."""
     with open(f"/proc/{pid}/status") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
 def begin_session(parent: int, output_fd: int, keep: Iterable[int] = ()) -> None:
-    """Set up a process that was just forked for somebody else's code: a session that dies with `parent`, no input, what
-    it prints in `output_fd`, and of its descriptors only those in `keep` besides.
+    """Set up a process that was just forked for untrusted code.
+
+    It gets a session that dies with `parent`, no input, its output in `output_fd`, and of its other descriptors only
+    those in `keep`.
     """
     os.setsid()
     die_with_parent(parent)
@@ -157,10 +171,10 @@ def begin_session(parent: int, output_fd: int, keep: Iterable[int] = ()) -> None
 
 
 def kill_session(pid: int) -> None:
-    """Kill a process that `begin_session` set up, or is about to, with its group. It may be gone already.
+    """Kill a process that `begin_session` set up, or is about to, with its group.
 
-    The group dies at once, so that it cannot fork faster than it is killed. Before its own setsid a process has no
-    group yet.
+    It may be gone already. The group dies at once, so that it cannot fork faster than it is killed. Before its own
+    setsid a process has no group yet.
     """
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -197,7 +211,7 @@ def children(pid: int) -> list[int]:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all its descendants, parents first."""
+    """Return a process and all its descendants, parents first."""
     members = [pid]
     for member in members:
         members += [child for child in children(member) if child not in members]
@@ -205,8 +219,9 @@ def family(pid: int) -> list[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Private resident memory of a process and its descendants; memory shared with the referee (the buffers) is not
-    counted.
+    """Return the private resident memory of a process and its descendants.
+
+    Memory shared with the referee (the buffers) is not counted.
     """
     total = 0
     for member in family(pid):
@@ -234,7 +249,7 @@ def virtual_bytes(pid: int) -> int:
 
 
 def is_stopped(pid: int) -> bool:
-    """Every thread of the process stands still (stopped, or dead)."""
+    """Check whether every thread of the process is stopped or dead."""
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         for task in tasks:
@@ -248,8 +263,9 @@ def is_stopped(pid: int) -> bool:
 
 @contextlib.contextmanager
 def on_one_core(pid: int) -> Iterator[None]:
-    """Inside, every thread of the process, and the caller's, share one core. Threads that it starts meanwhile inherit
-    that and are let go with the others.
+    """Hold every thread of the process, and the caller's, on one core inside the context.
+
+    Threads that it starts meanwhile inherit that and are released with the others.
 
     Raises OSError where the process is not ours to bind.
     """
@@ -271,11 +287,11 @@ def _bind_tasks(pid: int, cores: set[int]) -> None:
 
 
 def kill_children(pid: int, spare: Iterable[int], timeout_s: float = 5.0) -> list[int]:
-    """Kill, until none is left, the children of `pid` that are not in `spare`; dead ones are reaped where `pid` is this
-    process.
+    """Kill, until none is left, the children of `pid` that are not in `spare`.
 
-    Descendants of the killed are adopted by the nearest subreaper, so a caller that is one sees them in the next round.
-    Returns the pids that were killed; raises TimeoutError where processes are born faster than they die.
+    Dead ones are reaped where `pid` is this process. Descendants of the killed are adopted by the nearest subreaper, so
+    a caller that is one sees them in the next round. Returns the pids that were killed; raises TimeoutError where
+    processes are born faster than they die.
     """
     spared = set(spare)
     killed: list[int] = []

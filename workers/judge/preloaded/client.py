@@ -29,18 +29,25 @@ class ForkServerDied(Exception):  # noqa: N818 - named for what happened
 
 
 class Child:
-    """A forked process, and the socket over which the server tells its end. Close it: that kills it, too."""
+    """A forked process, and the socket over which the server reports its end.
+
+    Close it: that kills it, too.
+    """
 
     def __init__(self, pid: int, reply: socket.socket) -> None:
-        """`pid`: which is also its session and group. `reply`: this child's own; it is closed with this object."""
+        """Hold process `pid`, whose id is also its session and group.
+
+        `reply` is this child's own socket; it is closed with this object.
+        """
         self.pid = pid
         self._reply = reply
         self._code: int | None = None
 
     def exit_code(self, timeout_s: float) -> int | None:
-        """Wait for its end; returns its exit code (negative: the signal), None where it has not ended in time.
+        """Wait for its end and return its exit code (negative: the signal).
 
-        By then everything that it started is gone, too. Raises ForkServerDied.
+        Returns None where it has not ended in time. Otherwise everything that it started is gone, too. Raises
+        ForkServerDied.
         """
         if self._code is None:
             answer = _answer(self._reply, timeout_s)
@@ -50,7 +57,10 @@ class Child:
         return self._code
 
     def kill(self) -> int:
-        """Kill it with all its descendants and wait for its end; returns its exit code. Raises ForkServerDied."""
+        """Kill it with all its descendants and wait for its end.
+
+        Returns its exit code. Raises ForkServerDied.
+        """
         if self._code is None:
             with contextlib.suppress(channel.ChannelClosed):  # it has ended meanwhile, or `exit_code` finds out
                 channel.send(self._reply, {"command": "kill"})
@@ -60,7 +70,7 @@ class Child:
         return code
 
     def close(self) -> None:
-        """Hang up. A child that still runs is killed, and nobody waits for its end."""
+        """Hang up. A child that still runs is killed, without a wait for its end."""
         self._reply.close()
 
 
@@ -83,7 +93,7 @@ class PreloadedServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # standard output is the door's alone
             pass_fds=[theirs.fileno()],
-            start_new_session=True,  # whoever kills the referee's group leaves it alive to clean up
+            start_new_session=True,  # a kill of the referee's group leaves it alive to clean up
         )
         process_control.own_children.add(self._process.pid)  # the end of another server leaves this one
         theirs.close()
@@ -103,7 +113,10 @@ class PreloadedServer:
             channel.send(self._control, message)
 
     def ready(self) -> Ability:
-        """Wait until children can be forked; returns how they can be confined. Raises ForkServerDied."""
+        """Wait until children can be forked, and return how they can be confined.
+
+        Raises ForkServerDied.
+        """
         with self._lock:
             if self._ability is None:
                 message = _answer(self._control, _START_S)
@@ -118,9 +131,10 @@ class PreloadedServer:
             return self._ability
 
     def fork(self, request: Mapping[str, Any], output_fd: int, fds: Sequence[int] = ()) -> Child:
-        """Fork a child that does what `request` says, in request["directory"], once the server is ready.
+        """Fork a child that does what `request` says, once the server is ready.
 
-        What it prints goes to `output_fd`; `fds` are its own to use. Raises ForkServerDied.
+        It runs in request["directory"]. Its output goes to `output_fd`; `fds` are its own to use. Raises
+        ForkServerDied.
         """
         self.ready()
         ours, theirs = channel.pair()
@@ -154,7 +168,10 @@ class PreloadedServer:
 
 
 def _answer(sock: socket.socket, timeout_s: float) -> dict[str, Any] | None:
-    """The next message of the server's; None where there is none in time. Raises ForkServerDied."""
+    """Return the server's next message; None where there is none in time.
+
+    Raises ForkServerDied.
+    """
     poller = select.poll()
     try:
         poller.register(sock, select.POLLIN)

@@ -1,13 +1,15 @@
-"""What both preloaded servers are: a process with one thread that forks a limited child for each request.
+"""The base of both preloaded servers.
+
+Each is a process with one thread that forks a limited child for each request.
 
 It has a clean environment, so it can hold no secret. It listens on the socket whose descriptor is its first argument.
-Each request comes with a reply socket of its own, a file for what the child prints, and what else the child is to have.
-The first answer on the reply socket is the child's pid; the second, when the child has ended and everything that it
-started is gone, its exit code. A message on the reply socket, or its closing, kills the child.
+Each request comes with a reply socket of its own, a file for the child's output, and the child's other descriptors. The
+first answer on the reply socket is the child's pid; the second, when the child has ended and everything that it started
+is gone, its exit code. A message on the reply socket, or its closing, kills the child.
 
 The server adopts orphaned descendants and kills them with their child. When the process that started it ends, in
 whatever way, the control socket closes and everything here dies. When the server is killed, its children die by their
-death signal; what those started is for the process above to adopt and kill.
+death signal; their own children are for the process above to adopt and kill.
 """
 
 from __future__ import annotations
@@ -29,15 +31,19 @@ from warpsmith.workers.judge.machine import channel, process_control
 from warpsmith.workers.judge.sandbox import network, sandbox
 
 Become = Callable[[dict[str, Any], list[int]], int]
-"""What a child does: given the request and the descriptors that are its own, it returns its exit status."""
+"""The work of a child: a function of the request and the descriptors that are its own.
+
+It returns the child's exit status.
+"""
 
 _MOST_FDS = 3  # of a request: reply, output, and a runner's control socket
 
 
 def begin() -> tuple[socket.socket, sandbox.Ability]:
-    """Make this process, just started, a server; returns its control socket and how children can be confined.
+    """Make this process, just started, a server.
 
-    Call it before anything is imported that could start a thread.
+    Returns its control socket and how children can be confined. Call it before anything is imported that could start a
+    thread.
     """
     control = socket.socket(fileno=int(sys.argv[1]))
     process_control.close_other_fds({0, 1, 2, control.fileno()})
@@ -59,7 +65,10 @@ def serve(control: socket.socket, ability: sandbox.Ability, become: Become) -> N
 
 
 def threads() -> int:
-    """How many threads this process has. A server must have one: a fork copies locks that the others hold."""
+    """Count the threads of this process.
+
+    A server must have one: a fork copies locks that the others hold.
+    """
     return len(os.listdir("/proc/self/task"))
 
 
@@ -98,7 +107,10 @@ class _Server:
             process_control.kill_children(self.pid, spare=())
 
     def wait(self) -> set[int]:
-        """Wait for a request, a child's end or the order to kill one; returns the descriptors that say so."""
+        """Wait for a request, a child's end or the order to kill one.
+
+        Returns the descriptors that say so.
+        """
         poller = select.poll()
         poller.register(self.control, select.POLLIN)
         for child in self.children.values():
@@ -122,7 +134,7 @@ class _Server:
         for fd in (output_fd, *fds):
             os.close(fd)
         self.children[pid] = _Child(os.pidfd_open(pid), reply)
-        with contextlib.suppress(channel.ChannelClosed):  # nobody waits any more: the next round kills the child
+        with contextlib.suppress(channel.ChannelClosed):  # the caller hung up: the next round kills the child
             channel.send(reply, {"pid": pid})
 
     def bury(self, pid: int) -> None:
@@ -133,7 +145,7 @@ class _Server:
         child = self.children.pop(pid)
         os.close(child.pidfd)
         process_control.kill_children(self.pid, spare=self.children)
-        with child.reply, contextlib.suppress(channel.ChannelClosed, OSError):  # nobody waits any more
+        with child.reply, contextlib.suppress(channel.ChannelClosed, OSError):  # the caller hung up
             # What is left unread when this end closes would cut the report off: so nothing more may come.
             child.reply.shutdown(socket.SHUT_RD)
             while child.reply.recv(channel.MAX_MESSAGE):

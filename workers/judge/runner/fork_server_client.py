@@ -20,7 +20,10 @@ _MODULE = "warpsmith.workers.judge.runner.fork_server"
 
 @dataclass(frozen=True)
 class Spawned:
-    """A running runner: its process, the control socket to it and the memory file with what it prints."""
+    """A running runner: its process, its control socket and its output.
+
+    The output is in a memory file.
+    """
 
     child: Child
     server: PreloadedServer
@@ -33,7 +36,7 @@ class Spawned:
         return self.child.pid
 
     def log_tail(self, length: int = 2000) -> str:
-        """The end of what the runner printed."""
+        """Return the end of the runner's output."""
         size = os.fstat(self.log_fd).st_size
         return os.pread(self.log_fd, length, max(0, size - length)).decode(errors="replace").strip("\0")
 
@@ -45,14 +48,15 @@ class Spawned:
 
 
 def fork_server_environment(cores: int) -> dict[str, str]:
-    """All that runners inherit. One OpenMP and one allocator setting for every contender; nothing of the caller's but
-    where to find programs.
+    """Return the environment that runners inherit, complete.
+
+    It has one OpenMP and one allocator setting for every contender, and of the caller's only where to find programs.
 
     GOMP_SPINCOUNT: an idle pool sleeps after some 0.1 ms instead of milliseconds, so that it does not take a core from
     the next contender. MALLOC_*: freed memory stays with the process; otherwise eager, which allocates its result in
     every call, pays page faults each time. CUDA_DEVICE_MAX_CONNECTIONS: all streams of a process share one queue of the
-    device, so that work on another stream waits behind a burst's head start and stands on the clock (measured on an
-    H200: without it such work was done before a wait of 5 ms had ended, with it after, whatever the stream's priority).
+    device, so that work on another stream waits behind a burst's head start and is on the clock (measured on an H200:
+    without it such work was done before a wait of 5 ms had ended, with it after, whatever the stream's priority).
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -75,7 +79,9 @@ def fork_server_environment(cores: int) -> dict[str, str]:
 
 
 class ForkServer:
-    """Starts, restarts and addresses the fork server. Not thread-safe: the referee has one thread.
+    """Starts, restarts and addresses the fork server.
+
+    Not thread-safe: the referee has one thread.
 
     Every runner inherits torch. Imports no torch here: a process that needs it starts the server first, and both import
     it at once.
@@ -89,8 +95,10 @@ class ForkServer:
         self._server: PreloadedServer | None = None
 
     def preload(self, modules: Sequence[str] = (), triton: tuple[Path, int] | None = None) -> None:
-        """Tell the process, started where needed, what runners inherit besides torch: modules, imported, and Triton's
-        own C module, which is kept in a directory for GPUs of a compute capability (90 for sm_90). Once.
+        """Tell the process, started where needed, what runners inherit besides torch. Call it once.
+
+        That is modules, imported, and Triton's own C module, which is kept in a directory for GPUs of a compute
+        capability (90 for sm_90).
         """
         kept = None if triton is None else [str(triton[0]), triton[1]]
         self._preload = {"modules": list(modules), "triton": kept}
@@ -113,8 +121,9 @@ class ForkServer:
         return self._server.pid if self._server else None
 
     def ready(self) -> Ability:
-        """Start where needed and wait until runners can be forked; returns how they can be confined. Raises
-        ForkServerDied.
+        """Start where needed and wait until runners can be forked.
+
+        Returns how they can be confined. Raises ForkServerDied.
         """
         return self._running().ready()
 
@@ -153,8 +162,9 @@ class ForkServer:
             raise ForkServerDied(str(error)) from error
 
     def discard(self, spawned: Spawned) -> None:
-        """Kill a runner with all its descendants and wait for its end. Where the fork server is gone, so is the
-        runner.
+        """Kill a runner with all its descendants and wait for its end.
+
+        Where the fork server is gone, so is the runner.
         """
         try:
             spawned.child.kill()
@@ -166,17 +176,23 @@ class ForkServer:
 
     @staticmethod
     def exit_code(spawned: Spawned, timeout_s: float) -> int:
-        """Wait for a runner's end; returns its exit code (negative: the signal). Raises ForkServerDied."""
+        """Wait for a runner's end and return its exit code (negative: the signal).
+
+        Raises ForkServerDied.
+        """
         code = spawned.child.exit_code(timeout_s)
         if code is None:
             raise ForkServerDied("no answer")  # it is Warpsmith's own code with nothing to wait for: as good as dead
         return code
 
     def close(self) -> None:
-        """End the fork server and everything under it; what it leaves (when it was killed itself) is killed here."""
+        """End the fork server and everything under it.
+
+        The processes that it leaves, when it was killed itself, are killed here.
+        """
         if self._server is not None:
             self._server.close()
             self._server = None
-        if process_control.adopts_orphans():  # in a process that does not, children may be anybody's
+        if process_control.adopts_orphans():  # otherwise its children may not come from the server
             with contextlib.suppress(TimeoutError):
                 process_control.kill_children(os.getpid(), spare=process_control.own_children)

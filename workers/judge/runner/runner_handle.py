@@ -1,6 +1,6 @@
-"""The referee's side of one runner: its process, its buffers and what is asked of it.
+"""The referee's side of one runner: its process, its buffers and its commands.
 
-A runner runs a candidate or one mode of the reference. What it says is used for messages only; whether a call counted
+A runner runs a candidate or one mode of the reference. Its answers are used for messages only; whether a call counted
 is seen from the referee's clock and the bytes in the slot.
 """
 
@@ -34,7 +34,10 @@ TRACE = "trace.json"
 
 @dataclass(frozen=True)
 class Burst:
-    """One burst: the referee's clock around it, in nanoseconds, and the device's for each call, in microseconds."""
+    """One burst, as the referee's clock and the device's measured it.
+
+    The referee's clock is around the whole burst, in nanoseconds, the device's around each call, in microseconds.
+    """
 
     wall_ns: int
     calls_us: list[float]
@@ -104,7 +107,10 @@ class RunnerHandle:
             raise
 
     def _confined(self) -> Confinement:
-        """What stands around the runner. It is asked before it reads anybody's code, so here it can be believed."""
+        """Have the runner confine itself, and return its confinement.
+
+        It is asked before it reads untrusted code, so its answer can be believed here.
+        """
         answer = self.command({"command": "enter", "device": self.device.type}, SETUP_S)
         if "refused" in answer:
             raise NotConfined(str(answer["refused"]))
@@ -119,9 +125,9 @@ class RunnerHandle:
 
     @property
     def held(self) -> bool:
-        """Whether its process stands still between its calls and commands, as a candidate's does.
+        """Whether its process is stopped between its calls and commands, as a candidate's is.
 
-        It can then neither work ahead nor be in others' way.
+        It can then neither work ahead nor disturb others.
         """
         return self._talk.held
 
@@ -142,12 +148,13 @@ class RunnerHandle:
         slots: int,
         beside: RunnerHandle | None = None,
     ) -> None:
-        """Allocate slots for these tensors and have the runner map them. Raises RunnerFault, OSError where memory is
-        refused.
+        """Allocate slots for these tensors and have the runner map them.
 
-        beside: on a GPU, a runner that is bound to the same tensors, whose slots are taken instead. Where memory lies
-        changes a kernel's time by percents, so those that are compared work in the same. Only one of them runs at a
-        time, on slots that were filled and poisoned just before.
+        Raises RunnerFault, OSError where memory is refused.
+
+        beside: on a GPU, a runner that is bound to the same tensors, whose slots are taken instead. The place of memory
+        changes a kernel's time by percents, so contenders that are compared work in the same. Only one of them runs at
+        a time, on slots that were filled and poisoned just before.
         """
         self.unbind()
         self.inputs, self.outputs = list(inputs), list(outputs)
@@ -176,8 +183,10 @@ class RunnerHandle:
         self._free()
 
     def fill(self, slot: int, values: Sequence[torch.Tensor | None]) -> None:
-        """Copy values into the slot's inputs (None for scalars), and poison its outputs and the gaps of strided
-        inputs. The process stands still meanwhile, if it is held, and until its clock runs.
+        """Copy values into the slot's inputs (None for scalars).
+
+        Its outputs and the gaps of strided inputs are poisoned. The process, if it is held, is stopped meanwhile, and
+        until its clock runs.
         """
         if self._result:
             self._talk.exchange(FREE, SETUP_S)
@@ -200,7 +209,7 @@ class RunnerHandle:
         return spent
 
     def call_on_one_core(self, slot: int, limit_s: float) -> int:
-        """A closing `call` with every thread of the process, and the referee's, on one core of a CPU.
+        """Run a closing `call` with every thread, and the referee's, on one core of a CPU.
 
         A thread of the candidate's that is still at work when `run` returns has no core of its own to end it on, while
         the answer travels: its part of the result is missing. Raises RunnerFault.
@@ -209,14 +218,17 @@ class RunnerHandle:
             return self.call(slot, limit_s, closing=True)
 
     def empty_call(self) -> int:
-        """The exchange with nothing run: what the clock reads for a kernel that takes no time, in nanoseconds."""
+        """Time the exchange with nothing run, in nanoseconds.
+
+        It is the time that the clock reads for a kernel that takes none.
+        """
         self._talk.rest()
         return self._talk.timed(NOTHING, SETUP_S)
 
     def burst(self, order: Sequence[int], limit_s: float) -> Burst:
-        """Run once on each slot of `order`, back to back on a GPU; `burst.EMPTY` flushes the caches and runs nothing.
+        """Run once on each slot of `order`, back to back on a GPU.
 
-        Raises RunnerFault.
+        `burst.EMPTY` flushes the caches and runs nothing. Raises RunnerFault.
         """
         self._settle()
         self._talk.exchange(BURST + bytes(order), SETUP_S)
@@ -231,8 +243,9 @@ class RunnerHandle:
             torch.cuda.synchronize()
 
     def kernels(self, slot: int, limit_s: float) -> tuple[list[str], list[int]]:
-        """What one call on a filled slot runs on the device, and how often, as the runner tells it. Raises
-        RunnerFault.
+        """List the device kernels of one call on a filled slot, and how often each runs.
+
+        Both are as the runner tells them. Raises RunnerFault.
         """
         answer = self.command({"command": "kernels", "slot": slot}, limit_s)
         names, calls = answer.get("names"), answer.get("calls")
@@ -243,14 +256,16 @@ class RunnerHandle:
         return names, calls
 
     def generated(self) -> Generated | None:
-        """The code that the runner's compiler generated since this was last asked, as it tells it. Raises
-        RunnerFault.
+        """Return the code that the runner's compiler generated since the last call of this.
+
+        It is as the runner tells it. Raises RunnerFault.
         """
         return generated.checked(self.command({"command": "generated"}, SETUP_S).get("generated"))
 
     def profile(self, slot: int, calls: int, limit_s: float) -> Path | Any:
-        """Have the runner profile `calls` calls on a filled slot. Answers the trace, or where the runner was to write
-        it; either may be anything. Raises RunnerFault.
+        """Have the runner profile `calls` calls on a filled slot.
+
+        Returns the trace, or where the runner was to write it; either may be anything. Raises RunnerFault.
         """
         answer = self.command({"command": "profile", "slot": slot, "calls": calls, "file": TRACE}, limit_s)
         return answer["trace"] if "trace" in answer else self._directory / TRACE
@@ -260,17 +275,24 @@ class RunnerHandle:
         self.command({"command": "ping"}, SETUP_S)
 
     def deliver(self) -> None:
-        """Have a reference copy its last result into the slot's outputs. Raises RunnerFault where it does not fit
-        them.
+        """Have a reference copy its last result into the slot's outputs.
+
+        Raises RunnerFault where it does not fit them.
         """
         self._talk.exchange(DELIVER, SETUP_S)
 
     def command(self, message: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """Send a JSON command and return its answer. Raises RunnerFault where the runner reports an error or dies."""
+        """Send a JSON command and return its answer.
+
+        Raises RunnerFault where the runner reports an error or dies.
+        """
         return self._talk.command(message, limit_s)
 
     def close(self) -> None:
-        """Kill the runner and free everything. Raises nothing: a dead fork server is noticed by the next spawn."""
+        """Kill the runner and free everything.
+
+        Raises nothing: a dead fork server is noticed by the next spawn.
+        """
         if self._spawned is not None:
             self._server.discard(self._spawned)
             self._spawned = self._exchange = None
@@ -286,7 +308,7 @@ class RunnerHandle:
 
 
 def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:
-    """The times of a burst. Raises RunnerFault where they are not so many numbers."""
+    """Return the times of a burst. Raises RunnerFault where they are not `calls` valid numbers."""
     times = answer.get("microseconds")
     if (
         isinstance(times, list)
