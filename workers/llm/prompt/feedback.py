@@ -1,7 +1,4 @@
-"""The feedback on a candidate that goes into a model's prompt.
-
-A pure function of the verdict, trimmed to what helps to decide the next step.
-"""
+"""The feedback on a candidate in a model's prompt: a pure function of its verdict, trimmed."""
 
 from __future__ import annotations
 
