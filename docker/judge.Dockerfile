@@ -30,4 +30,4 @@ ENV PATH=/opt/warpsmith/bin:$PATH \
     WARPSMITH_LOG_FORMAT=json
 WORKDIR /var/lib/warpsmith
 USER 10001:10001
-CMD ["celery", "-A", "warpsmith.workers.queue.celery_app", "worker", "-Q", "judge.cpu-x86_64", "-n", "judge@%h", "--pool", "prefork", "-c", "1"]
+CMD ["python", "-P", "-m", "warpsmith.workers.queue", "worker", "-Q", "judge.cpu-x86_64", "-n", "judge@%h", "--pool", "prefork", "-c", "1"]

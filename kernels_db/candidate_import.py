@@ -1,34 +1,72 @@
-"""Makes the runtime importable as `kernels_db.runtime`, the name that candidates use.
+"""The short names by which code from outside imports modules of ours, in processes that load such code alone.
 
-Only in processes that load candidates. Candidates, shipped kernels, pools and prompts say `from
-kernels_db.runtime import cpp`. The installed package is `warpsmith.kernels_db.runtime`, so that Warpsmith
-takes no short name in site-packages; a loader of candidates calls `provide_runtime` first. Standard library
-only: the judge calls it, too.
+Candidates, shipped kernels, pools and prompts say `from kernels_db.runtime import cpp`; generators of imported ops,
+which are part of an op's identity, say `from kernels_db.formats.stand_in import on`. What is installed is
+`warpsmith.kernels_db`, so that Warpsmith takes no short name in site-packages. A loader of such code calls
+`provide_short_names` first. Standard library only: the judge calls it, too.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from warpsmith.kernels_db import runtime
-from warpsmith.kernels_db.runtime import cpp, cuda
-
 NAME = "kernels_db"
+PACKAGES = (NAME, f"{NAME}.formats")
+"""Packages that hold the names below and nothing else."""
+
+TARGETS = {
+    f"{NAME}.runtime": "warpsmith.kernels_db.runtime",
+    f"{NAME}.formats.stand_in": "warpsmith.kernels_db.job.stand_in",
+}
+"""The module behind each short name; submodules of a package follow it."""
 
 
-def provide_runtime() -> None:
-    """Let this process import the runtime as candidates do.
+class _ShortNames(MetaPathFinder, Loader):
+    """Finds the short names; a module is the same object under both of its names."""
 
-    The modules are the same objects under both names. A package of that name which was imported before makes way:
-    candidates mean the runtime.
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        known = fullname in PACKAGES or _installed_name(fullname) is not None
+        return ModuleSpec(fullname, self, is_package=fullname in PACKAGES) if known else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        name = _installed_name(spec.name)
+        if name is None:
+            return None  # a package of PACKAGES: an empty module
+        module = import_module(name)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        if spec is not None and spec.loader_state is not None:
+            module.__spec__ = spec.loader_state  # the import system has put the short name's in its place
+
+
+def _installed_name(short: str) -> str | None:
+    """Return the installed name of a module, None for other names."""
+    for name, installed in TARGETS.items():
+        if short == name or short.startswith(f"{name}."):
+            return installed + short.removeprefix(name)
+    return None
+
+
+_finder = _ShortNames()
+
+
+def provide_short_names() -> None:
+    """Let this process import the modules of TARGETS by their short names.
+
+    A package of that name which was imported before makes way: code from outside means ours.
     """
-    package = ModuleType(NAME, "The runtime, by the name that candidates use.")
-    package.__path__ = []  # a package, of which nothing else is found
-    package.runtime = runtime  # type: ignore[attr-defined]
-    sys.modules |= {
-        NAME: package,
-        f"{NAME}.runtime": runtime,
-        f"{NAME}.runtime.cpp": cpp,
-        f"{NAME}.runtime.cuda": cuda,
-    }
+    if _finder in sys.meta_path:
+        return
+    for name in [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]:
+        del sys.modules[name]
+    sys.meta_path.insert(0, _finder)

@@ -192,7 +192,7 @@ def export_one(client: Client, kernel: KernelDocument, output: Path, target: Tar
     written = unpack(client.export(kernel.id), output, replace=True)
     name = written[0].relative_to(output).parts[0]
     result = subprocess.run(
-        [sys.executable, "-c", BLOCKED, str((output / name).resolve()), name],
+        [sys.executable, "-P", "-c", BLOCKED, str((output / name).resolve()), name],
         check=False,
         capture_output=True,
         text=True,

@@ -35,7 +35,9 @@ def read_strictly(text: str, levels: int = 64) -> Any:
     except NotJson:
         raise
     except json.JSONDecodeError as error:
-        raise NotJson(f"{error.msg} (line {error.lineno}, column {error.colno})", "JSON") from None
+        raise NotJson(
+            f"text that is not JSON ({error.msg}, line {error.lineno}, column {error.colno})", "JSON"
+        ) from None
     except RecursionError:
         raise NotJson("more levels", f"at most {levels} levels of nesting") from None
     except ValueError:

@@ -1,4 +1,4 @@
 """Alembic migrations, which ship in the wheel.
 
-They run inside the process (`kernels_db.db.Database.upgrade`).
+They run inside the process (`kernels_db.store.db.Database.upgrade`).
 """

@@ -44,7 +44,7 @@ def shown(value: object) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if abs(value) < 2**64 else f"an integer of {value.bit_length()} bits"
+        return value if abs(value) < 2**63 else f"an integer of {value.bit_length()} bits"
     if isinstance(value, float):
         return value if abs(value) < float("inf") else str(value)
     if isinstance(value, str):

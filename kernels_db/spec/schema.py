@@ -1,6 +1,6 @@
 """The op spec: what to compute, on which shapes, and what to be faster than.
 
-Each model checks its own fields; what several fields must agree on is checked in `spec_checks`. Load a spec with
+Each model checks its own fields; what several fields must agree on is checked in `spec.checks`. Load a spec with
 `warpsmith.kernels_db.spec.op`.
 """
 

@@ -49,7 +49,7 @@ class Offer:
 def similar_kernels(session: Session, op: Op, target: Target, language: str, most: int) -> list[Offer]:
     """Return up to `most` stored kernels that are worth trying for an op.
 
-    They are in `language` for the target's device type, their op is alike (`kernels_db.similarity`), and their
+    They are in `language` for the target's device type, their op is alike (`kernels_db.store.similarity`), and their
     `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
     that a re-verification found wrong or did not compile.
     """

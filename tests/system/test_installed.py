@@ -88,7 +88,6 @@ def test_what_is_installed_runs_wherever_it_is_started(
     assert "layer_norm" in installed.run("warpsmith", "ops", "examples", "--json", cwd=cwd).stdout
 
 
-@pytest.mark.nightly
 def test_a_candidate_is_judged_by_what_is_installed(installed: Installed, crowded: Path) -> None:
     spec, candidate = REPOSITORY / "examples/add_relu.yaml", REPOSITORY / "tests/candidates/add_relu_cpp.py"
     command = ("warpsmith", "judge", str(spec), str(candidate), "--level", "screen", "--json")
@@ -104,7 +103,7 @@ def test_advice_fits_a_wheel(installed: Installed, tmp_path: Path) -> None:
 def test_candidates_alone_import_the_runtime_by_its_short_name(installed: Installed, tmp_path: Path) -> None:
     asked = "import importlib.util as u; print(u.find_spec('kernels_db'))"
     assert installed.run("python", "-P", "-c", asked, cwd=tmp_path).stdout == "None\n"
-    given = "from warpsmith.kernels_db.candidate_import import provide_runtime as p; p(); "
+    given = "from warpsmith.kernels_db.candidate_import import provide_short_names as p; p(); "
     given += "from kernels_db.runtime import cpp; import kernels_db.runtime.cuda; print(cpp.__name__)"
     assert installed.run("python", "-P", "-c", given, cwd=tmp_path).stdout == "warpsmith.kernels_db.runtime.cpp\n"
 

@@ -229,7 +229,7 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [sys.executable, "-c", _CHILD, role, str(site), module],
+            [sys.executable, "-P", "-c", _CHILD, role, str(site), module],
             check=False,
             capture_output=True,
             text=True,

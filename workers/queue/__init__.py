@@ -3,8 +3,8 @@
 A message is an attempt's id, and only a hint: the database says what is to be done. `dispatch.send` is called after the
 commit and never raises for a broker that is away; the reconciler sends again.
 
-    celery -A warpsmith.workers.queue.celery_app worker -Q QUEUE -n NAME@%h    model steps, or one target's judge steps
-    celery -A warpsmith.workers.queue.celery_app beat                          asks which stored kernels are due
+    python -P -m warpsmith.workers.queue worker -Q QUEUE -n NAME@%h    model steps, or one target's judge steps
+    python -P -m warpsmith.workers.queue beat                          asks which stored kernels are due
     python -m warpsmith.workers.queue.reconciler                               expired leases, lost messages
 
 The queues are `queue_names.MODEL_QUEUE` and `judge_queue("cpu:x86_64")`, which is "judge.cpu-x86_64". Model workers and

@@ -1,9 +1,9 @@
 """The Celery application: delivery settings, and the hooks of a worker's life.
 
-    celery -A warpsmith.workers.queue.celery_app worker -Q model -n model@%h -c 4
-    celery -A warpsmith.workers.queue.celery_app worker -Q judge.cpu-x86_64 -n judge@%h -c 1
-    celery -A warpsmith.workers.queue.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
-    celery -A warpsmith.workers.queue.celery_app beat
+    python -P -m warpsmith.workers.queue worker -Q model -n model@%h -c 4
+    python -P -m warpsmith.workers.queue worker -Q judge.cpu-x86_64 -n judge@%h -c 1
+    python -P -m warpsmith.workers.queue worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8
+    python -P -m warpsmith.workers.queue beat
 
 A worker of a GPU has several steps in flight, in threads that share one judge: their candidates compile beside the one
 that is timed. On a CPU compilers would disturb the clock, so its worker has one.

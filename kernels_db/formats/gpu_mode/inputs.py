@@ -38,7 +38,7 @@ _MAKE = '''
 def make(shape, dtype, generator):
     """One of the tensors of generate_input."""
     import torch
-    from warpsmith.workers.judge.analysis.stand_in import on
+    from kernels_db.formats.stand_in import on
 
     generate_input = _embedded("task_reference").generate_input
     seed = generator.initial_seed() % (1 << 31)

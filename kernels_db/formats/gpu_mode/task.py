@@ -1,7 +1,7 @@
 """GPU MODE tasks: a `task.yml` with the files that it names, `reference.py` among them.
 
     data of generate_input        inputs, in order; a number becomes a scalar input, a text or None stays a constant
-    arguments of generate_input   axes, where a dimension has an argument's sizes (`task_axes`)
+    arguments of generate_input   axes, where a dimension has an argument's sizes (`axes`)
     tests, benchmarks             workloads of role test and bench
     ref_kernel                    reference: `run` puts the data together and calls it
     data that ref_kernel writes   mutated inputs

@@ -61,7 +61,7 @@ _INPUT = """
 
 def make(shape, dtype, generator):
     import torch
-    from warpsmith.workers.judge.analysis.stand_in import on
+    from kernels_db.formats.stand_in import on
 
     torch.manual_seed(generator.initial_seed())
     with on(torch.device("cpu")):
@@ -71,7 +71,7 @@ _STATE = """
 
 def make(shape, dtype, generator):
     import torch
-    from warpsmith.workers.judge.analysis.stand_in import on
+    from kernels_db.formats.stand_in import on
 
     torch.manual_seed(generator.initial_seed())
     with on(torch.device("cpu")), torch.no_grad():

@@ -94,7 +94,6 @@ print("right")
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("name", [pytest.param("gated_projection", marks=pytest.mark.nightly), "grayscale"])
 def test_gpu_mode(name: str, tmp_path: Path) -> None:
     used([EXAMPLES / "gpu-mode" / name / "task.yml"], GPU_MODE, tmp_path)

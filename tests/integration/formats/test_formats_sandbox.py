@@ -76,7 +76,6 @@ def imported() -> Callable[[str], Op]:
     return find
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     "path",
     nightly_but({KERNELBENCH[-1], TASKS[0]}.__contains__, [*KERNELBENCH, *TASKS]),

@@ -64,7 +64,6 @@ extern "C" void silu(const float* x, double scale, float* y, int64_t n) {
 }
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("format_name", nightly_but("kernelbench".__eq__, CASES))
 def test_a_problem_is_imported_admitted_and_searched(format_name: str, tmp_path: Path) -> None:
     problem, parameters, call, kernel = CASES[format_name]

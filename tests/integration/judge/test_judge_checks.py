@@ -136,7 +136,6 @@ def test_a_reference_that_is_wrong_at_a_derived_shape_is_not_at_fault(client: Ju
     assert "hold-out at rows 30 left out" in verdict["reason"]
 
 
-@pytest.mark.nightly
 def test_a_time_below_the_physical_limit_is_quarantined(client: JudgeClient) -> None:
     """The spec says that a call moves 64 GiB, of which eager's time, and more so the candidate's, shows nothing."""
     slow = LAYER_NORM.replace("    return", "    for _ in range(200):\n        x.exp()\n    return")

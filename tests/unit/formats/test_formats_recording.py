@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="what is recorded is PyTorch")
 
+from warpsmith.kernels_db.job.stand_in import on  # noqa: E402
 from warpsmith.workers.judge.analysis.recording import Recorder  # noqa: E402
-from warpsmith.workers.judge.analysis.stand_in import on  # noqa: E402
 
 DEVICES = ["meta", "cpu"]
 NORMAL = {"kind": "normal", "mean": 0.0, "std": 1.0}

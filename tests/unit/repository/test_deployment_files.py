@@ -146,7 +146,7 @@ def test_what_is_not_set_on_the_host_is_left_to_its_default(services: dict[str, 
 
 
 def test_stored_kernels_are_judged_anew(services: dict[str, Any]) -> None:
-    assert services["beat"]["command"] == ["celery", "-A", "warpsmith.workers.queue.celery_app", "beat"]
+    assert services["beat"]["command"] == ["python", "-P", "-m", "warpsmith.workers.queue", "beat"]
     for name in OURS:
         environment = services[name]["environment"]
         assert {field: environment[f"WARPSMITH_{field.upper()}"] for field in SWITCHED_ON} == SWITCHED_ON
@@ -226,7 +226,7 @@ def test_workers_serve_the_queues_that_the_code_names(services: dict[str, Any]) 
     for name, service in services.items():
         if name.startswith("worker-"):
             command = service["command"]
-            assert command[:4] == ["celery", "-A", "warpsmith.workers.queue.celery_app", "worker"]
+            assert command[:5] == ["python", "-P", "-m", "warpsmith.workers.queue", "worker"]
             # The threads of a GPU's worker share its judge; elsewhere a step has a process of its own.
             assert command[command.index("--pool") + 1] == ("threads" if "gpu" in name else "prefork")
             queues[name] = command[command.index("-Q") + 1]

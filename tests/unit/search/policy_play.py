@@ -48,7 +48,7 @@ class Play:
     """Plays a search: opens what the policy asks for, ends open steps in any order with any outcome.
 
     `meddling` is how often a person marks a node or adds one; `seeds` how many stored kernels stand in the tree from
-    the start. Every rule of `turn.TreePolicy` is checked at every turn.
+    the start. Every rule of `policy_base.TreePolicy` is checked at every turn.
     """
 
     policy: Policy

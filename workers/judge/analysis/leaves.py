@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from warpsmith.kernels_db.job.stand_in import on
 from warpsmith.workers.judge.analysis.recording import Recorder
-from warpsmith.workers.judge.analysis.stand_in import on
 
 MOST_LEAVES = 256
 LONGEST_TEXT = 1000

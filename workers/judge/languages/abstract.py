@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from warpsmith.kernels_db.candidate_import import provide_runtime
+from warpsmith.kernels_db.candidate_import import provide_short_names
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from warpsmith.kernels_db.runtime.limits import of_architecture
 
@@ -29,7 +29,7 @@ RUN_S = 10.0
 """CPU seconds of one call of `run`, launches left out."""
 _PAGE = 4096
 _BUFFER_ALIGNMENT = 64
-"""The alignment of the judge's buffers (`workers.judge.buffers`), in bytes.
+"""The alignment of the judge's buffers (`workers.judge.machine.buffers`), in bytes.
 
 Where an input asks for less, it gets no more than that.
 """
@@ -70,7 +70,7 @@ def load(source: str) -> ModuleType:
     Raises:
         Refused: it cannot be imported.
     """
-    provide_runtime()
+    provide_short_names()
     path = Path("candidate.py").resolve()
     path.write_text(source)
     specification = importlib.util.spec_from_file_location("candidate", path)

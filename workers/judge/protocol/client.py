@@ -95,7 +95,7 @@ class JudgeClient:
         """Set up a client; the judge starts with the first job.
 
         `cache` holds binaries and device peaks; `log` gets the judge's diagnostics, line by line, from a thread; `ncu`
-        is where Nsight Compute is (`nsight_access.find`).
+        is where Nsight Compute is (`nsight.access.find`).
         """
         self._cache = cache
         self._ncu = ncu

@@ -1,6 +1,6 @@
 """`python -m warpsmith.workers.judge DIR...`: judge the jobs of bundles offline.
 
-It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`kernels_db.bundle`), has a judge of its
+It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`kernels_db.job.bundle`), has a judge of its
 own (`workers.judge.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the
 moment it is there. Several bundles share one judge: it starts once, and compiles for one while it times another. It may
 be killed at any moment and started again: a line that was not finished is cut off, and its job judged anew. A job that

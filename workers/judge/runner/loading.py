@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from warpsmith.kernels_db.candidate_import import provide_runtime
+from warpsmith.kernels_db.candidate_import import provide_short_names
 
 
 def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
@@ -53,7 +53,7 @@ def import_file(path: str) -> ModuleType:
 
     Triton and Inductor read sources back through it.
     """
-    provide_runtime()
+    provide_short_names()
     name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

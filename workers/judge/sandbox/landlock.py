@@ -7,7 +7,7 @@ description serves every ABI from 1 to 7. Landlock binds the calling thread and 
 library started earlier stay outside.
 
 Not held by Landlock at any ABI: stat, chmod, chown, utime, extended attributes, inotify, UDP, connecting to a socket
-that has a path; before ABI 3 truncation. `sandbox_seccomp` refuses those.
+that has a path; before ABI 3 truncation. `seccomp` refuses those.
 
 Source: Documentation/userspace-api/landlock.rst, include/uapi/linux/landlock.h.
 """

@@ -4,11 +4,11 @@ It holds what this machine can confine a process with, and what a runner may do.
 that exist are used; the level is the highest of `LEVELS` whose layers are all there. A layer that was detected and then
 fails is an error, so no runner is confined less than its verdict says. In order, in a runner's life:
 
-1. The fork server enters a network namespace of its own (`sandbox_network`); runners are born into it.
+1. The fork server enters a network namespace of its own (`network`); runners are born into it.
 2. A runner gets session, death signal, environment, descriptors, limits and a count of its own threads, and gives up
-   its capabilities (`forkserver`, `process_control`).
+   its capabilities (`fork_server`, `process_control`).
 3. On a GPU it initialises CUDA, whose driver writes under /proc.
-4. `confine`: Landlock (`sandbox_landlock`), then seccomp (`sandbox_seccomp`).
+4. `confine`: Landlock (`landlock`), then seccomp (`seccomp`).
 5. Only then it reads untrusted source.
 
 Threads that CUDA's driver started before step 4 are bound by seccomp and not by Landlock; untrusted code runs in the

@@ -65,7 +65,7 @@ _ALWAYS = """
 """.split()  # noqa: SIM905 - a hundred names read better so
 """Refused in every case.
 
-They concern other processes, the kernel's own interfaces, and what Landlock leaves open (`sandbox_landlock`).
+They concern other processes, the kernel's own interfaces, and what Landlock leaves open (`landlock`).
 
 Kept to this process are also: the group that dies as one (setsid, setpgid), the user by which its threads are counted
 (setuid ...), and memory that no limit counts and that outlives it (System V, message queues).

@@ -1,4 +1,4 @@
-"""Numbers of the system calls that `sandbox_seccomp` has rules for, on x86_64 and aarch64.
+"""Numbers of the system calls that `seccomp` has rules for, on x86_64 and aarch64.
 
 Source: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux 6.18.
 """

@@ -64,8 +64,7 @@ export function TargetCard({ draft, options, change, problem }: FieldsProps) {
       {target && alive === 0 && (
         <p className={styles.warning}>
           No judge for <Untrusted text={target} /> is alive. The search would wait until one starts, on a host
-          that has the device:{" "}
-          <code>celery -A warpsmith.workers.queue.celery_app worker -Q {queueOf(target)}</code>
+          that has the device: <code>python -P -m warpsmith.workers.queue worker -Q {queueOf(target)}</code>
         </p>
       )}
     </Card>

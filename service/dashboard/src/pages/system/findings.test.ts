@@ -59,7 +59,7 @@ it("gives the command that starts a judge for jobs without one", () =>
       what: "3 steps wait for a judge of cuda:sm_90, and none is alive.",
       remedy: "Start one on a host that has the device:",
       command:
-        "CUDA_VISIBLE_DEVICES=0 celery -A warpsmith.workers.queue.celery_app worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8",
+        "CUDA_VISIBLE_DEVICES=0 python -P -m warpsmith.workers.queue worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8",
     },
   ]));
 
@@ -102,7 +102,7 @@ it("misses the reconciler", () =>
 
 it("serves each queue by its own command", () => {
   expect(commandFor(QUEUE)).toBe(
-    "celery -A warpsmith.workers.queue.celery_app worker -Q judge.cpu-x86_64 -n judge@%h --pool prefork -c 1",
+    "python -P -m warpsmith.workers.queue worker -Q judge.cpu-x86_64 -n judge@%h --pool prefork -c 1",
   );
   expect(commandFor({ name: "model", role: "model", target: null })).toContain("-Q model -n model@%h");
 });

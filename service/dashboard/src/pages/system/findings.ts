@@ -57,7 +57,7 @@ function nobody(workers: readonly WorkerDocument[]): Finding {
 
 /** The command that serves a queue, as the guide has it. */
 export function commandFor({ name, role, target }: Pick<Queue, "name" | "role" | "target">): string {
-  const celery = (rest: string) => `celery -A warpsmith.workers.queue.celery_app worker -Q ${name} ${rest}`;
+  const celery = (rest: string) => `python -P -m warpsmith.workers.queue worker -Q ${name} ${rest}`;
   if (role === "model") return celery("-n model@%h --pool prefork -c 4");
   return target?.startsWith("cuda")
     ? `CUDA_VISIBLE_DEVICES=0 ${celery("-n judge-gpu0@%h --pool threads -c 8")}`
