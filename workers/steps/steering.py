@@ -103,7 +103,7 @@ def mark_node(
     change nothing and make no event.
 
     A pinned node, the root too, is a parent of the rounds to come once it is accepted, as far as the policy has rounds
-    and up to its limit (`policy_base.MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
+    and up to its limit (`MOST_PINNED`; `puct` takes turns with it). While a node is banned, no step is opened for
     it: it is no parent, and is not coded, repaired, judged or verified, and it is neither the best nor the winner. A
     step that is open for it already, be it running or queued, still runs and is committed, but one that waits for an
     answer, or comes to, is taken back for good, so that no round waits for it; what builds on it stays. The best is

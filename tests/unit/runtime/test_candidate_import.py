@@ -23,7 +23,8 @@ def run(script: str) -> str:
 
 def test_a_module_is_one_object_under_both_names() -> None:
     told = run(
-        "from kernels_db.runtime import cpp\nimport kernels_db.runtime.cache as short\nimport kernels_db.runtime as all\n"
+        "from kernels_db.runtime import cpp\nimport kernels_db.runtime.cache as short\n"
+        "import kernels_db.runtime as all\n"
         "import warpsmith.kernels_db.runtime.cache as long\nfrom warpsmith.kernels_db.runtime import cpp as same\n"
         "print(short is long, cpp is same, all.cache is long, long.__spec__.name, long.__name__)"
     )

@@ -1,4 +1,4 @@
-"""What every policy guarantees (`workers.search.policy_base.TreePolicy`), held against each of them with any outcomes."""
+"""The guarantees of every policy (`policy_base.TreePolicy`), held against each of them with any outcomes."""
 
 from __future__ import annotations
 

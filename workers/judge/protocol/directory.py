@@ -1,7 +1,7 @@
 """`python -m warpsmith.workers.judge DIR...`: judge the jobs of bundles offline.
 
-It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`kernels_db.job.bundle`), has a judge of its
-own (`workers.judge.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the
+It runs where the service cannot reach. It reads bundle.json and jobs.jsonl (`job.bundle`), has a judge of its own
+(`protocol.client`) judge every job that has no verdict yet, and appends each verdict to verdicts.jsonl the
 moment it is there. Several bundles share one judge: it starts once, and compiles for one while it times another. It may
 be killed at any moment and started again: a line that was not finished is cut off, and its job judged anew. A job that
 could not be judged gets a line in unjudged.jsonl that says why, and is tried again by the next run, which begins that
