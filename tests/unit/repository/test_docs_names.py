@@ -71,3 +71,21 @@ def test_what_is_read_first_is_short(document: str) -> None:
 def test_words_that_are_hard_to_read_are_not_used(document: str) -> None:
     text = INLINE.sub("", FENCE.sub("", read(document)))
     assert not re.findall(r"(?i)\b(?:somebody|someone|whoever|stands|for want of|the house)\b", text)
+
+
+NAMED = re.compile(r"`(?:warpsmith\.)?((?:service|workers|kernels_db|prompts)(?:\.[a-z_]\w*)+)")
+SHORT_NAMES = ("kernels_db.runtime", "kernels_db.formats.stand_in")
+"""Names by which code from outside imports modules (`kernels_db/candidate_import.py`)."""
+
+
+def test_modules_that_docstrings_and_comments_name_exist() -> None:
+    named = {
+        (str(file.relative_to(REPOSITORY)), name)
+        for package in ("service", "workers", "kernels_db", "prompts")
+        for file in (REPOSITORY / package).rglob("*.py")
+        if "node_modules" not in file.parts
+        for name in NAMED.findall(file.read_text(encoding="utf-8"))
+        if not name.startswith(SHORT_NAMES)
+    }
+    assert len(named) > 20
+    assert not {(file, name) for file, name in named if not is_there(f"warpsmith.{name}")}
