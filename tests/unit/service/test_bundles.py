@@ -385,7 +385,7 @@ def test_a_bundle_is_read(tmp_path: Path) -> None:
         (HEADER, [{**SIGNED, "job_digest": "0" * 64}], "line 1, job_digest: found"),
         (HEADER, [{**SIGNED, "job": {**JOB, "level": "verify"}}], "line 1, job_digest: found"),
         (HEADER, [{**SIGNED, "job": {}}], "line 1, job.id: found None, expected this field"),
-        (HEADER, ["{"], "line 1, found Expecting"),
+        (HEADER, ["{"], "line 1, found text that is not JSON"),
     ],
 )
 def test_a_directory_that_is_no_bundle_is_told_so(
