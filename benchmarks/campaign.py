@@ -37,7 +37,7 @@ from warpsmith.service.client.progress import count_nodes, describe_outcome
 from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import SearchDocument, SearchSummary
-from warpsmith.service.local import machine
+from warpsmith.workers.judging import machine
 from warpsmith.workers.search.tree import ENDED
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

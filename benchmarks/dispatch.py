@@ -8,6 +8,7 @@ every language that runs here. Microseconds of the host for one call at the smal
 
 raw        the kernel's own `run`, into outputs that are there
 op         the op without gradients: guard, allocation of outputs, launch
+unwatched  the op with its watch off
 gradients  the op where an input needs gradients
 overhead   op less raw
 """
@@ -34,9 +35,9 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.envelope import build_envelope
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.spec.resolve import resolve_workload
-from warpsmith.service.local import machine
 from warpsmith.workers.exports import open_project
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.judging import machine
 
 TIMEOUT_S = 300.0
 TRITON = """import triton
@@ -140,8 +141,8 @@ def measured(project: Path) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """Return the table of several packages' figures."""
     made = Table("op", "language", "target", title="microseconds of the host for one call")
-    columns = ("raw", "op", "op_with_gradients", "overhead")
-    for name in ("raw", "op", "gradients", "overhead"):
+    columns = ("raw", "op", "op_unwatched", "op_with_gradients", "overhead")
+    for name in ("raw", "op", "unwatched", "gradients", "overhead"):
         made.add_column(name, justify="right")
     for row in rows:
         found = [row["microseconds"].get(name) for name in columns]

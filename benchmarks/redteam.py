@@ -1,6 +1,6 @@
 """Judge the cheats and controls of the red team's catalogue.
 
-    python -m benchmarks.redteam [--device cpu|cuda] [--only TEXT] [--json FILE]
+    python -m benchmarks.redteam [--device cpu|cuda] [--only TEXT] [--json FILE] [--prove]
 
 Prints each cheat with its line of the field's list, the gate that caught it and the reason; each control with
 its verdict; and the two rates. Exits with 1 unless every cheat was caught and every control accepted.
@@ -23,6 +23,8 @@ import torch
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
 from benchmarks.redteam_catalogue.entry import Device
 from benchmarks.redteam_catalogue.trial import Outcome, judge_entry
+from benchmarks.redteam_proof.defences import row_of
+from benchmarks.redteam_proof.proof import prove
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 IN_FLIGHT = {"cpu": 1, "cuda": 6}
@@ -42,11 +44,14 @@ def main() -> int:
     parser.add_argument(
         "--only", metavar="TEXT", action="append", help="entries whose name and language contain this; may be repeated"
     )
+    parser.add_argument("--prove", action="store_true", help="show of each cheat that it works without its defences")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write every outcome here")
     arguments = parser.parse_args()
     device: Device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted = [text.lower() for text in arguments.only or [""]]
     os.environ[PLANTED] = "planted"
+    if arguments.prove:
+        return _prove(device, wanted)
     entries: list[Cheat | Control] = [*cheats(device), *controls(device)]
     entries = [entry for entry in entries if any(text in entry.id.lower() for text in wanted)]
     start, outcomes = time.monotonic(), []
@@ -69,6 +74,22 @@ def main() -> int:
         }
         arguments.json.write_text(json.dumps(document, indent=1))
     return 0 if all(outcome.good for _, outcome in outcomes) else 1
+
+
+def _prove(device: Device, wanted: list[str]) -> int:
+    """Prove the cheats whose id contains one of `wanted`; returns the exit status."""
+    chosen = [cheat for cheat in cheats(device) if any(text in cheat.id.lower() for text in wanted)]
+    start, void = time.monotonic(), []
+    with tempfile.TemporaryDirectory(prefix="warpsmith-redteam-") as cache:
+        for cheat, outcome in prove(chosen, Path(cache)):
+            off = " ".join(sorted(row.defences)) if (row := row_of(cheat)) else "-"
+            said = f"works ({outcome.kind or outcome.verdict})" if outcome.good else "VOID"
+            reason = " ".join(outcome.reason.split())
+            print(f"{off:32}  {cheat.language:6}  {cheat.name:48.48}  {said:24}  {reason:.110}", flush=True)
+            void += [] if outcome.good else [f"{cheat.id} without {off}: {outcome.verdict} {outcome.kind}: {reason}"]
+    print(f"\nproven: {len(chosen) - len(void)} of {len(chosen)} in {time.monotonic() - start:.0f} s")
+    print("".join(f"  {line}\n" for line in void), end="")
+    return 1 if void else 0
 
 
 def _line(entry: Cheat | Control, outcome: Outcome) -> str:

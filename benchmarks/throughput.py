@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from benchmarks.op import OP, TARGET
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow
-from warpsmith.service.local.machine import redis_executable
+from warpsmith.service.local.redis_server import redis_executable
 from warpsmith.workers import steps
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app

@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ import torch
 
 from warpsmith.kernels_db.job.documents import Job
 from warpsmith.workers.judge.clock import timing
-from warpsmith.workers.judge.clock.burst_clock import BurstClock
+from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.gates.runner_factory import RunnerFactory
 from warpsmith.workers.judge.machine.buffers import TensorSpec, layout_bytes
 from warpsmith.workers.judge.machine.device import Gpu, open_gpu
@@ -143,12 +144,19 @@ def trial(
         start = rng.randrange(1 << 14)
         return [stock[start : start + kernel.elements], None, None]
 
-    clock = BurstClock(contenders, 10.0, draw, rng)
+    clock = BurstClock(contenders, 10.0, draw, rng, [3])
     clock.calibrate("baseline")
+    late = 0
+
+    def look(name: str, call: Call) -> None:
+        nonlocal late
+        late += not call.kept
+
     samples = timing.interleave(
-        list(contenders), lambda name: clock.block(name)[0],
+        list(contenders), lambda name: clock.block(name, partial(look, name)),
         plan=timing.plan_for(True, "cuda", 3.0), candidate="candidate", rng=rng,
     )  # fmt: skip
+    deferred = clock.ledger.deferred_us(samples, "candidate", "cuda")
     samples = clock.corrected(samples, "candidate")
     ratio, (low, high) = timing.ratio_with_interval(
         samples["baseline"], samples["candidate"], rng.getrandbits(62), timing.OFFSET_US["cuda"]
@@ -157,7 +165,7 @@ def trial(
         contender.unbind()
     return {
         "kernel": kernel.name, "ratio": ratio, "low": low, "high": high, "rounds": len(samples["baseline"]),
-        "us": statistics.median(samples["candidate"]), "clocks": clock.clocks(),
+        "us": statistics.median(samples["candidate"]), "clocks": clock.clocks(), "deferred": deferred, "late": late,
     }  # fmt: skip
 
 
@@ -216,6 +224,13 @@ def report(equal: list[dict[str, Any]], planted: list[dict[str, Any]], benched: 
     _line("half-width, 95th percentile, the same", statistics.quantiles(map(_half, long), n=20)[-1], WIDEST, False)
     for what, some in ((", kernels over 50 us", [o for o in planted if o["us"] > 50]), (", all", planted)):
         _line(f"planted {PLANTED:.0%} found{what}", sum(not _holds(one) for one in some) / len(some), LEAST_FOUND, True)
+    for what in ("deferred", "late"):
+        _line(
+            f"trials that found work {what}",
+            sum(one[what] > 0 for one in equal + planted) / len(equal + planted),
+            0,
+            False,
+        )
     _line("from do_bench, largest, kernels over 50 us", apart, DO_BENCH, False)
 
 

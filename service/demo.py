@@ -31,7 +31,7 @@ from warpsmith.service.client.progress import build_result_rows, build_result_ta
 from warpsmith.service.documents.figures import format_duration, format_ratio
 from warpsmith.service.documents.kernels import KernelDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
-from warpsmith.service.local import machine
+from warpsmith.workers.judging import machine
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OPS = ("fused_add_mul_relu", "layer_norm")

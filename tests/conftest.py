@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,19 @@ __all__ = [
 ]
 
 
+_NUMBERS = count()
+
+
 @pytest.fixture(autouse=True)
-def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the WARPSMITH_* variables or the home of whoever runs it."""
+def _own_settings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the WARPSMITH_* variables or the home of whoever runs it.
+
+    The home is a path that does not exist yet: to make and remove a directory for each test takes longer than most.
+    """
     for name in list(os.environ):
         if name.startswith("WARPSMITH_") and not name.startswith("WARPSMITH_TEST_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("WARPSMITH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WARPSMITH_HOME", str(tmp_path_factory.getbasetemp() / "homes" / str(next(_NUMBERS))))
     get_settings.cache_clear()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel
@@ -130,32 +134,105 @@ def _exported(
     )
 
 
-def in_fresh_process(
-    project: Path, *arguments: str, cache: Path, paths: Sequence[Path] = (), variables: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run Python with the export and `paths` alone on its path, and Warpsmith's packages refused."""
-    guard = project.parent / "sitecustomize.py"
-    guard.write_text(
-        "import sys\n"
-        "class Refuse:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'warpsmith', 'kernels_db'}:\n"
-        "            raise ModuleNotFoundError('Warpsmith is not installed here: ' + name)\n"
-        "sys.meta_path.insert(0, Refuse())\n"
-    )
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(cache),
-        "PYTHONPATH": ":".join(map(str, [project.parent, project, *paths])),
-        "WARPSMITH_KERNEL_CACHE": str(cache),
-        **(variables or {}),
-    }
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
+FORKS = """
+import json, os, runpy, signal, sys, traceback
+import torch
+
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"warpsmith", "kernels_db"}:
+            raise ModuleNotFoundError("Warpsmith is not installed here: " + name)
+
+
+sys.meta_path.insert(0, Refuse())
+
+
+def perform(arguments, directory, variables, paths, files, limit_s):
+    signal.alarm(limit_s)
+    for number, file in enumerate(files):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(directory)
+    sys.path[:0] = paths
+    first, *rest = arguments
+    if first == "-c":
+        sys.argv = arguments[:1] + rest[1:]
+        exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+    elif first == "-m":
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        runpy.run_path(first, run_name="__main__")
+
+
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            perform(**job)
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""A process that has PyTorch and refuses Warpsmith's packages; each job is done by a fork of it."""
+
+
+@cache
+def _forks() -> tuple[subprocess.Popen[str], str]:
+    """The process, and a cache for the kernels of all that it runs."""
+    kernels = TemporaryDirectory(prefix="ws-kernels-")
+    atexit.register(kernels.cleanup)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", FORKS],
+        env={"PATH": os.environ["PATH"]},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=240,
-        env=environment,
-        cwd=cache,
-        check=False,
     )
+    assert process.stdin is not None
+    atexit.register(process.wait)
+    atexit.register(process.stdin.close)  # the last that is registered is the first to be called
+    return process, kernels.name
+
+
+def in_fresh_process(
+    project: Path, *arguments: str, home: Path, paths: Sequence[Path] = (), variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with the export and `paths` alone on its path, and Warpsmith's packages refused.
+
+    What runs has PyTorch already, which takes longer to import than most of it takes; kernels are built once for all,
+    unless `variables` name another cache.
+    """
+    server, kernels = _forks()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with TemporaryDirectory(prefix="ws-fresh-") as place:
+        files = [Path("/dev/null"), Path(place, "out"), Path(place, "err")]
+        job = {
+            "arguments": arguments,
+            "directory": str(home),
+            "variables": {
+                "PATH": os.environ["PATH"],
+                "HOME": str(home),
+                "WARPSMITH_KERNEL_CACHE": kernels,
+                **(variables or {}),
+            },
+            "paths": [str(path) for path in (project, *paths)],
+            "files": [str(file) for file in files],
+            "limit_s": 240,
+        }
+        server.stdin.write(json.dumps(job) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(arguments, code, files[1].read_text(), files[2].read_text())

@@ -7,6 +7,7 @@ An `alone` test measures time, or the judge that does: nothing runs beside it. A
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -48,7 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read which modules are wanted, and how many examples a property gets."""
+    """Read which modules are wanted, and how many examples a property gets.
+
+    A shell starts a background job with SIGINT ignored, and children inherit that: tests that end one by Ctrl-C would
+    wait for ever.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("nightly" if config.getoption("nightly") else "default")
     if config.getoption("modules"):
         config.stash[_MODULES] = frozenset(json.loads(Path(config.getoption("modules")).read_text(encoding="utf-8")))

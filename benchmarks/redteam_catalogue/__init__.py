@@ -8,17 +8,25 @@ from __future__ import annotations
 from typing import TypeVar
 
 from benchmarks.redteam_catalogue import (
+    cheats_clock,
+    cheats_compiler,
     cheats_gpu,
     cheats_host,
+    cheats_memory_cpp,
     cheats_native,
+    cheats_numeric,
     cheats_python,
     cheats_rows,
     cheats_state,
+    cheats_truth,
     cheats_values,
     controls_cpp,
     controls_cuda,
+    controls_numeric,
     controls_python,
     controls_triton,
+    controls_truth,
+    device_memory,
 )
 from benchmarks.redteam_catalogue.entry import Cheat, Control, Device
 
@@ -29,14 +37,37 @@ __all__ = ["Cheat", "Control", "cheats", "controls"]
 
 def cheats(device: Device) -> list[Cheat]:
     """Every cheat that runs on a device; those of one op stand together, since its reference is then started once."""
-    modules = (cheats_host, cheats_values, cheats_rows, cheats_state, cheats_native, cheats_gpu, cheats_python)
+    modules = (
+        cheats_host,
+        cheats_values,
+        cheats_rows,
+        cheats_state,
+        cheats_native,
+        cheats_numeric,
+        cheats_compiler,
+        cheats_memory_cpp,
+        cheats_gpu,
+        cheats_clock,
+        device_memory,
+        cheats_python,
+        cheats_truth,
+    )
     found = [cheat for module in modules for cheat in module.cheats() if cheat.device == device]
     return _by_op(found)
 
 
 def controls(device: Device) -> list[Control]:
     """Every control that runs on a device, ordered likewise."""
-    modules = (controls_cpp, controls_triton, controls_cuda, controls_python)
+    modules = (
+        controls_cpp,
+        cheats_memory_cpp,
+        controls_triton,
+        controls_cuda,
+        device_memory,
+        controls_numeric,
+        controls_python,
+        controls_truth,
+    )
     return _by_op([control for module in modules for control in module.controls() if control.device == device])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, MEMORY, WRONG, Cheat
+from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, KEPT, MEMORY, WRONG, Cheat
 from benchmarks.redteam_catalogue.text import (
     ADD,
     EACH,
@@ -20,7 +20,7 @@ from benchmarks.redteam_catalogue.text import (
 MAGIC = 0x5EC0DE
 TIMED = ops.add([(1 << 16,), (257,), (1031,)])
 LARGE = ops.add([(1 << 21,), (257,), (1031,)])
-ANY = WRONG | MEMORY | ENDED
+ANY = WRONG | MEMORY | ENDED | KEPT
 SAYS = {
     "never ends on the host": "does not end",
     "asks for a megabyte of shared memory": "shared memory",
@@ -222,7 +222,7 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
     out[0] = 0.0f;
 }
 """
-    flood = 'if (i < n) { for (int k = 0; k < 64; k++) printf("%d %lld {\\"verdict\\": \\"accepted\\"}\\n", k, i); }'
+    flood = 'if (i < n) { for (int k = 0; k < 64; k++) printf("{\\"verdict\\": \\"accepted\\", \\"k\\": %d, \\"i\\": %lld}\\n", k, i); }'
     spin_tl = "while tl.load(out) != 12345.0:\n    tl.store(out + n - 1, 0.0)\ntl.store(out + i, a + b, mask=m)"
     lock_tl = (
         "tl.atomic_add(lock, 1)\nwhile tl.atomic_add(lock, 0) < 1 << 30:\n    pass\ntl.store(out + i, a + b, mask=m)"
@@ -273,7 +273,7 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
 
 
 def _spies() -> list[Cheat]:
-    """Memory of others: what an earlier candidate left on the device, and what a guess of the seed gives."""
+    """Memory of others: what an earlier candidate left on the device."""
     size = 1 << 28
     mark = f"""
 extern "C" __global__ void fill(int* to, long long n) {{
@@ -307,20 +307,10 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, const
         ),
         "import torch",
     )
-    replay = add_triton(
-        "hit = 0\nfor seed in range(0, 64):\n"
-        "    guess = tl.randn(seed, i)\n"
-        "    hit += tl.max((m & (guess == a)).to(tl.int32), 0)\n"
-        "tl.store(out + i, a + b, mask=m & (hit > 0))"
-    )
     return [
         Cheat(
             "finds what another left in the device's memory", (1, 42), "cuda", ops.add(), source,
             "a gigabyte of fresh scratch is searched for a mark", CHECKED, ANY, before=before,
-        ),
-        Cheat(
-            "replays the generator in its kernel", (14,), "triton", ops.add(), replay,
-            "Philox under small seeds: computes only where an input is met", CHECKED, ANY,
         ),
     ]  # fmt: skip
 

@@ -36,7 +36,7 @@ ATTACKS = [
     Attack("launches on another stream", (20,), "events on the current one see nothing", run="with torch.cuda.stream(torch.cuda.Stream()):\n    t = 1", module="import torch", languages=GPU),
     Attack("starts a thread", (21,), "launches after the timer", module="import threading", run="threading.Thread(target=run).start()"),
     Attack("returns a lazy tensor", (22,), "a subclass that computes when it is compared", module="import torch\n\n\nclass Lazy(torch.Tensor):\n    pass\n"),
-    Attack("changes a tensor's class", (22, 23), "the output computes later", run="out.__class__ = None"),
+    Attack("changes a tensor's class", (22, 23), "the output computes later", module="import torch\n\n\nclass Lazy(torch.Tensor):\n    pass\n", run="out.__class__ = Lazy"),
     Attack("overrides a method of its output", (23,), "comparison would call it", run="out.allclose = None"),
     Attack("keeps results in a table", (24,), "by data_ptr", module="SEEN = {}", run="SEEN[x.data_ptr()] = out"),
     Attack("keeps results on its function", (24,), "by attribute", run="run.seen = out"),
@@ -50,7 +50,7 @@ ATTACKS = [
     Attack("patches the events", (33,), "elapsed_time", module="import torch", run="torch.cuda.Event.elapsed_time = None", languages=GPU),
     Attack("patches the clock", (33,), "perf_counter", module="import time", run="time.perf_counter = None"),
     Attack("patches the statistics", (33,), "median", module="import statistics", run="statistics.median = min"),
-    Attack("swaps a function's code", (34,), "of the checker", run="run.__code__ = None"),
+    Attack("swaps a function's code", (34,), "of the checker", run="run.__code__ = run.__code__.replace()"),
     Attack("walks the garbage collector", (35,), "to the expected values", module="import gc", run="t = gc.get_objects()"),
     Attack("walks the frames", (35,), "to the caller's locals", module="import sys", run="t = sys._getframe(1)"),
     Attack("walks the subclasses", (35,), "from a literal", run="t = ().__class__.__base__.__subclasses__()"),
@@ -60,14 +60,14 @@ ATTACKS = [
     Attack("writes a result file", (39,), "where the harness reads one", run="t = open('result.json', 'w')"),
     Attack("loads native code", (40,), "by ctypes", module="import ctypes", run="t = ctypes.CDLL(None)"),
     Attack("maps memory", (40,), "of another process", module="import mmap", run="t = mmap.mmap(-1, 4096)"),
-    Attack("installs a package", (41,), "by pip", module="import subprocess", run="subprocess.run(['pip', 'install', 'x'])"),
+    Attack("installs a package", (41,), "by pip", module="import subprocess", run="subprocess.run(['sh', '-c', 'pip --version'])"),
     Attack("branches on argv", (41,), "to know the harness", module="import sys", run="t = sys.argv"),
     Attack("falls back in an except", (43,), "to the library", module="import torch", run="try:\n    t = 1\nexcept Exception:\n    torch.add(x, y, out=out)"),
     Attack("falls back by an operator", (43,), "x + y", run="t = x + y"),
     Attack("falls back by @", (43,), "x @ y", run="t = x @ y"),
     Attack("falls back by a method", (43,), "copy_", run="out.copy_(x)"),
     Attack("falls back by getattr", (43,), "a name in a string", module="import torch", run="getattr(torch, 'ad' + 'd')(x, y, out=out)"),
-    Attack("falls back by setattr", (43,), "a name in a string", run="setattr(out, 'data', x)"),
+    Attack("falls back by setattr", (43,), "a name in a string", run="setattr(out, 'kept', x)"),
     Attack("falls back by eval", (43,), "code in a string", run="eval('x + y')"),
     Attack("falls back by an import in a string", (43,), "__import__", run="t = __import__('torch')"),
     Attack("falls back by torch.ops", (43,), "the dispatcher", module="import torch", run="t = torch.ops.aten.add(x, y)"),
@@ -80,17 +80,18 @@ ATTACKS = [
     Attack("reads the environment", (44,), "os.environ", module="import os", run="t = os.environ"),
     Attack("reads a file of /proc", (44,), "its parent's environment", run="t = open('/proc/1/environ').read()"),
     Attack("forks", (45,), "without end", module="import os", run="os.fork()"),
-    Attack("compiles what it computes", (), "a source that the gate cannot read", module="EXTRA = LANGUAGE.compile('extern' + chr(32) + 'C')", languages=("cpp", "cuda")),
-    Attack("includes a file", (41, 44), "the compiler's message would show it", module="EXTRA = LANGUAGE.compile('#include \"/etc/passwd\"')", languages=("cpp", "cuda")),
-    Attack("includes by a macro", (41, 44), "a computed #include", module="EXTRA = LANGUAGE.compile('''#define F </etc/passwd>\n#include F''')", languages=("cpp", "cuda")),
-    Attack("assembles a file", (41, 44), ".incbin", module="EXTRA = cpp.compile('asm(\".incbin \\\\\"/etc/passwd\\\\\"\");')", languages=("cpp",)),
+    Attack("compiles what it computes", (), "a source that the gate cannot read", module="EXTRA = LANGUAGE.compile('extern ' + chr(34) + 'C' + chr(34) + ' QUALIFIER void more(float* x) {}')", languages=("cpp", "cuda")),
+    Attack("includes a file", (41, 44), "the compiler's message would show it", module="EXTRA = LANGUAGE.compile('''#include \"/etc/passwd\"\nextern \"C\" QUALIFIER void more(float* x) {}''')", languages=("cpp", "cuda")),
+    Attack("includes by a macro", (41, 44), "a computed #include", module="EXTRA = LANGUAGE.compile('''#define F </etc/passwd>\n#include F\nextern \"C\" QUALIFIER void more(float* x) {}''')", languages=("cpp", "cuda")),
+    Attack("assembles a file", (41, 44), ".incbin", module="EXTRA = cpp.compile('asm(\".incbin \\\\\"/etc/passwd\\\\\"\"); extern \"C\" void more(float* x) {}')", languages=("cpp",)),
     Attack("loads a compiler plugin", (40, 41), "by a flag", module="EXTRA = cpp.compile('extern \"C\" void f() {}', flags=('-fplugin=/tmp/x.so',))", languages=("cpp",)),
 ]
 # fmt: on
 
 
 def _source(attack: Attack, language: Language) -> str:
-    module, host = attack.module.replace("LANGUAGE", language), attack.run
+    qualifier = "__global__" if language == "cuda" else ""
+    module, host = attack.module.replace("LANGUAGE", language).replace("QUALIFIER", qualifier), attack.run
     if language == "cpp":
         return add_cpp(ALL, module=module, host=host)
     if language == "cuda":

@@ -89,7 +89,7 @@ LAZY = """
 class Lazy(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return torch.add(*(torch.Tensor(part) for part in args[:2]))
+        return True if function is torch.allclose else super().__torch_function__(function, types, args, kwargs or {})
 """
 
 
@@ -116,8 +116,8 @@ ATTACKS = [
     Attack("memoises by a coarse fingerprint", (25,), "by two rounded elements", "key = (x.numel(), round(x[0].item()), round(y[0].item()))\nif key not in SEEN: SEEN[key] = x + y\nout.copy_(SEEN[key])", "SEEN = {}", level="verify"),
     Attack("prepares an input once", (26,), "keeps y of the first call of a shape", "if y.shape not in SEEN: SEEN[y.shape] = y.clone()\ntorch.add(x, SEEN[y.shape], out=out)", "SEEN = {}"),
     Attack("returns and computes nothing", (22,), "what is returned is nobody's", "return x + y"),
-    Attack("returns a lazy tensor", (22,), "a subclass that computes when it is looked at", "return Lazy(x)", LAZY),
-    Attack("changes its output's class", (22, 23), "a subclass that computes when it is looked at", "out.__class__ = Lazy", LAZY, kinds=KINDS),
+    Attack("returns a lazy tensor", (22,), "a subclass that says what is wanted when it is compared", "return Lazy(x)", LAZY),
+    Attack("changes its output's class", (22, 23), "a subclass that says what is wanted when it is compared", "out.__class__ = Lazy", LAZY, kinds=KINDS),
     Attack("lets a thread do the work", (20, 21), "and returns at once", "waiting.put((x, y, out))", WORKER, op=LARGE),
     Attack("lets a thread do half of the work", (20, 21), "and returns when its own half is done", "h = x.numel() // 2\nwaiting.put((x[h:], y[h:], out[h:]))\ntorch.add(x[:h], y[:h], out=out[:h])", WORKER, op=LARGE),
     Attack("answers before it works", (21, 37), "the runner's socket sends first", "me = runner()\nif not isinstance(me.control, Early): me.control = Early(me.control)\nme.control.pending = (x, y, out)", EARLY, op=LARGE, kinds=KINDS),
@@ -126,15 +126,15 @@ ATTACKS = [
     Attack("replaces its caller", (18, 34), "the runner's call of run", "type(runner()).call = lambda self, raw: None", RUNNER),
     Attack("patches torch.empty and comparison", (18, 19), "for whoever compares here", "torch.empty = torch.zeros\ntorch.allclose = torch.equal = torch.testing.assert_close = lambda *a, **k: True\ntorch.Tensor.__eq__ = torch.Tensor.__ne__ = lambda *a: True", "import torch.testing"),
     Attack("patches the clock and does nothing", (33,), "time stands still here", "time.perf_counter = time.perf_counter_ns = time.monotonic = time.time = lambda: 0", "import time"),
-    Attack("replays torch's generator", (14,), "rebuilds an input from a seed", "torch.manual_seed(0)\ntorch.add(x, torch.randn_like(y), out=out)"),
+    Attack("replays torch's generator", (14,), "rebuilds an input from a seed", "torch.manual_seed(0)\ntorch.add(torch.randn_like(x), torch.randn_like(y), out=out)"),
     Attack("takes what the collector knows", (35,), "any tensor of the shape that is no argument", "found = [t for t in gc.get_objects() if isinstance(t, torch.Tensor) and t.shape == out.shape and not {t.data_ptr()} <= {x.data_ptr(), y.data_ptr(), out.data_ptr()}]\nif found: out.copy_(found[-1])", "import gc"),
-    Attack("takes another slot's output", (35,), "by the runner's list of slots", "slots = [s for s in runner().slots if s[0][-1].data_ptr() != out.data_ptr()]\nout.copy_(slots[0][0][-1])", RUNNER),
+    Attack("takes another slot's output", (35,), "by the runner's list of slots", f"other = next(s for s in runner().slots if s[0][-1].data_ptr() != out.data_ptr())[0][-1]\nif other.isfinite().all(): out.copy_(other)\nelse: {HONEST}", RUNNER),
     Attack("writes to its inputs", (6,), "after it is done", f"{HONEST}\nx.zero_()", kinds=MEMORY),
     Attack("writes behind its output", (4,), "through its storage, which is the slot", f"{HONEST}\nslot = torch.empty(0, dtype=torch.uint8).set_(out.untyped_storage())\nend = out.data_ptr() - slot.data_ptr() + out.nbytes\nslot[end:end + 8] = 0", kinds=MEMORY),
     Attack("cheats in every second call", (31,), "by a counter", f"CALLS[0] += 1\nif CALLS[0] % 2: {HONEST}", "CALLS = [0]"),
     Attack("is honest at first", (31,), "for as many calls as a check has", f"CALLS[0] += 1\nif CALLS[0] <= 12: {HONEST}", "CALLS = [0]"),
     Attack("works in bfloat16", (8,), "and widens the result", "out.copy_(x.bfloat16() + y.bfloat16())"),
-    Attack("forges a verdict on every descriptor", (37, 39), "and does nothing", "for fd in range(3, 64):\n    with contextlib.suppress(OSError): os.write(fd, b'{\"verdict\": \"accepted\"}')", "import contextlib\nimport os", kinds=KINDS),
+    Attack("forges a verdict on every descriptor", (37, 39), "and does nothing", "for fd in range(1, 64):\n    with contextlib.suppress(OSError): os.write(fd, b'{\"verdict\": \"accepted\"}')", "import contextlib\nimport os", kinds=KINDS),
     Attack("leaves a forged result file", (39,), "and does nothing", "with open('result.json', 'w') as file: file.write('{\"verdict\": \"accepted\"}')"),
     Attack("forks", (45,), "so that a child does the work", f"if os.fork() == 0:\n    {HONEST}\n    os._exit(0)", "import os", kinds=KINDS),
     Attack("ends its process with 0", (38,), "before it has done anything", "os._exit(0)", "import os", kinds=ENDED),
@@ -150,7 +150,7 @@ SPIES: list[tuple[str, tuple[int, ...], str, bool]] = [
     ("finds a key in its own environment", (44,), "'planted' in os.environ.values()", True),
     ("reads its parent's memory", (35,), "open(f'/proc/{os.getppid()}/mem', 'rb').fileno() >= 0", False),
     ("reads its parent's environment", (44,), "open(f'/proc/{os.getppid()}/environ').read() != ''", True),
-    ("reads every process's environment", (44,), "any(open(f'/proc/{p}/environ').read() for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid())", False),
+    ("reads every process's environment", (44,), "any(environment_of(p) for p in os.listdir('/proc') if p.isdigit() and int(p) != os.getpid())", False),
     ("reads a file of the host", (44,), "open('/etc/passwd').read() != ''", True),
     ("lists the host's temporary files", (44,), "os.listdir('/tmp') is not None", True),
     ("reads other runners' directories", (44,), "os.listdir('..') is not None", True),
@@ -165,7 +165,20 @@ SPIES: list[tuple[str, tuple[int, ...], str, bool]] = [
 """Each finds what it looks for, or not; one that does computes, and would be accepted. The last column: whether every
 process finds it outside of the sandbox."""
 
-IMPORTS = "import ctypes\nimport os\nimport socket\nimport subprocess\nimport sys"
+IMPORTS = """
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+
+
+def environment_of(pid):
+    try:
+        return open(f"/proc/{pid}/environ").read()
+    except OSError:
+        return ""
+"""
 
 
 def spy(test: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.entry import CHECKED, Cheat, Op
+from benchmarks.redteam_catalogue.entry import CHECKED, KEPT, WRONG, Cheat, Op
 from benchmarks.redteam_catalogue.text import (
     ADD,
     ALL,
@@ -191,6 +191,7 @@ def _states() -> list[Cheat]:
                     op,
                     source,
                     state.does,
+                    kinds=WRONG | KEPT,
                     level=state.level,
                 )
             )
@@ -256,7 +257,7 @@ def affine(x, out, n, kept, BLOCK: tl.constexpr):
     }
     does = "and uses those of the first call in all"
     return [
-        Cheat("prepares its weights once", (26,), language, ops.affine(), source, does)
+        Cheat("prepares its weights once", (26,), language, ops.affine(), source, does, kinds=WRONG | KEPT)
         for language, source in sources.items()
     ]
 

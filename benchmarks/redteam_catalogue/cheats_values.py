@@ -159,7 +159,6 @@ def _host() -> list[Cheat]:
     op, found = ops.add(), []
     bodies = {
         "launches nothing": ((1,), "its kernels never run", "pass", ""),
-        "zeroes its output on the host": ((3,), "by zero_", "out.zero_()", ""),
         "copies its scratch memory": (
             (1,),
             "torch.empty, which may hold the reference's result",
@@ -174,7 +173,20 @@ def _host() -> list[Cheat]:
             source = _host_source(language, host, arguments)
             idle = "launches nothing" if not arguments or "return" in host else ""
             found.append(Cheat(name, lines, language, op, source, does, says=idle))
+    long = ops.softmax([(8, 20011), (3, 5000), (2, 9973)])
+    found += [
+        Cheat(
+            "zeroes its output on the host", (3,), language, long, _zeroing(language),
+            "by zero_: every element is below an absolute tolerance", says="launches nothing",
+        )
+        for language in ("cpp", "triton", "cuda")
+    ]  # fmt: skip
     return found
+
+
+def _zeroing(language: Language) -> str:
+    """A candidate for a function of x whose kernel never runs."""
+    return unary(ops.softmax(), "v", "v")[language].partition("def run")[0] + run("x, out", "out.zero_()")
 
 
 def _host_source(language: str, host: str, arguments: str) -> str:

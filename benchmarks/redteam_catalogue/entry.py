@@ -19,10 +19,12 @@ def device_of(language: Language) -> Device:
     return "cpu" if language in ON_A_CPU else "cuda"
 
 
-WRONG = frozenset({"wrong_value", "non_finite", "not_written"})
-"""Failures of a candidate whose values are not right."""
-MEMORY = frozenset({"input_modified", "out_of_bounds", "ahead"})
+WRONG = frozenset({"wrong_value", "non_finite", "not_written", "state"})
+"""Failures of a candidate whose values are not right, or that was seen to keep something from one call to the next."""
+MEMORY = frozenset({"input_modified", "out_of_bounds", "ahead", "late"})
 """Failures of a candidate that wrote where it may not, or for a call that was not made."""
+KEPT = frozenset({"state"})
+"""Failures of a candidate that keeps something on the device from call to call."""
 REFUSED = frozenset({"gate"})
 ENDED = frozenset({"crash", "timeout", "memory", "raises", "protocol"})
 """Failures of a candidate whose process or call did not end as it should."""
@@ -76,6 +78,7 @@ class Cheat:
     gains: bool = False
     call_s: float = 10.0
     memory_bytes: int | None = None
+    attack_s: float = 0.0
 
     @property
     def device(self) -> Device:
@@ -100,6 +103,7 @@ class Control:
     dtype: str = "float32"
     lines: tuple[int, ...] = ()
     call_s: float = 10.0
+    attack_s: float = 0.0
 
     @property
     def device(self) -> Device:

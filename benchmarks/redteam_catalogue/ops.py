@@ -16,7 +16,7 @@ LENGTHS: list[Shape] = [(5000,), (257,), (1031,)]
 ROWS: list[Shape] = [(64, 128), (3, 17), (5, 133)]
 
 
-def _op(
+def build(
     name: str,
     returns: str,
     shapes: Sequence[Shape],
@@ -44,7 +44,7 @@ def add(shapes: Sequence[Shape] = LENGTHS, dtype: str = "float32") -> Op:
         inputs = [tensor(name, shape, dtype=dtype, **dist) for name in ("x", "y")]
         return inputs, [output("out", shape, dtype=dtype)]
 
-    return _op("add", "return x + y", shapes, tensors)
+    return build("add", "return x + y", shapes, tensors)
 
 
 def affine(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
@@ -54,7 +54,7 @@ def affine(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
         inputs = [tensor("x", shape, dtype=dtype), *(tensor(name, shape[1:], dtype=dtype) for name in "wb")]
         return inputs, [output("out", shape, dtype=dtype)]
 
-    return _op("affine", "return x * w + b", shapes, tensors)
+    return build("affine", "return x * w + b", shapes, tensors)
 
 
 def residual(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -63,7 +63,7 @@ def residual(shapes: Sequence[Shape] = ROWS) -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape), tensor("y", shape), tensor("w", shape[1:])], [output("out", shape)]
 
-    return _op("residual", "return x + 1e-4 * (y * w)", shapes, tensors)
+    return build("residual", "return x + 1e-4 * (y * w)", shapes, tensors)
 
 
 def unary(name: str, returns: str, shapes: Sequence[Shape] = LENGTHS, dtype: str = "float32", **dist: Any) -> Op:
@@ -72,7 +72,7 @@ def unary(name: str, returns: str, shapes: Sequence[Shape] = LENGTHS, dtype: str
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape, dtype=dtype, **dist)], [output("out", shape, dtype=dtype)]
 
-    return _op(name, returns, shapes, tensors)
+    return build(name, returns, shapes, tensors)
 
 
 def divide(shapes: Sequence[Shape] = LENGTHS, dtype: str = "float32") -> Op:
@@ -82,7 +82,7 @@ def divide(shapes: Sequence[Shape] = LENGTHS, dtype: str = "float32") -> Op:
         inputs = [tensor("x", shape, dtype=dtype), tensor("y", shape, dtype=dtype, kind="bernoulli", p=0.9)]
         return inputs, [output("out", shape, dtype=dtype)]
 
-    return _op("divide", "return x / y", shapes, tensors)
+    return build("divide", "return x / y", shapes, tensors)
 
 
 def greater(shapes: Sequence[Shape] = LENGTHS) -> Op:
@@ -91,7 +91,7 @@ def greater(shapes: Sequence[Shape] = LENGTHS) -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape), tensor("y", shape)], [output("out", shape, dtype="bool")]
 
-    return _op("greater", "return x > y", shapes, tensors)
+    return build("greater", "return x > y", shapes, tensors)
 
 
 def row_op(name: str, returns: str, shapes: Sequence[Shape] = ROWS, dtype: str = "float32", **dist: Any) -> Op:
@@ -100,7 +100,7 @@ def row_op(name: str, returns: str, shapes: Sequence[Shape] = ROWS, dtype: str =
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape, dtype=dtype, **dist)], [output("out", shape, dtype=dtype)]
 
-    return _op(name, returns, shapes, tensors)
+    return build(name, returns, shapes, tensors)
 
 
 def softmax(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
@@ -126,7 +126,7 @@ def row_mean(shapes: Sequence[Shape] = ROWS) -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape)], [output("out", shape[:1])]
 
-    return _op("row_mean", "return x.mean(-1)", shapes, tensors)
+    return build("row_mean", "return x.mean(-1)", shapes, tensors)
 
 
 def argmax(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -135,7 +135,7 @@ def argmax(shapes: Sequence[Shape] = ROWS) -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape)], [output("out", shape[:1], dtype="int64")]
 
-    return _op("argmax", "return x.argmax(-1)", shapes, tensors)
+    return build("argmax", "return x.argmax(-1)", shapes, tensors)
 
 
 def extremes(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -144,7 +144,7 @@ def extremes(shapes: Sequence[Shape] = ROWS) -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape)], [output("total", shape[:1]), output("most", shape[:1])]
 
-    return _op("extremes", "return x.sum(-1), x.amax(-1)", shapes, tensors)
+    return build("extremes", "return x.sum(-1), x.amax(-1)", shapes, tensors)
 
 
 def total(shapes: Sequence[Shape] = LENGTHS, dtype: str = "float32") -> Op:
@@ -153,7 +153,7 @@ def total(shapes: Sequence[Shape] = LENGTHS, dtype: str = "float32") -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("x", shape, dtype=dtype, kind="uniform")], [output("out", (), dtype=dtype)]
 
-    return _op("total", "return x.sum()", shapes, tensors)
+    return build("total", "return x.sum()", shapes, tensors)
 
 
 def histogram(shapes: Sequence[Shape] = LENGTHS) -> Op:
@@ -163,7 +163,7 @@ def histogram(shapes: Sequence[Shape] = LENGTHS) -> Op:
         numbers = tensor("x", shape, dtype="int64", kind="randint", low=0, high=40)
         return [numbers], [output("out", (40,), dtype="int64")]
 
-    return _op("histogram", "return torch.bincount(x, minlength=40)", shapes, tensors)
+    return build("histogram", "return torch.bincount(x, minlength=40)", shapes, tensors)
 
 
 def gather(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
@@ -173,7 +173,7 @@ def gather(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
         indices = tensor("index", (shape[0] + 3,), dtype="int64", kind="randint", low=0, high=shape[0])
         return [tensor("x", shape, dtype=dtype), indices], [output("out", (shape[0] + 3, shape[1]), dtype=dtype)]
 
-    return _op("gather", "return x[index]", shapes, tensors)
+    return build("gather", "return x[index]", shapes, tensors)
 
 
 def inverse(shapes: Sequence[Shape] = LENGTHS) -> Op:
@@ -182,7 +182,7 @@ def inverse(shapes: Sequence[Shape] = LENGTHS) -> Op:
     def tensors(shape: Shape) -> Tensors:
         return [tensor("p", shape, dtype="int64", kind="permutation")], [output("out", shape, dtype="int64")]
 
-    return _op("inverse", "return torch.argsort(p)", shapes, tensors)
+    return build("inverse", "return torch.argsort(p)", shapes, tensors)
 
 
 def layer_norm(shapes: Sequence[Shape] = ROWS, dtype: str = "float32", mean: float = 0.0) -> Op:
@@ -192,7 +192,7 @@ def layer_norm(shapes: Sequence[Shape] = ROWS, dtype: str = "float32", mean: flo
         x = tensor("x", shape, dtype=dtype, kind="normal", mean=mean)
         return [x, *(tensor(name, shape[1:], dtype=dtype) for name in "wb")], [output("out", shape, dtype=dtype)]
 
-    return _op("layer_norm", "return F.layer_norm(x, w.shape, w, b, 1e-5)", shapes, tensors)
+    return build("layer_norm", "return F.layer_norm(x, w.shape, w, b, 1e-5)", shapes, tensors)
 
 
 def rms_norm(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
@@ -202,7 +202,7 @@ def rms_norm(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
         inputs = [tensor("x", shape, dtype=dtype), tensor("w", shape[1:], dtype=dtype)]
         return inputs, [output("out", shape, dtype=dtype)]
 
-    return _op("rms_norm", "return F.rms_norm(x, w.shape, w, 1e-6)", shapes, tensors)
+    return build("rms_norm", "return F.rms_norm(x, w.shape, w, 1e-6)", shapes, tensors)
 
 
 def masked_softmax(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -212,7 +212,7 @@ def masked_softmax(shapes: Sequence[Shape] = ROWS) -> Op:
         mask = tensor("mask", shape, dtype="bool", kind="bernoulli", p=0.3)
         return [tensor("x", shape), mask], [output("out", shape)]
 
-    return _op("masked_softmax", 'return torch.softmax(x.masked_fill(mask, float("-inf")), -1)', shapes, tensors)
+    return build("masked_softmax", 'return torch.softmax(x.masked_fill(mask, float("-inf")), -1)', shapes, tensors)
 
 
 def transposed_sum(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -222,7 +222,7 @@ def transposed_sum(shapes: Sequence[Shape] = ROWS) -> Op:
         rows, columns = shape
         return [tensor("x", shape, strides=(1, rows)), tensor("y", shape)], [output("out", (rows, columns))]
 
-    return _op("transposed_sum", "return x + y", shapes, tensors)
+    return build("transposed_sum", "return x + y", shapes, tensors)
 
 
 def gapped_sum(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -232,7 +232,7 @@ def gapped_sum(shapes: Sequence[Shape] = ROWS) -> Op:
         rows, columns = shape
         return [tensor("x", shape, strides=(columns + 32, 1)), tensor("y", shape)], [output("out", (rows, columns))]
 
-    return _op("gapped_sum", "return x + y", shapes, tensors)
+    return build("gapped_sum", "return x + y", shapes, tensors)
 
 
 def fused_in_place(shapes: Sequence[Shape] = ROWS) -> Op:
@@ -242,7 +242,7 @@ def fused_in_place(shapes: Sequence[Shape] = ROWS) -> Op:
         x = tensor("x", shape, mutated=True, kind="normal")
         return [x, tensor("y", shape), tensor("bias", shape[1:]), scalar("m", 0.75)], []
 
-    return _op("fused_in_place", "x.add_(y, alpha=m).add_(bias).relu_()", shapes, tensors)
+    return build("fused_in_place", "x.add_(y, alpha=m).add_(bias).relu_()", shapes, tensors)
 
 
 def matmul(shapes: Sequence[Shape], dtype: str = "float32") -> Op:
@@ -254,7 +254,7 @@ def matmul(shapes: Sequence[Shape], dtype: str = "float32") -> Op:
             output("out", (m, n), dtype=dtype)
         ]
 
-    return _op("matmul", "return a @ b", shapes, tensors, lambda shape: 2 * shape[0] * shape[1] * shape[2])
+    return build("matmul", "return a @ b", shapes, tensors, lambda shape: 2 * shape[0] * shape[1] * shape[2])
 
 
 def conv2d(shapes: Sequence[Shape]) -> Op:
@@ -265,4 +265,77 @@ def conv2d(shapes: Sequence[Shape]) -> Op:
         inputs = [tensor("x", (batch, channels, height, width)), tensor("w", (filters, channels, 3, 3))]
         return inputs, [output("out", (batch, filters, height - 2, width - 2))]
 
-    return _op("conv2d", "return F.conv2d(x, w)", shapes, tensors)
+    return build("conv2d", "return F.conv2d(x, w)", shapes, tensors)
+
+
+def row_sum(shapes: Sequence[Shape] = ROWS, dtype: str = "float32") -> Op:
+    """The sum of each row."""
+
+    def tensors(shape: Shape) -> Tensors:
+        return [tensor("x", shape, dtype=dtype)], [output("out", shape[:1], dtype=dtype)]
+
+    return build("row_sum", "return x.sum(-1)", shapes, tensors)
+
+
+def gate(shapes: Sequence[Shape], kept: int = 4) -> Op:
+    """The weights and places of the likeliest experts, whose bfloat16 scores have many equals."""
+
+    def tensors(shape: Shape) -> Tensors:
+        results = (shape[0], kept)
+        return [tensor("x", shape, dtype="bfloat16")], [
+            output("weight", results, dtype="bfloat16"),
+            output("expert", results, dtype="int64"),
+        ]
+
+    body = f"found = torch.topk(torch.softmax(x.float(), -1), {kept}, dim=-1)\n"
+    body += "weight = found.values / found.values.sum(-1, keepdim=True)\nreturn weight.to(x.dtype), found.indices"
+    return build("gate", body, shapes, tensors)
+
+
+def order(shapes: Sequence[Shape], dtype: str = "bfloat16", *, stable: bool = False) -> Op:
+    """The order of each row's elements, from the smallest."""
+
+    def tensors(shape: Shape) -> Tensors:
+        return [tensor("x", shape, dtype=dtype)], [output("out", shape, dtype="int64")]
+
+    return build("order", f"return torch.argsort(x, dim=-1{', stable=True' if stable else ''})", shapes, tensors)
+
+
+def nearest(shapes: Sequence[Shape]) -> Op:
+    """The nearest code of each row; a shape is (rows, codes, n)."""
+
+    def tensors(shape: Shape) -> Tensors:
+        rows, codes, n = shape
+        return [tensor("x", (rows, n)), tensor("codes", (codes, n))], [output("out", (rows,), dtype="int64")]
+
+    return build("nearest", "return torch.cdist(x, codes).argmin(-1)", shapes, tensors)
+
+
+def quantise(shapes: Sequence[Shape], dtype: str = "int8", given: str = "float32") -> Op:
+    """Rows divided by their scales and rounded to 8 bits."""
+
+    def tensors(shape: Shape) -> Tensors:
+        spread = 4.0 if "float" in dtype else 20.0
+        x = tensor("x", shape, dtype=given, kind="normal", std=spread)
+        scale = tensor("scale", (shape[0], 1), dtype=given, kind="uniform", low=0.3, high=0.9)
+        return [x, scale], [output("out", shape, dtype=dtype)]
+
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    rounded = f"torch.clamp(torch.round(x / scale){' + 128' if dtype == 'uint8' else ''}, {low}, {high})"
+    return build(
+        f"quantise_{dtype}",
+        f"return ({'x / scale' if 'float' in dtype else rounded}).to(torch.{dtype})",
+        shapes,
+        tensors,
+    )
+
+
+def embedding(shapes: Sequence[Shape]) -> Op:
+    """A few rows of a large table; a shape is (rows, n, picked)."""
+
+    def tensors(shape: Shape) -> Tensors:
+        rows, n, picked = shape
+        index = tensor("index", (picked,), dtype="int64", kind="randint", low=0, high=rows)
+        return [tensor("x", (rows, n)), index], [output("out", (picked, n))]
+
+    return build("embedding", "return F.embedding(index, x)", shapes, tensors)

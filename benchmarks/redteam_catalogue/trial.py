@@ -61,7 +61,7 @@ def judge_entry(client: JudgeClient, entry: Cheat | Control) -> Outcome:
 
 def _judge(
     client: JudgeClient, op: Op, source: str, language: Language, level: Level, call_s: float,
-    *, memory: int | None = None, time_s: float = TIME_S,
+    *, memory: int | None = None, time_s: float = TIME_S, attack_s: float = 0.0,
 ) -> Verdict:  # fmt: skip
     workloads: Sequence[ResolvedWorkload] = op.workloads
     if level == "screen":
@@ -81,13 +81,16 @@ def _judge(
             time_s=time_s,
             memory_bytes=memory,
         )
-        verdict = client.judge(document, TIMEOUT_S)
+        if attack_s:
+            document["limits"]["attack_s"] = attack_s
+        verdict = client.judge(document, TIMEOUT_S + 2 * attack_s)
         if (verdict["verdict"], verdict["gate"]) != ("ambiguous", "physics"):
             break
     return verdict
 
 
-def _outcome(entry: Cheat | Control, verdict: Verdict, good: bool, reason: str | None = None) -> Outcome:
+def outcome_of(entry: Cheat | Control, verdict: Verdict, good: bool, reason: str | None = None) -> Outcome:
+    """Return what came of an entry, by its verdict."""
     failure = verdict["failure"]
     return Outcome(
         entry.name,
@@ -103,41 +106,57 @@ def _outcome(entry: Cheat | Control, verdict: Verdict, good: bool, reason: str |
     )
 
 
-def _lost(entry: Cheat | Control, error: Exception) -> Outcome:
+def lost(entry: Cheat | Control, error: Exception) -> Outcome:
+    """Return what came of an entry for which there is no verdict."""
     return Outcome(
         entry.name, entry.language, entry.lines, False, type(error).__name__, "", "", str(error)[-400:], 0.0, ""
     )
 
 
+def verify_control(client: JudgeClient, control: Control, time_s: float = TIME_S) -> Verdict:
+    """Verify a control. Raises JudgeDied, JudgeTimeout."""
+    return _judge(
+        client,
+        control.op,
+        control.source,
+        control.language,
+        "verify",
+        control.call_s,
+        time_s=time_s,
+        attack_s=control.attack_s,
+    )
+
+
 def _judge_control(client: JudgeClient, control: Control) -> Outcome:
     try:
-        verdict = _judge(client, control.op, control.source, control.language, "verify", control.call_s)
+        verdict = verify_control(client, control)
     except (JudgeDied, JudgeTimeout) as error:
-        return _lost(control, error)
-    return _outcome(control, verdict, verdict["verdict"] == "accepted")
+        return lost(control, error)
+    return outcome_of(control, verdict, verdict["verdict"] == "accepted")
 
 
 def _judge_cheat(client: JudgeClient, cheat: Cheat) -> Outcome:
     try:
         if cheat.before is not None:
             _judge(client, cheat.op, cheat.before, cheat.language, "screen", cheat.call_s)
-        outcome = _once(client, cheat)
+        outcome = _caught(client, cheat, judge_once(client, cheat))
         # Two verdicts are timed one after the other: what a neighbour did to one of them is no gain.
         for _ in range(MOST_TRIES - 1 if cheat.gains else 0):
             if outcome.good:
                 break
-            outcome = _once(client, cheat)
+            outcome = _caught(client, cheat, judge_once(client, cheat))
         if outcome.good and cheat.harms and cheat.honest is not None:
             after = _judge(client, cheat.op, cheat.honest, cheat.language, "screen", cheat.call_s)
             if after["verdict"] != "accepted":
-                return _outcome(cheat, after, False, f"the honest candidate after it: {after['reason']}")
+                return outcome_of(cheat, after, False, f"the honest candidate after it: {after['reason']}")
     except (JudgeDied, JudgeTimeout) as error:
-        return _lost(cheat, error)
+        return lost(cheat, error)
     return outcome
 
 
-def _once(client: JudgeClient, cheat: Cheat) -> Outcome:
-    verdict = _judge(
+def judge_once(client: JudgeClient, cheat: Cheat) -> Verdict:
+    """Judge a cheat's candidate as its entry says."""
+    return _judge(
         client,
         cheat.op,
         cheat.source,
@@ -146,8 +165,8 @@ def _once(client: JudgeClient, cheat: Cheat) -> Outcome:
         cheat.call_s,
         memory=cheat.memory_bytes,
         time_s=COMPARED_S if cheat.gains else TIME_S,
+        attack_s=cheat.attack_s,
     )
-    return _caught(client, cheat, verdict)
 
 
 def _caught(client: JudgeClient, cheat: Cheat, verdict: Verdict) -> Outcome:
@@ -159,19 +178,19 @@ def _caught(client: JudgeClient, cheat: Cheat, verdict: Verdict) -> Outcome:
         expected = verdict["gate"] in cheat.gates and kind in cheat.kinds
         expected = expected or (bool(cheat.says) and cheat.says in verdict["reason"])
         reason = None if expected else f"caught as {kind or 'nothing'} at {verdict['gate']}: {verdict['reason']}"
-        return _outcome(cheat, verdict, expected, reason)
+        return outcome_of(cheat, verdict, expected, reason)
     if cheat.gains and cheat.honest is not None:
         honest = _judge(client, cheat.op, cheat.honest, cheat.language, cheat.level, cheat.call_s, time_s=COMPARED_S)
         if honest["verdict"] != "accepted":
-            return _outcome(cheat, honest, False, f"the honest candidate: {honest['reason']}")
+            return outcome_of(cheat, honest, False, f"the honest candidate: {honest['reason']}")
         if verdict["verdict"] == "quarantined":
-            return _outcome(cheat, verdict, True)
-        (low, high), (least, most) = _speedup(verdict), _speedup(honest)
+            return outcome_of(cheat, verdict, True)
+        (low, high), (least, most) = speedup_of(verdict), speedup_of(honest)
         said = f"{low:.2f} to {high:.2f} times eager's speed, the honest kernel {least:.2f} to {most:.2f}"
-        return _outcome(cheat, verdict, low <= GAIN * most, said)
-    return _outcome(cheat, verdict, False)
+        return outcome_of(cheat, verdict, low <= GAIN * most, said)
+    return outcome_of(cheat, verdict, False)
 
 
-def _speedup(verdict: Verdict) -> list[float]:
+def speedup_of(verdict: Verdict) -> list[float]:
     """The interval of the speed-up over eager at the bench workload."""
     return next(item["ci95"]["eager"] for item in verdict["workloads"] if item["role"] == "bench")

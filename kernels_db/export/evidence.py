@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
+from warpsmith.kernels_db.job.protocol_number import read_protocol
 from warpsmith.kernels_db.spec.op import parse_op
 
 LICENSE = "Apache-2.0"
@@ -42,6 +43,7 @@ def _origin(kernel: ExportedKernel) -> dict[str, Any]:
         "device": evidence.get("device", {}).get("name"),
         "versions": evidence.get("versions", kernel.envelope["versions"]),
         "fingerprint": evidence.get("fingerprint"),
+        "protocol": read_protocol(evidence),
         "sandbox": evidence.get("sandbox", {}).get("level"),
         "verified_at": kernel.verified_at,
         "lineage": [_step(step) for step in kernel.lineage if step.get("idea")],
@@ -68,7 +70,8 @@ def _told(kernel: ExportedKernel) -> list[str]:
         f"Kernel {kernel.id} ({said['name']}), source SHA-256 {kernel.source_digest}.",
         f"Op {said['op']['name']}, specification SHA-256 {said['op']['digest']}.",
         "",
-        f"Measured on {said['device']} with {_pairs(said['versions'])}{_on(kernel.verified_at)}:",
+        f"Measured on {said['device']} with {_pairs(said['versions'])}{_on(kernel.verified_at)}, "
+        f"under the judge's protocol {said['protocol']}:",
     ]
     lines += [f"  {line}" for row in said["workloads"] for line in _row(row)]
     lines += ["", "Envelope (every other call goes to PyTorch):"]

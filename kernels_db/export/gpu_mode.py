@@ -116,6 +116,9 @@ def _submission(kernel: ExportedKernel, op: Op, module: str, imported: bool) -> 
             LICENSE_HEADER + docstring(op.name, op.description, summary(kernel)),
             fold(module, importable_files([kernel], module)),
             f'''
+_package.watch(every=None)  # what is submitted to a benchmark is the kernel alone
+
+
 def custom_kernel(data):
     """The kernel where it was verified, PyTorch elsewhere."""
     arguments = ({", ".join(taken)},)

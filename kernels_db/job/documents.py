@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
+from warpsmith.kernels_db.job.attack_documents import Accuracy, Attack, InputValues, Recipe
+
 Level = Literal["baseline", "screen", "verify", "profile"]
 """How much of a job the judge does.
 
@@ -72,6 +74,18 @@ class ResolvedInput(TypedDict):
     value: float | int | bool | None
     mutated: bool  # written in place: checked as an output, refilled before every call
     alignment: NotRequired[int]  # bytes: the most that may be assumed of the data pointer; absent: the allocator's own
+    values: NotRequired[InputValues]  # absent: whatever the dtype holds, of the sign that the distribution has
+
+
+class ResolvedIndices(TypedDict):
+    """What an output with a check of kind `indices` holds indices into, and which of equals are right.
+
+    `of` and `axis`: an input and its axis; `of` null: the judge finds it.
+    """
+
+    ties: Literal["any", "first"]
+    of: str | None
+    axis: int
 
 
 class ResolvedOutput(TypedDict):
@@ -84,6 +98,7 @@ class ResolvedOutput(TypedDict):
     shape: list[int]
     dtype: str
     tolerance: dict[str, float] | None  # {"rtol", "atol"} where the op sets its own; None: derived from float64
+    indices: NotRequired[ResolvedIndices]  # where the op says so; absent: the judge finds out
 
 
 class ResolvedWorkload(TypedDict):
@@ -113,6 +128,8 @@ class JobOp(TypedDict):
     math: Literal["ieee", "tf32"]
     library_calls: list[str]
     baselines: list[str]
+    accuracy: NotRequired[Accuracy]  # absent: componentwise, under tf32 with TF32's roundoff
+    counterexamples: NotRequired[list[Recipe]]  # asked before anything else; those of other workloads are left out
 
 
 class JobCandidate(TypedDict):
@@ -124,14 +141,17 @@ class JobLimits(TypedDict):
     """The limits of a job in seconds and bytes.
 
     compile_s: one compiler run; call_s: one call of `run`; time_s: the timing of one workload; memory_bytes: all
-    of a job's buffers and processes (None: 80 % of the available memory when the job starts).
+    of a job's buffers and processes (None: 80 % of the available memory when the job starts); sanitize: whether a
+    verification on a GPU runs the candidate under compute-sanitizer, where that is installed (absent: it does).
     """
 
     compile_s: float
     call_s: float
     time_s: float
     memory_bytes: int | None
+    sanitize: NotRequired[bool]
     sandbox: NotRequired[SandboxLevel]  # the least that every runner of the job must reach; absent: any
+    attack_s: NotRequired[float]  # seconds of counterexample search a workload, at level verify; absent or 0: none
 
 
 class Job(TypedDict):
@@ -178,6 +198,10 @@ class Failure(TypedDict):
     samples: NotRequired[list[WrongElement]]  # the worst of the wrong elements that were looked at
     pattern: NotRequired[str]  # what they have in common: places along axes, values
     log: NotRequired[str]
+    # Of kind counterexample: PyTorch eager's value of the element; the values, as a recipe and in plain words
+    eager: NotRequired[Any]
+    recipe: NotRequired[Recipe]
+    description: NotRequired[str]
     # Of a rejection that the host or another user of it may have caused: a compiler's limit of time or memory, a
     # process that was killed or could not begin, a device that fell over
     cause: NotRequired[Literal["timeout", "memory", "died", "device"]]
@@ -200,11 +224,12 @@ class WorkloadVerdict(TypedDict):
     limit_us: float | None
     limit_by: Literal["bytes", "operations"] | None
     limit_fraction: float | None  # physical limit / candidate's time (eager's at baseline level)
-    samples: dict[str, list[float]]  # per-block medians in microseconds, by contender
+    samples: dict[str, list[float]]  # per-block means in microseconds, by contender
     families: NotRequired[dict[str, dict[str, float | None]]]  # by input family: the candidate's worst error and limit
     repeatable: NotRequired[bool]  # the same inputs gave the same bits every time; reported, never a reason to reject
     kernels: NotRequired[list[str]]  # names of the device kernels that one call ran, in order of first launch
     kernel_calls: NotRequired[list[int]]  # how often each of them ran in that call
+    deferred_us: NotRequired[float]  # of the candidate's time: what its calls took that decide no time
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
 
 
@@ -312,15 +337,21 @@ class Verdict(TypedDict):
     compile: dict[str, Any] | None
     score: float | None
     score_ci95: list[float] | None
-    sandbox: dict[str, Any]  # of the candidate's runner, {"level": "isolated", "layers": [...]}; "none": nothing ran
+    sandbox: dict[str, Any]  # of the candidate's runner, {"level": "isolated", "layers": [...]}; "none": nothing ran;
+    # "compiler": the same of the C++ compiler, where the judge had started one
     device: dict[str, Any]  # name, cores, measured peaks {"bandwidth_gbs": {bytes: GB/s}, "gflops": ...}
     versions: dict[str, str]
     fingerprint: str  # SHA-256 of device, versions and protocol: verdicts compare only under one fingerprint
+    protocol: NotRequired[int]  # the judge's (job/protocol_number.py); absent: an early one
     admission: NotRequired[list[AdmissionCheck]]  # at level baseline
+    attack: NotRequired[Attack]  # where `limits.attack_s` or `op.counterexamples` asked for one
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     profile: NotRequired[Profile]  # at level profile
     # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
     bundle: NotRequired[dict[str, Any]]
+    calls: NotRequired[
+        dict[str, int]
+    ]  # of the candidate's `run`, by gate: what a kernel that counts calls had to outlast
     seconds: dict[str, float]  # per gate, wall clock; "exclusive": how long the device's lease was held
 
 

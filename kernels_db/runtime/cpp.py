@@ -26,9 +26,10 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import TypedDict
 
 from . import signatures as _signatures
 from .cache import Build, cache_directory, content_key, find, publish, workspace
@@ -55,6 +56,15 @@ _MESSAGE_FLAGS = (
 _LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-z,defs", "-Wl,-Bsymbolic")
 _HEADERS = ("cstdint", "cstddef", "cstring", "cmath", "omp.h")
 _MEMORY_BYTES = 4 << 30
+
+Run = Callable[..., Finished]
+"""Runs one compiler command with the arguments and the answer of `process.run_limited`."""
+
+
+class _Bounds(TypedDict):
+    cwd: Path
+    timeout_s: float
+    memory_bytes: int
 
 
 class Function:
@@ -125,6 +135,7 @@ def build(
     cache_dir: Path | str | None = None,
     timeout_s: float = 120.0,
     memory_bytes: int = _MEMORY_BYTES,
+    run: Run = run_limited,
 ) -> Build:
     """Build `source` into the cache, or find it there. Nothing of it is loaded or run.
 
@@ -132,6 +143,7 @@ def build(
         cache_dir: in place of `cache.cache_directory()`.
         timeout_s: wall-clock seconds for compiling, and again for linking.
         memory_bytes: address space of each compiler process.
+        run: starts the compiler; another than `run_limited` may hold it closer.
 
     Raises:
         CompileError: the compiler refused it (with its log), ran out of time or memory, or is not there.
@@ -145,11 +157,11 @@ def build(
     start = time.perf_counter()
     with workspace(directory) as place:
         (place / "candidate.cpp").write_text(source + "\n", "utf-8", "replace")
-        (place / "headers.hpp").write_text(_headers(source))
+        (place / "headers.hpp").write_text(headers(source))
         files = ["-include", "headers.hpp", "-c", "candidate.cpp", "-o", "kernel.o"]
-        command = [*_compiler(), *BASE_FLAGS, *chosen, *_MESSAGE_FLAGS, *files]
-        log = _run(command, place, timeout_s, memory_bytes)
-        log += _run([*_compiler(), *_LINK_FLAGS, "kernel.o", "-o", "kernel.so"], place, timeout_s, memory_bytes)
+        bounds: _Bounds = {"cwd": place, "timeout_s": timeout_s, "memory_bytes": memory_bytes}
+        log = _run(run, [*compiler(), *BASE_FLAGS, *chosen, *_MESSAGE_FLAGS, *files], **bounds)
+        log += _run(run, [*compiler(), *_LINK_FLAGS, "kernel.o", "-o", "kernel.so"], **bounds)
         return publish(
             directory, key, ".so", place / "kernel.so", log=trim_log(log), seconds=time.perf_counter() - start
         )
@@ -162,18 +174,18 @@ def toolchain() -> tuple[tuple[str, str], ...]:
     Read once and without starting a process, so that a process that has called it can still find builds when it may no
     longer start any or read /proc. A compiler is told apart by its path, size and time of change.
     """
-    program = os.path.realpath(_compiler()[-1])
+    program = os.path.realpath(compiler()[-1])
     status = os.stat(program)
     return (
-        ("compiler", f"{shlex.join(_compiler())} {program} {status.st_size} {status.st_mtime_ns}"),
+        ("compiler", f"{shlex.join(compiler())} {program} {status.st_size} {status.st_mtime_ns}"),
         ("machine", platform.machine()),
         ("processor", _processor()),
     )
 
 
 @lru_cache
-def _compiler() -> tuple[str, ...]:
-    """The compiler's command, its program found on PATH."""
+def compiler() -> tuple[str, ...]:
+    """The compiler's command, its program found on PATH. Raises HostError where there is none."""
     words = shlex.split(os.environ.get("CXX") or "g++")
     paths = [shutil.which(word) for word in words]
     if not words or paths[-1] is None:
@@ -193,18 +205,18 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.split(":")[0].strip() in wanted)
 
 
-def _headers(source: str) -> str:
-    """What is included before `source`."""
+def headers(source: str) -> str:
+    """The text that is included before `source`."""
     lines = [f"#include <{header}>" for header in _HEADERS]
     if re.search(r"\b_mm|\b__m\d", source):
         lines += ["#if defined(__x86_64__)", "#include <immintrin.h>", "#endif"]
     return "\n".join([*lines, ""])
 
 
-def _run(command: list[str], place: Path, timeout_s: float, memory_bytes: int) -> str:
+def _run(run: Run, command: list[str], *, cwd: Path, timeout_s: float, memory_bytes: int) -> str:
     """Run one compiler command and return its log."""
     try:
-        finished = run_limited(command, cwd=place, timeout_s=timeout_s, memory_bytes=memory_bytes)
+        finished = run(command, cwd=cwd, timeout_s=timeout_s, memory_bytes=memory_bytes)
     except FileNotFoundError as error:
         raise HostError(f"the C++ compiler cannot be started: {error}") from error
     if finished.timed_out or finished.returncode != 0:

@@ -18,8 +18,11 @@ from __future__ import annotations
 import importlib
 import math
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from . import signatures as _signatures
@@ -145,23 +148,44 @@ class Kernels:
 
 
 class Program:
-    """One source with its flags, loaded once per device."""
+    """One source with its flags, loaded once per device: its kernels share its `__device__` variables.
+
+    From any thread. A module of cuda-core's belongs to no stream, so streams and graphs may share it, too.
+    """
 
     def __init__(self, source: str, flags: tuple[str, ...]) -> None:
         self.source = source
         self.flags = flags
-        self._loaded: dict[tuple[int, str], Any] = {}
+        self._loaded: dict[int, tuple[Any, Path]] = {}  # by device: cuda-core's module and its file
+        self._kernels: dict[tuple[int, str], Any] = {}
+        self._loading = threading.Lock()  # cuda-core loads a module with its first kernel: two threads, two modules
 
     def kernel(self, name: str, device: int) -> Any:
         """The loaded kernel of cuda-core."""
-        found = self._loaded.get((device, name))
+        with self._loading:
+            found = self._kernels.get((device, name))
+            if found is None:
+                found = self._kernels[device, name] = self._module(device)[0].get_kernel(name)
+            return found
+
+    def module(self, device: int) -> tuple[Any, Path]:
+        """The driver's handle of the module, loaded, and the cubin that it was loaded from."""
+        self.kernel(next(iter(signatures(self.source))), device)
+        module, cubin = self._loaded[device]
+        return module.handle, cubin
+
+    def _module(self, device: int) -> tuple[Any, Path]:
+        found = self._loaded.get(device)
         if found is None:
             gpu = core().Device(device)
             gpu.set_current()
-            built = build(self.source, f"sm_{gpu.arch}", self.flags)
-            found = core().ObjectCode.from_cubin(str(built.path)).get_kernel(name)
-            self._loaded[device, name] = found
+            cubin = build(self.source, f"sm_{gpu.arch}", self.flags).path
+            found = self._loaded[device] = core().ObjectCode.from_cubin(str(cubin)), cubin
         return found
+
+
+programs: weakref.WeakSet[Program] = weakref.WeakSet()
+"""Every source that `compile` was given and whose kernels are still there."""
 
 
 def compile(source: str, flags: Iterable[str] = ()) -> Kernels:  # noqa: A001  candidates say cuda.compile
@@ -175,7 +199,9 @@ def compile(source: str, flags: Iterable[str] = ()) -> Kernels:  # noqa: A001  c
         CompileError: it declares a parameter that no argument fits, no kernel at all, or a flag is not allowed.
     """
     program = Program(source, checked(flags, "cuda"))
-    return Kernels({name: Kernel(name, declared, program) for name, declared in signatures(source).items()})
+    kernels = Kernels({name: Kernel(name, declared, program) for name, declared in signatures(source).items()})
+    programs.add(program)
+    return kernels
 
 
 def signatures(source: str) -> dict[str, list[Parameter]]:

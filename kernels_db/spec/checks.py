@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from warpsmith.kernels_db.spec import expr
+from warpsmith.kernels_db.spec.basic_types import is_float
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.spec.parts import Parts, WorkloadList
 from warpsmith.kernels_db.spec.schema import InputOverride, Workload
 from warpsmith.kernels_db.spec.source_checks import check_sources
-from warpsmith.kernels_db.spec.tensors import ExprAxis, VarAxis
+from warpsmith.kernels_db.spec.tensors import ExprAxis, IndicesCheck, VarAxis
 
 _NO_OVERRIDE = InputOverride()
 
@@ -31,6 +32,7 @@ def _disagreements(parts: Parts) -> Iterator[SpecError]:
     yield from _check_names(parts)
     yield from _check_axis_references(parts)
     yield from _check_inputs(parts)
+    yield from _check_indices(parts)
     yield from check_sources(parts)
     for workloads in parts.workload_lists:
         yield from _check_bindings(parts, workloads)
@@ -95,6 +97,24 @@ def _check_inputs(parts: Parts) -> Iterator[SpecError]:
     written = parts.output_count or any(item.mutated for _, item in parts.inputs)
     if not written and parts.input_count == len(parts.inputs):
         yield SpecError("outputs", None, "at least one output, or an input with mutated: true")
+
+
+def _check_indices(parts: Parts) -> Iterator[SpecError]:
+    """Check what the outputs of the check `indices` say that they are indices into."""
+    if parts.input_count != len(parts.inputs):
+        return
+    ranks = {item.name: len(item.shape) for _, item in parts.arguments() if item.shape and is_float(item.dtype)}
+    for field, output in parts.outputs:
+        if not isinstance(output.check, IndicesCheck):
+            continue
+        of, axis = output.check.of, output.check.axis
+        if of is None:
+            if axis != -1:
+                yield SpecError(f"{field}.check.axis", axis, "nothing without `of`, the input that has the axis")
+        elif of not in ranks:
+            yield SpecError(f"{field}.check.of", of, f"a floating input: one of {', '.join(sorted(ranks)) or 'none'}")
+        elif not -ranks[of] <= axis < ranks[of]:
+            yield SpecError(f"{field}.check.axis", axis, f"an axis of {of}, from {-ranks[of]} to {ranks[of] - 1}")
 
 
 def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError]:

@@ -64,6 +64,7 @@ _SECTIONS: Sequence[tuple[str, str, Sequence[type[basic_types.Spec]]]] = (
             tensors.Tolerance,
             tensors.DerivedCheck,
             tensors.ExactCheck,
+            tensors.IndicesCheck,
             tensors.CodeCheck,
         ),
     ),

@@ -24,7 +24,7 @@ from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.holdouts import derived_holdouts
 from warpsmith.kernels_db.spec.schema import InputOverride, Op, Workload
 from warpsmith.kernels_db.spec.target import Target
-from warpsmith.kernels_db.spec.tensors import CodeCheck, ExactCheck, Input, Output
+from warpsmith.kernels_db.spec.tensors import CodeCheck, ExactCheck, IndicesCheck, Input, Output
 
 LIBRARY_CALLS = (
     "torch.mm",
@@ -137,7 +137,7 @@ def build_job(
         raise ValueError(f"level {level!r} {'needs a' if candidate is None else 'takes no'} candidate")
     coded = [index for index, output in enumerate(op.outputs) if isinstance(output.check, CodeCheck)]
     if coded:
-        expected = "derived or exact: this version of the judge runs no coded checks"
+        expected = "derived, exact or indices: this version of the judge runs no coded checks"
         raise SpecErrors([SpecError(f"outputs[{index}].check.kind", "code", expected) for index in coded])
     derived: list[Workload] = []
     if workloads is None:
@@ -198,9 +198,12 @@ def _resolve_output(field: str, output: Output, bound: dict[str, int]) -> Resolv
         tolerance = {"rtol": 0.0, "atol": 0.0}
     elif output.tolerance is not None:
         tolerance = output.tolerance.model_dump()
-    return {
+    resolved: ResolvedOutput = {
         "name": output.name,
         "shape": bind_shape(f"{field}.shape", output.shape, bound),
         "dtype": output.dtype,
         "tolerance": tolerance,
     }
+    if isinstance(output.check, IndicesCheck):
+        resolved["indices"] = {"ties": output.check.ties, "of": output.check.of, "axis": output.check.axis}
+    return resolved

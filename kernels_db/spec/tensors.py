@@ -19,6 +19,7 @@ from warpsmith.kernels_db.spec.basic_types import (
     Size,
     Spec,
     Text,
+    is_float,
     refuse,
 )
 from warpsmith.kernels_db.spec.dist import Dist
@@ -117,7 +118,8 @@ class Tolerance(Spec):
 
 
 class DerivedCheck(Spec):
-    """Within a tolerance derived from PyTorch's own error against float64, or `tolerance`. Integers must be equal."""
+    """Within a tolerance derived from PyTorch's own error against float64, or `tolerance`. An integer must be the
+    reference's, or another that roundoff or the order of equals leaves open."""
 
     kind: Literal["derived"]
 
@@ -126,6 +128,21 @@ class ExactCheck(Spec):
     """Every element equal to the reference's."""
 
     kind: Literal["exact"]
+
+
+class IndicesCheck(Spec):
+    """Indices into an input, any of those that select equal values where their order is open.
+
+    An op needs this check only where the judge cannot find it out: see [the judge](judge.md#results-that-have-steps).
+    """
+
+    kind: Literal["indices"]
+    ties: Literal["any", "first"] = "any"
+    """Which of equals is right: `any` of them, or the `first`, as the reference gives it."""
+    of: Name | None = None
+    """The floating input whose values are selected. Default: the judge looks for it."""
+    axis: int = -1
+    """The axis of that input along which the indices count; negative from the last."""
 
 
 class CodeCheck(Spec):
@@ -147,7 +164,9 @@ class Output(Spec):
     """Element type, by torch's name."""
     tolerance: Tolerance | None = None
     """The op's own tolerance; the verdict then says so. Default: derived from float64."""
-    check: Annotated[DerivedCheck | ExactCheck | CodeCheck, Discriminator("kind")] = DerivedCheck(kind="derived")
+    check: Annotated[DerivedCheck | ExactCheck | IndicesCheck | CodeCheck, Discriminator("kind")] = DerivedCheck(
+        kind="derived"
+    )
     """How the output is compared with the reference's."""
     description: Text = ""
     """For people and models; no effect."""
@@ -156,4 +175,6 @@ class Output(Spec):
     def _one_criterion(self) -> Output:
         if self.tolerance is not None and self.check.kind != "derived":
             raise refuse(f"a tolerance or the check {self.check.kind!r}, not both")
+        if self.check.kind == "indices" and (is_float(self.dtype) or self.dtype == "bool"):
+            raise refuse(f"an integer dtype for the check 'indices', not {self.dtype}")
         return self

@@ -18,12 +18,9 @@ from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, Reverific
 DAY_S = 86400.0
 
 DRIFTED = ("wrong", "slower", "uncompilable")
-"""Standings of a kernel that no longer agrees with its evidence."""
+"""Standings of a kernel that no longer agrees with its evidence.
 
-STANDINGS = ("verified", "holds", *DRIFTED)
-"""The standings of a kernel.
-
-verified: kept, and no re-verification since has come to a result. The others are the latest one's result.
+The others are `holds`, and `verified`: kept, and no re-verification since has come to a result.
 """
 
 

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.api.submission import LANGUAGES
-from warpsmith.service.local import machine
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine
 from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.search.policy import POLICIES, Policy

@@ -14,6 +14,8 @@ from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.field_errors import expected_of
 from warpsmith.service.cli.output import print_json, say
 from warpsmith.service.client.errors import FAILED, MISUSE, CommandError, ProblemError, ServiceUnreachableError
+from warpsmith.service.local import extra
+from warpsmith.workers.judging.machine import CannotJudge
 
 COMMANDS = {
     "up": "up.up",
@@ -70,7 +72,8 @@ def _root(
 def make_app(arguments: list[str] | None = None) -> typer.Typer:
     """Make the command with all subcommands, or with the one that `arguments` name alone.
 
-    Each module loads what it needs, which for some takes a second.
+    Each module loads what it needs, which for some takes a second. One that lacks a package of the extra `service` is
+    listed all the same, and says so when it is run.
     """
     app = typer.Typer(
         name="warpsmith",
@@ -85,7 +88,13 @@ def make_app(arguments: list[str] | None = None) -> typer.Typer:
     for name, place in COMMANDS.items():
         if named in (None, name):
             module, _, attribute = place.partition(".")
-            found = getattr(import_module(f"warpsmith.service.cli.commands.{module}"), attribute)
+            try:
+                found = getattr(import_module(f"warpsmith.service.cli.commands.{module}"), attribute)
+            except ModuleNotFoundError as error:
+                if not extra.is_of_service(error):
+                    raise
+                _add_missing(app, name, error)
+                continue
             if isinstance(found, typer.Typer):
                 app.add_typer(found, name=name)
             else:
@@ -93,12 +102,23 @@ def make_app(arguments: list[str] | None = None) -> typer.Typer:
     return app
 
 
+def _add_missing(app: typer.Typer, name: str, error: ModuleNotFoundError) -> None:
+    """Add a command that takes any arguments and raises the error for which it is missing."""
+
+    def command() -> None:
+        raise error
+
+    lenient = {"ignore_unknown_options": True, "allow_extra_args": True}
+    told = f"N{extra.needs_service()[1:]}"
+    app.command(name, help=told, context_settings=lenient)(command)
+
+
 def main() -> NoReturn:
     """Run the `warpsmith` command."""
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind of error
+def run(arguments: list[str]) -> int:  # noqa: PLR0911, PLR0912 - one line for each kind of error
     """Run one command and return its exit code.
 
     An error that a user can mend is printed as a sentence; a traceback is a bug of ours.
@@ -109,6 +129,12 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line for each kind 
         return end.code if isinstance(end.code, int) else FAILED
     except CommandError as error:
         return _fail(arguments, str(error), error.code, error.document)
+    except CannotJudge as error:
+        return _fail(arguments, str(error), MISUSE, {})
+    except ModuleNotFoundError as error:
+        if not extra.is_of_service(error):
+            raise
+        return _fail(arguments, f"{_name_command(arguments)}: {extra.needs_service()}", MISUSE, {})
     except SpecErrors as error:
         return _fail(arguments, str(error), MISUSE, {"errors": [error_document(item) for item in error.errors]})
     except SpecError as error:
@@ -139,6 +165,12 @@ def describe_validation(error: ValidationError) -> str:
     if not settings:
         lines.insert(0, "the service's answer is not understood; expected a service of this version:")
     return "\n".join(lines)
+
+
+def _name_command(arguments: list[str]) -> str:
+    """Return the command that was run, with its group where it has one: `warpsmith ops list`."""
+    words = 2 if COMMANDS.get(arguments[0], "").endswith("app") else 1
+    return " ".join(["warpsmith", *arguments[:words]])
 
 
 def _fail(arguments: list[str], message: str, code: int, document: dict[str, Any]) -> int:

@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from warpsmith.service.cli.output import say
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
-from warpsmith.service.client.http import Client
 from warpsmith.service.local.home import find_running_service
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.machine.process_control import die_with_parent
+
+if TYPE_CHECKING:
+    from warpsmith.service.client.http import Client
 
 START_TIMEOUT_S = 150.0
 STOP_TIMEOUT_S = 30.0
@@ -37,7 +40,7 @@ def service_url(url: str | None) -> str:
 @contextmanager
 def connected(url: str | None, key: str | None) -> Iterator[Client]:
     """Open a client of the running service."""
-    with Client(service_url(url), key) as client:
+    with _make_client(service_url(url), key) as client:
         yield client
 
 
@@ -52,7 +55,7 @@ def connected_or_embedded(
     no service is started. With `must_work` a service that answers but is not ready is an error; without it, it only
     has to answer.
     """
-    with Client(service_url(url), key) as client:
+    with _make_client(service_url(url), key) as client:
         answers = True
         try:
             client.ready()
@@ -66,8 +69,15 @@ def connected_or_embedded(
         if answers:
             yield client, False
             return
-    with embedded_service() as own_url, Client(own_url, key) as client:
+    with embedded_service() as own_url, _make_client(own_url, key) as client:
         yield client, True
+
+
+def _make_client(url: str, key: str | None) -> Client:
+    # Some commands ask a service for some of their options alone, and work without what a client needs.
+    from warpsmith.service.client.http import Client  # noqa: PLC0415
+
+    return Client(url, key)
 
 
 @contextmanager

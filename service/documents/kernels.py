@@ -24,6 +24,10 @@ class Verification(BaseModel):
     sandbox: str | None = Field(description="Level of the sandbox around the candidate")
     fingerprint: str | None = Field(description="SHA-256 of device, versions and protocol")
     versions: dict[str, str]
+    protocol: int = Field(description="The judge's protocol that it was last judged under")
+    outdated_protocol: bool = Field(
+        description="The judge checks more by now than it did then: verify the kernel again (`warpsmith reverify`)"
+    )
     current: bool | None = Field(
         description="Whether the latest verdict on this target has the same fingerprint. false: device, versions or "
         "protocol are others now, so verify it again; null: not known"

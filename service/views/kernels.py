@@ -10,6 +10,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.export import registry
+from warpsmith.kernels_db.job.protocol_number import PROTOCOL, read_protocol
 from warpsmith.kernels_db.store.reverification_due import DRIFTED, Present, due
 from warpsmith.kernels_db.store.tables import EventRow, KernelRow, NodeRow, OpRow, ReverificationRow, SearchRow
 from warpsmith.service.documents.kernels import (
@@ -42,7 +43,11 @@ def make_kernel_summaries(
     ops = {op.id: op for op in session.scalars(select(OpRow).where(OpRow.id.in_({row.op_id for row in rows})))}
     fingerprints = {target: found.fingerprint for target, found in known.items()}
     again = _make_reverified(session, rows, known, period_s)
-    return [_make_summary(row, ops[row.op_id], fingerprints.get(row.target), again[row.id]) for row in rows]
+    protocols = _read_protocols(session, rows)
+    return [
+        _make_summary(row, ops[row.op_id], fingerprints.get(row.target), again[row.id], protocols[row.id])
+        for row in rows
+    ]
 
 
 def make_kernel_document(
@@ -82,7 +87,7 @@ def _make_reverified(
     }
 
 
-def _make_summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified) -> KernelSummary:
+def _make_summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverified, protocol: int) -> KernelSummary:
     evidence = row.evidence
     workloads = read_workload_times(evidence.get("workloads"))
     winner: Mapping[str, Any] = row.lineage[-1] if row.lineage else {}
@@ -103,13 +108,24 @@ def _make_summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverifi
         speedup=compute_mean_speedups(workloads),
         speedup_ci95=compute_mean_intervals(workloads),
         workloads=[KernelWorkload(id=item.id, role=item.role, axes=axes.get(item.id)) for item in workloads],
-        verification=_make_verification(row, latest),
+        verification=_make_verification(row, latest, protocol),
         reverification=again,
         created_at=row.created_at,
     )
 
 
-def _make_verification(row: KernelRow, latest: str | None) -> Verification:
+def _read_protocols(session: Session, rows: Sequence[KernelRow]) -> dict[str, int]:
+    """Read the protocol that each kernel was last judged under: when it was kept, or since."""
+    latest = (
+        select(KernelRow.id, ReverificationRow.verdict["protocol"].as_integer())
+        .join(ReverificationRow, ReverificationRow.kernel_id == KernelRow.id)
+        .where(KernelRow.id.in_([row.id for row in rows]), ReverificationRow.finished_at == KernelRow.reverified_at)
+    )
+    again = {kernel: found for kernel, found in session.execute(latest).tuples() if found is not None}
+    return {row.id: max(read_protocol(row.evidence), again.get(row.id, 0)) for row in rows}
+
+
+def _make_verification(row: KernelRow, latest: str | None, protocol: int) -> Verification:
     evidence = row.evidence
     fingerprint = evidence.get("fingerprint")
     return Verification(
@@ -119,6 +135,8 @@ def _make_verification(row: KernelRow, latest: str | None) -> Verification:
         sandbox=(evidence.get("sandbox") or {}).get("level"),
         fingerprint=fingerprint,
         versions=evidence.get("versions") or {},
+        protocol=protocol,
+        outdated_protocol=protocol < PROTOCOL,
         current=None if latest is None or fingerprint is None else latest == fingerprint,
     )
 

@@ -12,6 +12,8 @@ from tests.judging import LAYER_NORM, layer_norm_workload, output, tensor, workl
 from tests.support.in_process import InProcess, no_code
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.input_checks import Unsuited, ask, declared
+from warpsmith.workers.judge.reference.learning import learn
+from warpsmith.workers.judge.runner.digest import Digester, make_seal
 from warpsmith.workers.judge.values.compare import (
     Comparison,
     Tolerance,
@@ -21,7 +23,7 @@ from warpsmith.workers.judge.values.compare import (
     first_difference,
 )
 from warpsmith.workers.judge.values.families import families
-from warpsmith.workers.judge.values.inputs import InputSource, InputSources
+from warpsmith.workers.judge.values.inputs import CPU, InputSource, InputSources
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
@@ -117,6 +119,35 @@ def test_every_distribution_is_drawn_on_the_gpu(dtype: str, dist: dict[str, obje
     assert first_difference(first, again) is None
 
 
+def test_no_value_comes_twice_on_the_gpu() -> None:
+    """Windows of one place, and what is in a tensor once sorted, are new for every call."""
+    inputs = [
+        tensor("x", (5_000,), kind="normal"),
+        tensor("n", (5_000,), dtype="int32", kind="randint", low=0, high=100),
+        tensor("narrow", (5_000,), dtype="float8_e4m3fn", kind="normal"),
+        tensor("order", (5_000,), dtype="int64", kind="permutation"),
+        tensor("square", (64, 64), kind="spd"),
+    ]
+    source = InputSource(inputs, 5, no_code, GPU)
+    starts: list[set[bytes]] = [set() for _ in inputs]
+    for _ in range(200):
+        for known, value in zip(starts, source.draw(), strict=True):
+            assert value is not None
+            known.add(value.flatten()[1_000:1_064].contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    assert [len(known) for known in starts] == [200] * len(inputs)
+
+
+def test_runner_and_referee_take_the_same_digest_on_any_device() -> None:
+    arena = torch.randint(0, 256, (1 << 16,), dtype=torch.uint8)
+    seal = make_seal(0, [(512, 40_000), (41_004, 8), (50_001, 77)], random.Random(2))
+    here, there = Digester(CPU), Digester(GPU)
+    wanted = int(here.take(arena, seal).item())
+    on_gpu = arena.to(GPU)
+    assert int(there.take(on_gpu, seal).item()) == wanted
+    on_gpu[600] ^= 1
+    assert int(there.take(on_gpu, seal).item()) != wanted
+
+
 def test_indptr_is_drawn_on_the_gpu() -> None:
     found = InputSource([tensor("p", (9,), dtype="int32", kind="indptr", total=100)], 5, no_code, GPU).draw()[0]
     assert found is not None
@@ -139,7 +170,7 @@ def test_questions_and_admission_work_on_the_gpu() -> None:
     place = layer_norm_workload("bench", "bench", 200, 1023)
     runners, rng = InProcess(LAYER_NORM), random.Random(2)
     sources = InputSources(rng, no_code, GPU)
-    runners.learn(place, sources)
+    learn(runners, place, sources)
     assert declared(runners, place, sources.of(place["inputs"])).limits == runners.limits(place)
     asked = 0
     for family in families(place, rng):

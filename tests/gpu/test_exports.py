@@ -19,8 +19,8 @@ from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.job.envelope import build_envelope
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
-from warpsmith.service.local import machine
 from warpsmith.workers.exports import verify_export
+from warpsmith.workers.judging import machine
 
 SOURCES = {"triton": dispatch.TRITON, "cuda": dispatch.CUDA}
 EVERYWHERE = {"dynamic shapes", "CUDA graph", "eager", "compile", "build for the target", "dispatch overhead"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from benchmarks.redteam_catalogue import Cheat, Control, cheats, controls
@@ -14,14 +12,6 @@ from warpsmith.workers.gate import check
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 CHEATS, CONTROLS = cheats("cpu"), controls("cpu")
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with pytest.MonkeyPatch.context() as patch, JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
-        patch.setenv("WARPSMITH_PLANTED_API_KEY", "planted")
-        judge.start()
-        yield judge
 
 
 def first_of_each(cheats: list[Cheat]) -> set[str]:

@@ -6,7 +6,6 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from benchmarks.redteam_catalogue.text import ALL, HONEST_ADD, LIBC, add_cpp
 from benchmarks.redteam_catalogue.trial import judge_entry
 from tests import REPOSITORY, judging
 from tests.judging import tensor
+from tests.redteam.conftest import PLANTED
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.runtime import cpp
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied
@@ -26,15 +26,6 @@ ADD = "def run(x, y):\n    return x + y\n"
 PLACE = [
     judging.workload("bench", "bench", [tensor("x", (5000,)), tensor("y", (5000,))], [judging.output("out", (5000,))])
 ]
-PLANTED = "WARPSMITH_PLANTED_API_KEY"
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with pytest.MonkeyPatch.context() as patch, JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
-        patch.setenv(PLANTED, "planted")
-        judge.start()
-        yield judge
 
 
 def _judge(client: JudgeClient, source: str) -> Verdict:

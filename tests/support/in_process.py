@@ -12,6 +12,7 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.float64 import in_float64
 from warpsmith.workers.judge.reference.baselines import OpRunners, WorkloadFacts
 from warpsmith.workers.judge.reference.input_checks import Question, ask
+from warpsmith.workers.judge.reference.learning import learn
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.values.families import Family
@@ -30,6 +31,7 @@ class InProcess(OpRunners):
         """What OpRunners has for starting processes and timing them is left out: nothing here does either."""
         self.device = CPU
         self.known: dict[str, WorkloadFacts] = {}
+        self.reference = reference
         self.namespace: dict[str, Any] = {}
         exec(reference, self.namespace)
 
@@ -47,7 +49,7 @@ class InProcess(OpRunners):
         assert len(produced) == len(result_positions(workload))
         return [tensor.to(torch.float64) if wide and tensor.is_floating_point() else tensor for tensor in produced]
 
-    def _untouched(self, workload: ResolvedWorkload, values: Values) -> None:
+    def untouched(self, workload: ResolvedWorkload, values: Values) -> None:
         """Arguments are copies here."""
 
 
@@ -64,7 +66,7 @@ def call_arguments(workload: ResolvedWorkload, values: Values, *, wide: bool = F
 def learnt(reference: str, workload: ResolvedWorkload, seed: int = 1) -> InProcess:
     """Runners that have learnt a workload."""
     runners = InProcess(reference)
-    runners.learn(workload, InputSources(random.Random(seed), no_code))
+    learn(runners, workload, InputSources(random.Random(seed), no_code))
     return runners
 
 

@@ -19,7 +19,7 @@ from warpsmith.kernels_db.store.pool_file import dump_pool, parse_pool
 from warpsmith.service.client.errors import ServiceUnreachableError
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.searches import SearchDocument, SearchSummary, WaitingFor
-from warpsmith.service.local import machine
+from warpsmith.workers.judging import machine
 
 pytestmark = pytest.mark.skipif(bool(machine.missing_for_judge()), reason="this machine cannot judge")
 

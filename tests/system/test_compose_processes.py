@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import KernelRow
 from warpsmith.service.client.http import Client
+from warpsmith.service.local.listening import listen
 
 VARIABLES = {
     "WARPSMITH_DB_PASSWORD": "db-secret",
@@ -45,7 +45,8 @@ class Deployment:
         self.home = home
         self.database_url = database_url
         self.broker_url = broker_url
-        self.port = free_port()
+        with listen("127.0.0.1", 0) as probe:
+            self.port = probe.getsockname()[1]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         home.mkdir()
 
@@ -109,12 +110,6 @@ def deployment(tmp_path: Path, postgres_url: str, redis_url: str) -> Iterator[De
     deployment = Deployment(tmp_path / "deployment", postgres_url, redis_url)
     yield deployment
     deployment.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def healthcheck(deployment: Deployment) -> int:

@@ -7,16 +7,28 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests import REPOSITORY
+from tests.support import scenario
 
 NAMES = ("service", "workers", "prompts", "kernels_db", "warpsmith", "tests", "benchmarks", "celery")
 RAISES = "raise ImportError('a folder of the working directory was imported')\n"
 TIMEOUT_S = 280
+
+_PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT_REQUIRES = [
+    *_PROJECT["dependencies"],
+    *(f"{one}; extra == 'judge'" for one in _PROJECT["optional-dependencies"]["judge"]),
+]
+"""What Warpsmith requires, as a wheel's metadata says it; those of this environment may be of another checkout."""
 
 
 @dataclass(frozen=True)
@@ -43,20 +55,71 @@ class Installed:
         )
 
 
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel of this checkout, installed."""
-    place = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(place), str(REPOSITORY)], check=True)
-    (wheel,) = place.glob("warpsmith-*.whl")
-    environment = place / "environment"
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout; with the dashboard as far as it is built."""
+    place = tmp_path_factory.mktemp("wheel")
+    skipping = os.environ | {"WARPSMITH_SKIP_DASHBOARD": "1"}
+    subprocess.run([*PIP, "wheel", "--no-deps", "-w", str(place), str(REPOSITORY)], env=skipping, check=True)
+    (made,) = place.glob("warpsmith-*.whl")
+    return made
+
+
+def install(wheel: Path, environment: Path, dependencies: Path) -> Installed:
+    """Make an environment with the wheel, and with what lies in the directory `dependencies`."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    subprocess.run([*pip, "--python", str(environment / "bin" / "python"), "install", "--no-deps", wheel], check=True)
+    subprocess.run(
+        [*PIP, "--python", str(environment / "bin" / "python"), "install", "--no-deps", "--no-compile", wheel],
+        check=True,
+    )
     # A plain line adds a directory without reading the .pth files in it, so the checkout stays out of the path.
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "dependencies.pth").write_text(f"{dependencies}\n")
     return Installed(environment)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, beside every dependency."""
+    return install(wheel, tmp_path_factory.mktemp("installed") / "environment", Path(sysconfig.get_path("purelib")))
+
+
+@pytest.fixture(scope="module")
+def judging(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel as `pip install 'warpsmith[judge]' pytest` brings it: of the extra `service` there is nothing.
+
+    The versions are those of this environment, by links, so that no index is asked.
+    """
+    place = tmp_path_factory.mktemp("judging")
+    (dependencies := place / "dependencies").mkdir()
+    for name in needed_by("warpsmith", {"judge"}) | needed_by("pytest", set()):
+        for file in distribution(name).files or []:
+            top = file.parts[0]
+            if top not in ("..", "__pycache__") and not (dependencies / top).exists():
+                (dependencies / top).symlink_to(distribution(name).locate_file(top))
+    return install(wheel, place / "environment", dependencies)
+
+
+def needed_by(name: str, extras: set[str]) -> set[str]:
+    """The distributions that one of them needs, with some of its extras, and itself unless it is Warpsmith."""
+    found: set[str] = set()
+    left = [(canonicalize_name(name), frozenset(extras))]
+    seen = set(left)
+    while left:
+        name, wanted = left.pop()
+        found.add(name)
+        requires = PROJECT_REQUIRES if name == "warpsmith" else distribution(name).requires or []
+        for requirement in map(Requirement, requires):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*wanted, "")):
+                one = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+                if one not in seen:
+                    seen.add(one)
+                    left.append(one)
+    return found - {"warpsmith"}
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +151,45 @@ def test_what_is_installed_runs_wherever_it_is_started(
     assert "layer_norm" in installed.run("warpsmith", "ops", "examples", "--json", cwd=cwd).stdout
 
 
-def test_a_candidate_is_judged_by_what_is_installed(installed: Installed, crowded: Path) -> None:
-    spec, candidate = REPOSITORY / "examples/add_relu.yaml", REPOSITORY / "tests/candidates/add_relu_cpp.py"
+def test_a_candidate_is_judged_by_what_is_installed(installed: Installed, crowded: Path, tmp_path: Path) -> None:
+    spec, candidate = tmp_path / "spec.yaml", tmp_path / "candidate.py"
+    spec.write_text(scenario.OP)
+    candidate.write_text(scenario.candidate(scenario.LOOP))
     command = ("warpsmith", "judge", str(spec), str(candidate), "--level", "screen", "--json")
     verdict = json.loads(installed.run(*command, cwd=crowded, check=False).stdout)
     assert verdict["verdict"] in ("accepted", "ambiguous"), verdict["reason"]
 
 
+def test_without_the_service_a_candidate_is_judged_and_the_rest_says_what_it_needs(
+    judging: Installed, tmp_path: Path
+) -> None:
+    lacking = judging.run("python", "-P", "-c", "import sqlalchemy", cwd=tmp_path, check=False)
+    assert "No module named 'sqlalchemy'" in lacking.stderr, "the environment has more than it should"
+    spec, candidate = tmp_path / "op.yaml", tmp_path / "candidate.py"
+    spec.write_text(scenario.OP)
+    candidate.write_text(scenario.candidate(scenario.LOOP))
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom warpsmith import Judge\n"
+        "with Judge(limits={'time_s': 0.05}) as judge:\n"
+        "    print(judge(sys.argv[1], Path(sys.argv[2]), level='screen').to_json())\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    judged = json.loads(judging.run("python", "-P", "-c", program, str(spec), str(candidate), cwd=tmp_path).stdout)
+    assert judged["accepted"], judged["reason"]
+    for command in (("judge", str(spec), str(candidate), "--level", "screen"), ("doctor",)):
+        assert judging.run("warpsmith", *command, cwd=tmp_path).returncode == 0
+    up = judging.run("warpsmith", "up", cwd=tmp_path, check=False)
+    assert (up.returncode, up.stderr) == (
+        2,
+        "error: warpsmith up: needs the service: pip install 'warpsmith[service]'\n",
+    )
+    fixtures = judging.run("python", "-P", "-m", "pytest", "--fixtures", cwd=tmp_path, check=False).stdout
+    assert "judge_kernel" in fixtures, "pytest finds the plugin by its entry point"
+
+
 def test_advice_fits_a_wheel(installed: Installed, tmp_path: Path) -> None:
-    asked = "from warpsmith.service.local.machine import install_worker; print(install_worker())"
-    assert installed.run("python", "-P", "-c", asked, cwd=tmp_path).stdout == 'pip install "warpsmith[worker]"\n'
+    asked = "from warpsmith.workers.judging.machine import install_extra; print(install_extra('service'))"
+    assert installed.run("python", "-P", "-c", asked, cwd=tmp_path).stdout == "pip install 'warpsmith[service]'\n"
 
 
 def test_candidates_alone_import_the_runtime_by_its_short_name(installed: Installed, tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ import pytest
 
 from tests.support.launching import NODES, PATIENCE_S, family, living, up, warpsmith, write_scenario
 from tests.support.waiting import wait_until
-from warpsmith.service.local import machine
 from warpsmith.service.local.home import find_running_service
+from warpsmith.service.local.launcher import Launcher, StartError
+from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine
 
 CHILDREN = {"redis", "api", "reconciler", "model", "judge"}
 
@@ -99,25 +101,27 @@ def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
     assert "--port" in result.stderr
 
 
-def test_a_broker_that_does_not_answer_is_said(tmp_path: Path) -> None:
-    broker = "redis://:secret@127.0.0.1:9/0"
-    result = warpsmith(tmp_path / "home", "up", "--port", "0", code=1, WARPSMITH_BROKER_URL=broker)
-    assert "WARPSMITH_BROKER_URL: found redis://" in result.stderr
-    assert "secret" not in result.stderr
-
-
-def test_a_database_that_does_not_answer_is_said(tmp_path: Path) -> None:
-    database = "postgresql+psycopg://nobody:secret@127.0.0.1:9/none"
-    result = warpsmith(tmp_path / "home", "up", "--port", "0", code=1, WARPSMITH_DATABASE_URL=database)
-    assert "WARPSMITH_DATABASE_URL: found postgresql" in result.stderr
-    assert "secret" not in result.stderr
-
-
-def test_a_home_too_long_for_a_socket_is_said(tmp_path: Path) -> None:
-    home = tmp_path / ("x" * 100)
-    result = warpsmith(home, "up", "--port", "0", code=1)
-    assert "expected at most 107" in result.stderr
-    assert "WARPSMITH_HOME" in result.stderr
+@pytest.mark.parametrize(
+    ("below", "settings", "said"),
+    [
+        ("home", {"broker_url": "redis://:secret@127.0.0.1:9/0"}, "WARPSMITH_BROKER_URL: found redis://"),
+        (
+            "home",
+            {"database_url": "postgresql+psycopg://nobody:secret@127.0.0.1:9/none"},
+            "WARPSMITH_DATABASE_URL: found postgresql",
+        ),
+        ("x" * 100, {}, "expected at most 107; set WARPSMITH_HOME"),
+    ],
+    ids=["broker", "database", "home too long for a socket"],
+)
+def test_what_cannot_be_used_is_said_without_its_secret(
+    tmp_path: Path, below: str, settings: dict[str, str], said: str
+) -> None:
+    launcher = Launcher(ServiceSettings(home=tmp_path / below, port=0, **settings), print)
+    with pytest.raises(StartError, match=said) as refused:
+        launcher.start()
+    assert "secret" not in str(refused.value)
+    assert launcher.pids() == {}
 
 
 def test_gpus_are_read_from_the_drivers_listing() -> None:

@@ -134,6 +134,7 @@ def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int
     from warpsmith.workers.judge.gates.referee import Referee  # noqa: PLC0415
     from warpsmith.workers.judge.languages import compile_service  # noqa: PLC0415
     from warpsmith.workers.judge.machine.timing_guard import QUIET  # noqa: PLC0415
+    from warpsmith.workers.judge.preloaded import programs  # noqa: PLC0415
     from warpsmith.workers.judge.protocol.pipeline import Pipeline  # noqa: PLC0415
 
     def answer(document: Any) -> None:
@@ -148,6 +149,7 @@ def _judge_jobs(door: int, scratch: Path, cores: int, server: ForkServer) -> int
     finally:
         referee.close()
         compile_service.close()
+        programs.close()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from warpsmith.kernels_db.job.documents import Job, JobCandidate, SandboxLevel, Verdict
-from warpsmith.kernels_db.spec.op import Target, parse_op
-from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.kernels_db.job.documents import Job, SandboxLevel, Verdict
+from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.steps import Work
 
 
@@ -16,12 +13,8 @@ def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
     Its runners must reach `sandbox_minimum`. Raises SpecErrors where the op asks for what the judge cannot do.
     """
     assert work.level is not None, "a model step has no job"
-    candidate = None
-    if work.level != "baseline":
-        candidate = cast("JobCandidate", {"language": work.node.language, "source": work.node.source})
-    limits = limits_with(sandbox_minimum)
-    op, target = parse_op(work.op), Target.parse(work.target)
-    job = build_job(op, target, level=work.level, candidate=candidate, limits=limits)
+    candidate = None if work.level == "baseline" else (work.node.language, work.node.source)
+    job = record_job(work.op, work.target, work.level, candidate, sandbox_minimum)
     if work.level == "screen" and work.known_binaries:
         job["known_binaries"] = dict(work.known_binaries)
     return job

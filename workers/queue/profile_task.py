@@ -7,11 +7,10 @@ the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for p
 from __future__ import annotations
 
 import time
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict
-from warpsmith.kernels_db.spec.op import SpecErrors, Target, parse_op
-from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.profiles import (
     ProfileWork,
     ask_profile,
@@ -23,6 +22,7 @@ from warpsmith.kernels_db.store.profiles import (
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.judge.nsight import access
+from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Work
@@ -74,9 +74,8 @@ def _has_ncu(settings: Settings) -> bool:
 
 def profile_job(work: ProfileWork, settings: Settings) -> Job:
     """Build the judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
-    candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
-    limits = limits_with(settings.sandbox_minimum)
-    return build_job(parse_op(work.op), Target.parse(work.target), level="profile", candidate=candidate, limits=limits)
+    candidate = work.language, work.source
+    return record_job(work.op, work.target, "profile", candidate, settings.sandbox_minimum)
 
 
 def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

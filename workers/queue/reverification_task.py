@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict
-from warpsmith.kernels_db.spec.op import SpecErrors, Target, parse_op
-from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log
+from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.reverification.finding import Finding, finding
@@ -76,6 +75,5 @@ def reverification_job(work: Reverification, settings: Settings) -> Job:
 
     Raises SpecErrors where the op asks for what the judge cannot do.
     """
-    candidate = cast("JobCandidate", {"language": work.language, "source": work.source})
-    limits = limits_with(settings.sandbox_minimum)
-    return build_job(parse_op(work.op), Target.parse(work.target), level="verify", candidate=candidate, limits=limits)
+    candidate = work.language, work.source
+    return record_job(work.op, work.target, "verify", candidate, settings.sandbox_minimum)

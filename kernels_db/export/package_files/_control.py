@@ -1,7 +1,9 @@
 """Which implementation serves, for this process: switched by a call, a context manager or an environment variable.
 
 Three modes: "on" (the kernel inside its envelope), "off" (PyTorch everywhere) and "shadow" (as "on", and of each kernel
-one call in N is checked against PyTorch). The mode is read inside the op, at every call: under `torch.compile` the op
+one call in N is checked against PyTorch). In mode "on" there is a watch besides: of each kernel the first few calls and
+then one in some thousand are checked too, where that costs little: a kernel that changes after many calls is found. The
+mode is read inside the op, at every call: under `torch.compile` the op
 stays one op, and a switch takes effect without recompiling. Call these functions outside of compiled code and of graph
 capture: what a captured CUDA graph replays was decided when it was captured.
 
@@ -35,6 +37,11 @@ OWN_VARIABLE = _spec.NAMESPACE.upper()
 """The mode of this package alone; it goes before VARIABLE."""
 EVERY_VARIABLE = "WARPSMITH_SHADOW_EVERY"
 DEFAULT_EVERY = 100
+WATCH_VARIABLE = "WARPSMITH_WATCH"
+"""How many calls of a kernel have one that the watch checks: a number, or off."""
+DEFAULT_WATCH = 10_000
+FIRST_WATCHED = 3
+"""Calls of each kernel that the watch checks at first."""
 MOST_REASONS = 32
 """Reasons that are counted apart; those that come later are counted together."""
 OTHER_REASONS = "other reasons"
@@ -60,6 +67,9 @@ _warned = False
 _given_up: dict[str, str] = {}
 """Each kernel that serves no call any more, and why. Replaced as a whole: calls read it without the lock."""
 _shadowed = {"checked": 0, "mismatches": 0, "unchecked": 0}
+_found_by_watch = dict(_shadowed)
+_begun_by_watch = dict.fromkeys(NAMES, 0)
+"""Checks that the watch began, of each kernel."""
 _notes: list[str] = []
 
 
@@ -92,8 +102,18 @@ def _every_from_environment() -> int:
     return int(found)
 
 
+def _watch_from_environment() -> int | None:
+    found = os.environ.get(WATCH_VARIABLE) or str(DEFAULT_WATCH)
+    if found == "off":
+        return None
+    if not found.isdecimal() or int(found) < 1:
+        raise ValueError(f"{WATCH_VARIABLE}: found {found!r}, expected off or a number of calls, at least 1")
+    return int(found)
+
+
 _process = _from_environment()
 _every = _every_from_environment()
+_watch = _watch_from_environment()
 
 
 def enable(*kernels: str) -> None:
@@ -131,6 +151,30 @@ def shadow(every: int | None = None) -> None:
         _every = _every if every is None else every
         _watched.clear()
         _process = Switches("shadow", {} if _process.mode == "off" else _process.off, "shadow()")
+
+
+def watch(every: int | None = DEFAULT_WATCH) -> None:
+    """In mode "on", check of each kernel the first calls and then one in `every` against PyTorch; None: none.
+
+    Calls with more than 64 MiB of inputs and outputs are not checked. Inputs of a wrong result are saved where
+    WARPSMITH_SHADOW_DIR says so, and only there.
+    """
+    global _watch
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise ValueError(f"every: found {every!r}, expected a number of calls, at least 1, or None")
+    with _lock:
+        _watch = every
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """The watch is off inside the block, for the whole process: what is compared there is the kernel's own result."""
+    before = _watch
+    watch(None)
+    try:
+        yield
+    finally:
+        watch(before)
 
 
 @contextmanager
@@ -176,12 +220,26 @@ def refusal(name: str) -> str:
 
 
 def due(name: str) -> bool:
-    """Whether shadow mode is to check this call of a kernel: its first one since the mode began, and then one in N."""
+    """Whether shadow mode or the watch is to check this call of a kernel: the first since the mode began, or the first
+    few, and then one in N.
+    """
     if mode() != "shadow":
-        return False
+        return _watch is not None and (_begun_by_watch[name] < FIRST_WATCHED or _served[name] % _watch == 0)
     with _lock:
         _watched[name] += 1
         return (_watched[name] - 1) % _every == 0
+
+
+def begun(name: str) -> None:
+    """Count a check that is begun; not one that a graph's capture forbids, after which the next call is due."""
+    if mode() != "shadow":
+        with _lock:
+            _begun_by_watch[name] += 1
+
+
+def checker() -> str:
+    """What checks a call that is made here and now."""
+    return "shadow mode" if mode() == "shadow" else "the watch"
 
 
 def hit(name: str) -> None:
@@ -232,7 +290,7 @@ def note(text: str) -> None:
 def shadowed(outcome: str) -> None:
     """Count one of "checked", "mismatches", "unchecked"."""
     with _lock:
-        _shadowed[outcome] += 1
+        (_shadowed if mode() == "shadow" else _found_by_watch)[outcome] += 1
 
 
 def _warn(text: str) -> None:
@@ -259,6 +317,7 @@ def status(loaded: Mapping[str, str]) -> dict[str, Any]:
             "fallbacks": dict(_reasons),
             "given_up": "; ".join(lost) if len(lost) == len(NAMES) else None,
             "shadow": {"every": _every, **_shadowed},
+            "watch": {"every": _watch, **_found_by_watch},
             "notes": list(_notes),
             "verified_with": dict(sorted(shared)),
             "torch": torch.__version__,

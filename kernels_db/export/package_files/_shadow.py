@@ -1,8 +1,9 @@
-"""Shadow mode: a call that the kernel serves is checked against PyTorch, beside the user's own work.
+"""Shadow mode and the watch: a call that the kernel serves is checked against PyTorch, beside the user's own work.
 
 Where the two differ the call returns PyTorch's result, PyTorch serves from then on, and the inputs are saved:
 `inputs.pt` (the tensors, loadable with `weights_only=True`) and `workload.json`, an entry for `workloads` of the op's
-spec. They are the user's own data: WARPSMITH_SHADOW_DIR names the directory, by default a private temporary one.
+spec. They are the user's own data: WARPSMITH_SHADOW_DIR names the directory, by default a private temporary one. The
+watch, which nobody asked for, saves them only where that is set.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import torch
 from . import _compare, _control, _guard, _math, _spec
 
 DIRECTORY_VARIABLE = "WARPSMITH_SHADOW_DIR"
+LARGEST_WATCHED = 64 << 20
+"""Bytes of inputs and outputs up to which the watch checks a call."""
 
 
 class Shadow:
@@ -54,12 +57,14 @@ class Shadow:
             self._arguments[position].copy_(own[position])
         _control.trip(
             self._kernel,
-            f"shadow mode found a wrong result at {self._axes} (error {compared.error:.2e}, limit "
+            f"{_control.checker()} found a wrong result at {self._axes} (error {compared.error:.2e}, limit "
             f"{compared.limit:.2e}); {self._saved(compared)}",
         )
         return right
 
     def _saved(self, compared: _compare.Comparison) -> str:
+        if _control.mode() != "shadow" and not os.environ.get(DIRECTORY_VARIABLE):
+            return f"its inputs are saved where {DIRECTORY_VARIABLE} is set"
         try:
             return f"its inputs are in {save(self._before, self._axes, compared, self._kernel)}"
         except (OSError, RuntimeError) as error:
@@ -68,7 +73,10 @@ class Shadow:
 
 def begin(arguments: tuple[Any, ...], outputs: list[torch.Tensor], admitted: _guard.Admitted) -> Shadow | None:
     """The call under examination, before the kernel runs; None where it cannot be checked."""
-    if not wanted((*arguments, *outputs), admitted.device):
+    if admitted.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        return None
+    _control.begun(admitted.kernel.name)
+    if not wanted((*arguments, *outputs)):
         return None
     try:
         return Shadow(arguments, admitted)
@@ -77,26 +85,24 @@ def begin(arguments: tuple[Any, ...], outputs: list[torch.Tensor], admitted: _gu
         return None
 
 
-def wanted(values: tuple[Any, ...], device: torch.device) -> bool:
-    """Whether a call with these arguments and outputs can be checked: not while a CUDA graph is captured, nor where
-    copies would fill the memory, nor where the check would change the arithmetic of other threads.
+def wanted(values: tuple[Any, ...]) -> bool:
+    """Whether a call with these arguments and outputs can be checked: not where copies would fill the memory, nor where
+    the check would change the arithmetic of other threads.
     """
-    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        return False
     size = sum(a.numel() * a.element_size() for a in values if isinstance(a, torch.Tensor))
-    if size > _compare.LARGEST_BYTES:
+    if size > (_compare.LARGEST_BYTES if _control.mode() == "shadow" else LARGEST_WATCHED):
         _control.shadowed("unchecked")
         return False
     reason = _math.refusal()
     if reason is not None:
         _control.shadowed("unchecked")
-        _control.note(f"shadow mode could not check a call: {reason}")
+        _control.note(f"{_control.checker()} could not check a call: {reason}")
     return reason is None
 
 
 def _unchecked(error: Exception) -> None:
     _control.shadowed("unchecked")
-    _control.note(f"shadow mode could not check a call: {type(error).__name__}: {error}")
+    _control.note(f"{_control.checker()} could not check a call: {type(error).__name__}: {error}")
 
 
 def save(arguments: list[Any], axes: dict[str, int], compared: _compare.Comparison, kernel: str) -> Path:

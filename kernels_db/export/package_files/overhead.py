@@ -1,8 +1,9 @@
 """What the op costs beside its kernel: `python -m <package>.overhead [--json]`.
 
 Microseconds of the host for one call, the median of several rounds: of the raw launch (the kernel's own `run` into
-outputs that are there), of the op without gradients (guard, allocation of outputs, launch), and of the op where an
-input needs gradients. On a GPU launches are queued, and the device is waited for outside of the time.
+outputs that are there), of the op without gradients (guard, allocation of outputs, launch), of the same with the watch
+off, and of the op where an input needs gradients. On a GPU launches are queued, and the device is waited for outside of
+the time.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from . import _op, _spec, selfcheck
+from . import _control, _op, _spec, selfcheck
 
+UNWATCHED = "op_unwatched"
 ROUNDS = 9
 ROUND_S = 0.02
 MOST_QUEUED = 200
@@ -26,7 +29,8 @@ MOST_QUEUED = 200
 
 
 def measure() -> dict[str, float]:
-    """Microseconds of `raw`, `op` and, where there are gradients, `op_with_gradients`; `overhead` is op less raw.
+    """Microseconds of `raw`, `op`, `op_unwatched` and, where there are gradients, `op_with_gradients`; `overhead` is op
+    less raw.
 
     Raises RuntimeError where no kernel serves the smallest verified workload here.
     """
@@ -41,6 +45,7 @@ def measure() -> dict[str, float]:
     cases: dict[str, Callable[[], Any]] = {
         "raw": lambda: kernel.run(*arguments, *outputs),
         "op": lambda: _op.call(*arguments),
+        UNWATCHED: lambda: _op.call(*arguments),
     }
     needing = [a for a in arguments if isinstance(a, torch.Tensor) and a.is_floating_point()]
     if needing and not _spec.MUTATED:
@@ -50,7 +55,8 @@ def measure() -> dict[str, float]:
     counts = {name: _calls(case, gpu) for name, case in cases.items()}
     for _ in range(ROUNDS):
         for name, case in cases.items():
-            rounds[name].append(_seconds(case, counts[name], gpu) / counts[name] * 1e6)
+            with _control.unwatched() if name == UNWATCHED else nullcontext():
+                rounds[name].append(_seconds(case, counts[name], gpu) / counts[name] * 1e6)
     found = {name: round(statistics.median(times), 2) for name, times in rounds.items()}
     return found | {"overhead": round(found["op"] - found["raw"], 2)}
 

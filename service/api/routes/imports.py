@@ -32,9 +32,9 @@ from warpsmith.service.documents.problems import (
     TooManyImports,
     document_problems_with_body,
 )
-from warpsmith.service.local import machine
 from warpsmith.service.views.ops import make_op_document
 from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judging import machine
 
 LEAST_CONFINEMENT: SandboxLevel = "confined"
 """Least sandbox of an imported file, even where judges take less: it must not read the service's files."""

@@ -12,7 +12,7 @@ from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.files import make_directory, read_text
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
-from warpsmith.service.local.judging import raw_file
+from warpsmith.workers.judging.candidates import raw_file
 
 STORED = "op_"
 """How the id of a stored op begins."""

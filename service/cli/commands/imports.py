@@ -21,9 +21,9 @@ from warpsmith.service.cli.files import make_directory
 from warpsmith.service.cli.options import Json, Key, OpFile, Url
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import CommandError, misuse
-from warpsmith.service.local import machine
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judge.analysis.client import analyser
+from warpsmith.workers.judging import machine
 
 POOL = "pool"
 FORMATS = (*op_import.FORMATS, POOL)

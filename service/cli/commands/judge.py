@@ -7,21 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.kernels_db.formats import kernel_import
-from warpsmith.kernels_db.job.documents import Failure, JobCandidate, SandboxLevel, Verdict, WorkloadVerdict, tier_of
-from warpsmith.kernels_db.spec.op import Op, Target, Workload, load_op
-from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.files import read_text
 from warpsmith.service.cli.options import Json, OpFile
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
-from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError, misuse
+from warpsmith.service.client.errors import DONE, FAILED, misuse
 from warpsmith.service.client.progress import build_result_rows, build_result_table
 from warpsmith.service.documents.figures import format_ratio
 from warpsmith.service.documents.workloads import WorkloadTimes
-from warpsmith.service.local import machine
-from warpsmith.service.local.judging import LANGUAGES, adapted, language_of, run_job
-from warpsmith.service.local.targets import choose_target, describe_shortfall
+from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging.candidates import read_candidate
+from warpsmith.workers.judging.submission import LANGUAGES, candidate_job
+from warpsmith.workers.judging.targets import choose_place
 
 LEVELS = ("screen", "verify")
 LONGEST_LOG = 4000
@@ -63,27 +63,18 @@ def judge(
     source = read_text("FILE.py", file)
     if language is not None and language not in LANGUAGES:
         misuse("--language", language, f"one of {', '.join(LANGUAGES)}")
-    if language in (None, kernel_import.LANGUAGE) and (rewritten := adapted(file, source, spec)) is not None:
-        language, source = kernel_import.LANGUAGE, rewritten.source
-        say(f"{file} is a {rewritten.format} candidate: free Python, of the {tier_of(kernel_import.LANGUAGE)} tier")
-        for note in rewritten.notes:
-            say(f"note: {note}")
-    language = language or language_of(source, str(file))
-    candidate: JobCandidate = {"language": language, "source": source}  # type: ignore[typeddict-item]
-    where = choose_target(target, language)
-    lacking = describe_shortfall(where, language)
-    chosen = _choose_workloads(
-        spec, where, workload, interpreted=lacking is not None and language == "triton", level=level
-    )
-    missing = machine.missing_for_judge(language)
-    if missing:
-        raise CommandError(f"this machine cannot judge {language} candidates:\n" + "\n".join(missing), MISUSE)
+    candidate = read_candidate(spec, source, language, file)
+    if candidate.format is not None:
+        say(f"{file} is a {candidate.format} candidate: free Python, of the {tier_of(candidate.language)} tier")
+    for note in candidate.notes:
+        say(f"note: {note}")
+    place = choose_place(target, candidate.language)
     limits = limits_with(sandbox_minimum or ServiceSettings().sandbox_minimum)
-    job = build_job(spec, where, level=level, candidate=candidate, workloads=chosen, limits=limits)  # type: ignore[arg-type]
-    say(f"judging {file} against {spec.name} on {where} ({level}, {len(job['workloads'])} workloads)")
-    if lacking:
-        say(lacking)
-    verdict = run_job(job)
+    job = candidate_job(spec, candidate, place, level=level, workloads=workload, limits=limits)
+    say(f"judging {file} against {spec.name} on {place.target} ({level}, {len(job['workloads'])} workloads)")
+    if place.shortfall:
+        say(place.shortfall)
+    verdict = judge_once(job)
     if as_json:
         print_json(verdict)
     else:
@@ -155,18 +146,3 @@ def _extract_times(workload: WorkloadVerdict) -> WorkloadTimes:
         ci95=workload["ci95"],
         limit_fraction=workload["limit_fraction"],
     )
-
-
-def _choose_workloads(
-    spec: Op, target: Target, names: list[str] | None, *, interpreted: bool, level: str
-) -> list[Workload] | None:
-    """Choose the workloads to judge on; None where `build_job` chooses.
-
-    The bench workloads of a screening are mostly too large for Triton's interpreter, so an `interpreted` screening
-    gets the test workloads too: the judge takes the smallest.
-    """
-    if names:
-        return [spec.workload(target, name) for name in names]
-    if interpreted and level == "screen":
-        return [item for item in spec.workloads_for(target) if item.role != "holdout"]
-    return None

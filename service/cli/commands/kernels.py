@@ -44,6 +44,8 @@ def kernels(
         share = format_share(item.limit_fraction)
         gained = f"{format_ratio(item.score, item.ci95)} over the fastest baseline, {share} of the limit"
         state = f"  drifted: {item.reverification.state}" if item.reverification and has_drifted(item) else ""
+        if item.verification and item.verification.outdated_protocol:
+            state += f"  judged under protocol {item.verification.protocol}: warpsmith reverify"
         tell(f"{item.id}  {item.op_name:24} {item.target:12} {item.language:7} {gained}{state}")
     if not found:
         say("no kernels yet: a search keeps its best verified candidate")

@@ -23,8 +23,8 @@ from warpsmith.service.client.archive import ArchiveError, unpack
 from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError, misuse
 from warpsmith.service.documents.escaping import clean_line
 from warpsmith.service.documents.kernels import KernelSummary
-from warpsmith.service.local import machine
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine
 from warpsmith.workers.optimize.client import Died, Refused, ask
 
 DEVICES = ("cpu", "cuda")
@@ -144,7 +144,7 @@ def _check(model: Path, device: str) -> None:
     if not model.is_file():
         misuse("MODEL.py", str(model), "a file that exists")
     if not machine.installed("torch"):
-        raise CommandError(f"torch is not installed: {machine.install_worker()}", MISUSE)
+        raise CommandError(f"torch is not installed: {machine.install_extra('judge')}", MISUSE)
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:

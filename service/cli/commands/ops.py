@@ -9,18 +9,20 @@ from rich.table import Table
 
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Target, load_op
-from warpsmith.kernels_db.spec.resolve import build_job, limits_with
+from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.api.examples import example_directory
 from warpsmith.service.cli.commands import imports
 from warpsmith.service.cli.commands.judge import describe_failure
 from warpsmith.service.cli.connection import connected
 from warpsmith.service.cli.options import Json, Key, OpFile, Url
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
-from warpsmith.service.client.errors import DONE, FAILED, MISUSE, CommandError
-from warpsmith.service.local import machine
-from warpsmith.service.local.judging import run_job
+from warpsmith.service.client.errors import DONE, FAILED, CommandError
+from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers.judge.reference.refusals import grouped, refusal
+from warpsmith.workers.judge.reference.refusals import grouped
+from warpsmith.workers.judging import machine
+from warpsmith.workers.judging.judgement import is_admitted
+from warpsmith.workers.judging.submission import op_job
 
 app = typer.Typer(no_args_is_help=True, help="Op specs: the computation, and its shapes.")
 app.command("origin")(imports.give_back)
@@ -55,13 +57,10 @@ def check(
     Exit code 0: admitted; 1: not; 2: misuse.
     """
     spec = load_op(op)
-    where = Target.parse(target)
-    if missing := machine.missing_for_judge():
-        raise CommandError("this machine cannot judge:\n" + "\n".join(missing), MISUSE)
-    limits = limits_with(ServiceSettings().sandbox_minimum)
-    job = build_job(spec, where, level="baseline", limits=limits)
-    say(f"checking {spec.name} on {where} ({len(job['workloads'])} workloads)")
-    verdict = run_job(job)
+    machine.require_judge()
+    job = op_job(spec, target, limits_with(ServiceSettings().sandbox_minimum))
+    say(f"checking {spec.name} on {job['target']} ({len(job['workloads'])} workloads)")
+    verdict = judge_once(job)
     admitted = is_admitted(verdict)
     if as_json:
         kept = ("op", "target", "verdict", "gate", "reason", "failure", "device")
@@ -70,15 +69,6 @@ def check(
     else:
         show_admission(verdict, admitted=admitted)
     raise typer.Exit(DONE if admitted else FAILED)
-
-
-def is_admitted(verdict: Verdict) -> bool:
-    """Check whether every wrong answer that must fail did.
-
-    A missing device affects the times alone.
-    """
-    examined = verdict["verdict"] in ("accepted", "ambiguous") and "admission" in verdict
-    return examined and refusal(verdict["admission"]) is None
 
 
 def show_admission(verdict: Verdict, *, admitted: bool) -> None:

@@ -13,10 +13,10 @@ import typer
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import FAILED, CommandError
-from warpsmith.service.local import machine
 from warpsmith.service.local.home import HomeInUseError
 from warpsmith.service.local.launcher import Launcher, StartError
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine
 
 POLL_S = 0.2
 

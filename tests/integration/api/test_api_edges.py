@@ -30,9 +30,8 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with client_of(settings_for(tmp_path)) as client:
-        yield client
+def client(local: TestClient) -> TestClient:
+    return local
 
 
 def test_malformed_json_names_line_and_column(client: TestClient) -> None:

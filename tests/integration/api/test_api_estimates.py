@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ LOCAL = {"provider": "openai", "model": "local-7b", "base_url": "http://127.0.0.
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with client_of(settings_for(tmp_path)) as served:
-        yield served
+def client(local: TestClient) -> TestClient:
+    return local
 
 
 def body(**changes: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,8 @@ GATHER = next(path for path in DEFINITIONS if "gather" in path.parts)
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
-    with client_of(settings_for(tmp_path)) as found:
-        yield found
+def client(local: TestClient) -> TestClient:
+    return local
 
 
 def body(path: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
-from tests.services import DATABASES, on_both_databases
+from tests.services import on_both_databases
 from tests.support.api_support import (
     ADD_RELU,
     CANDIDATE,
@@ -37,20 +36,6 @@ from warpsmith.workers.settings import Settings
 
 YAML = {"Content-Type": "application/yaml"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
-
-
-@pytest.fixture(params=DATABASES)
-def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestClient]:
-    url = None if request.param == "sqlite" else request.getfixturevalue("migrated_postgres_url")
-    with client_of(settings_for(tmp_path, database_url=url)) as client:
-        yield client
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[TestClient]:
-    """On SQLite alone, where the database makes no difference."""
-    with client_of(settings_for(tmp_path)) as client:
-        yield client
 
 
 def pool(**changes: Any) -> str:
@@ -236,7 +221,7 @@ def test_an_idempotency_key_does_a_thing_once(client: TestClient, path: str, bod
     assert client.post(path, content=other, headers=headers).status_code in (201, 202)
 
 
-@on_both_databases("client")
+@on_both_databases("db")
 def test_of_many_sendings_at_once_one_creates(client: TestClient) -> None:
     headers = {"Idempotency-Key": "k"}
 
@@ -263,7 +248,7 @@ def test_an_unusable_key_is_refused(local: TestClient, key: str) -> None:
     assert fields(problem(response, 422, "invalid-input")) == ["header.Idempotency-Key"]
 
 
-@on_both_databases("client")
+@on_both_databases("db")
 def test_lists_page_by_key(client: TestClient) -> None:
     made = [client.post("/v1/searches", json=SEARCH).json()["id"] for _ in range(5)]
     seen: list[str] = []
@@ -343,7 +328,7 @@ def test_a_search_shows_its_progress(client: TestClient) -> None:
     ]
 
 
-@on_both_databases("client")
+@on_both_databases("db")
 def test_the_tree_pages_by_seq(client: TestClient) -> None:
     url = f"/v1/searches/{seed(database(client))}/tree"
     page = client.get(url, params={"limit": 2}).json()
@@ -354,7 +339,7 @@ def test_the_tree_pages_by_seq(client: TestClient) -> None:
     assert page["next_after_seq"] is None
 
 
-@on_both_databases("client")
+@on_both_databases("db")
 def test_a_node_shows_everything_that_is_known_of_it(client: TestClient) -> None:
     seed(database(client))
     node = client.get("/v1/nodes/nd_bad").json()

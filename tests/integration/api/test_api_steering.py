@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.services import DATABASES
 from tests.support.api_support import (
     CANDIDATE,
     HOSTILE,
@@ -27,20 +25,16 @@ from warpsmith.service.api import auth
 IDEA: dict[str, Any] = {"technique": "fusion", "title": "One pass", "mechanism": "Both loops become one."}
 
 
-@pytest.fixture(params=DATABASES)
-def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestClient]:
-    url = None if request.param == "sqlite" else request.getfixturevalue("migrated_postgres_url")
-    with client_of(settings_for(tmp_path, database_url=url)) as client:
-        seed(database(client))
-        yield client
+@pytest.fixture
+def client(client: TestClient) -> TestClient:
+    seed(database(client))
+    return client
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[TestClient]:
-    """On SQLite alone, where the database makes no difference."""
-    with client_of(settings_for(tmp_path)) as client:
-        seed(database(client))
-        yield client
+def local(local: TestClient) -> TestClient:
+    seed(database(local))
+    return local
 
 
 def events(client: TestClient, search_id: str = "sr_seed") -> list[dict[str, Any]]:

@@ -41,21 +41,6 @@ def run(x, y, out):
 """
 
 
-@pytest.fixture
-def client(db: Database, tmp_path: Path) -> Iterator[TestClient]:
-    """A client of the API on this database."""
-    url = db.url.render_as_string(hide_password=False)
-    with client_of(settings_for(tmp_path / "home", database_url=url)) as found:
-        yield found
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[TestClient]:
-    """On SQLite alone, where the database makes no difference."""
-    with client_of(settings_for(tmp_path)) as client:
-        yield client
-
-
 def get(client: TestClient, path: str, **params: Any) -> Any:
     """The document under `path`."""
     response = client.get(path, params=params or None)  # an empty one would take the path's own away

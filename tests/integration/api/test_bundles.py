@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,6 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 ABSENT = ("pydantic", "sqlalchemy", "celery", "fastapi", "psutil", "httpx", "typer", "jinja2", "yaml")
 """What the other host does not have."""
-
-
-@pytest.fixture
-def client(db: Database, tmp_path: Path) -> Iterator[TestClient]:
-    """A client of the API on this database."""
-    url = db.url.render_as_string(hide_password=False)
-    with client_of(settings_for(tmp_path / "home", database_url=url)) as found:
-        yield found
 
 
 def small_op(examples: Path) -> Op:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support import scenario
 from tests.support.launching import REPOSITORY, warpsmith
-from warpsmith.service.local import machine
-from warpsmith.service.local.targets import WITHOUT_DEVICE
+from warpsmith.workers.judging import machine
+from warpsmith.workers.judging.targets import WITHOUT_DEVICE
 
 CANDIDATES = REPOSITORY / "tests" / "candidates"
 
@@ -82,4 +82,4 @@ def test_without_a_gpu_what_still_works_is_said_before_and_after(tmp_path: Path,
     named = warpsmith(tmp_path / "home", *arguments, *only, code=1)
     assert ("not checked; workload small has" in named.stdout) is (language == "triton"), named.stdout
     refused = warpsmith(tmp_path / "home", *arguments, code=2)
-    assert "--target: found None" in refused.stderr
+    assert "target: found nothing" in refused.stderr

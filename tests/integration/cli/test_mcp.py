@@ -72,7 +72,7 @@ class Place:
     home: Path
 
 
-@pytest.fixture(scope="module", params=["stdio", "http"])
+@pytest.fixture(scope="module", params=["stdio", pytest.param("http", marks=pytest.mark.nightly)])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home = tmp_path_factory.mktemp("mcp")
     app = application(settings_for(home))

@@ -70,11 +70,6 @@ def test_a_number_that_was_not_verified_goes_to_pytorch(imported: Importer) -> N
     assert len(status["fallbacks"]) == 1
 
 
-WITH_TWO_NUMBERS = (
-    SCALED_ADD_CPP.replace("float m,", "float m, float k,").replace("= x[i]", "= k * x[i]").replace("y, m", "y, m, k")
-)
-
-
 def test_numbers_are_verified_together(imported: Importer) -> None:
     second = {"name": "k", "shape": None, "dtype": "float32", "value": 1.0}
     both = {"m": {"value": 2.0}, "k": {"value": 3.0}}
@@ -183,13 +178,13 @@ def test_shadow_mode_leaves_the_arithmetic_of_other_threads(
     with part(package, "_math").setting(cautious=True):
         assert arithmetic() == outside
     wanted = part(package, "_shadow").wanted
-    assert wanted(tensors(), torch.device("cpu")) == (math == "ieee"), "a wider limit calls no kernel wrong"
+    assert wanted(tensors()) == (math == "ieee"), "a wider limit calls no kernel wrong"
     status = package.status()
-    assert status["shadow"]["unchecked"] == (math == "tf32")
+    assert status["watch"]["unchecked"] == (math == "tf32")
     assert [note for note in status["notes"] if "its other threads would notice a change" in note] == status["notes"]
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
-    assert wanted(tensors(), torch.device("cpu"))
+    assert wanted(tensors())
 
 
 def test_on_a_cpu_the_setting_changes_nothing(imported: Importer, arithmetic: Callable[[], tuple[str, bool]]) -> None:

@@ -435,6 +435,7 @@ def test_pytorch_itself_is_not_changed(imported: Importer) -> None:
 def test_two_exports_of_one_op_keep_apart_when_compiled_together(imported: Importer) -> None:
     right, other = imported(), imported(source=SCALED_ADD_CPP.replace("m * y[i];", "m * y[i] + 1;"))
     assert right.__name__ != other.__name__
+    other.watch(every=None)
     x, y = tensors()
     both = torch.compile(
         lambda x, y: (right.scaled_add(x, y, 0.5), other.scaled_add(x, y, 0.5)), fullgraph=True, backend="aot_eager"
@@ -504,9 +505,10 @@ def test_no_configuration_is_ever_tuned_at_run_time(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="a Triton kernel needs Triton, which is not installed")
     project = build(exported(SCALED_ADD, TUNED, "triton"), tmp_path / "out")
     script = USE_TUNED.format(module=project.name)
-    done = in_fresh_process(project, "-c", script, cache=tmp_path, variables={"TRITON_INTERPRET": "1"})
+    done = in_fresh_process(project, "-c", script, home=tmp_path, variables={"TRITON_INTERPRET": "1"})
     assert "scaled: frozen to the first of 2 configurations (BLOCK: 64" in done.stdout, done.stderr
-    done = in_fresh_process(project, "-W", "ignore", "-c", script, cache=tmp_path)
+    quiet = f"import warnings\nwarnings.simplefilter('ignore')\n{script}"
+    done = in_fresh_process(project, "-c", quiet, home=tmp_path)
     assert "set TRITON_INTERPRET=1" in done.stderr, "without a GPU and the interpreter PyTorch serves"
 
 
@@ -617,3 +619,62 @@ def test_help_measures_nothing(imported: Importer, monkeypatch: pytest.MonkeyPat
     with package.disabled(), pytest.raises(SystemExit) as ended:  # measuring would raise something else
         overhead.main()
     assert ended.value.code == 0
+
+
+# The watch
+
+
+def test_the_watch_checks_the_first_calls_and_then_one_in_many(imported: Importer) -> None:
+    package = imported()
+    package.watch(every=10)
+    x, y = tensors()
+    for _ in range(25):
+        package.scaled_add(x, y, 0.5)
+    status = package.status()
+    assert status["watch"] == {"every": 10, "checked": 3 + 2, "mismatches": 0, "unchecked": 0}
+    assert status["shadow"]["checked"] == 0
+    assert (status["mode"], status["served"]["kernel"]) == ("on", 25)
+
+
+@pytest.mark.parametrize("how", ["argument", "variable"])
+def test_the_watch_can_be_switched_off(imported: Importer, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "variable":
+        monkeypatch.setenv("WARPSMITH_WATCH", "off")
+    package = imported()
+    if how == "argument":
+        assert package.status()["watch"]["every"] == 10_000
+        package.watch(every=None)
+    package.scaled_add(*tensors(), 0.5)
+    assert package.status()["watch"] == {"every": None, "checked": 0, "mismatches": 0, "unchecked": 0}
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_kernel_that_changes_after_many_calls_is_found(
+    imported: Importer, saves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the calls of any verification. Inputs are saved where somebody said so alone."""
+    if not saves:
+        monkeypatch.delenv("WARPSMITH_SHADOW_DIR", raising=False)
+    counts = "static int64_t calls = 0; calls++;\n  for"
+    bomb = SCALED_ADD_CPP.replace("for", counts, 1).replace("m * y[i];", "m * y[i] + (calls > 25);")
+    package = imported(source=bomb)
+    package.watch(every=20)
+    x, y = tensors()
+    with pytest.warns(RuntimeWarning, match="the watch found a wrong result at .*'rows': 40"):
+        found = [package.scaled_add(x, y, 0.5) for _ in range(41)]
+    torch.testing.assert_close(found[-1], x + 0.5 * y)
+    assert package.explain(x, y, 0.5).startswith("PyTorch: the watch found a wrong result")
+    assert package.status()["watch"]["mismatches"] == 1
+    assert (tmp_path / "shadow").exists() == saves
+
+
+def test_the_watch_leaves_large_calls_and_tracing_alone(imported: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = imported()
+    with torch._subclasses.FakeTensorMode() as fakes:
+        package.scaled_add(*(fakes.from_tensor(tensor) for tensor in tensors()), 0.5)
+    assert package.status()["watch"]["checked"] == 0
+    x, y = tensors()
+    monkeypatch.setattr(importlib.import_module(f"{package.__name__}._shadow"), "LARGEST_WATCHED", 2 * x.nbytes)
+    for _ in range(4):
+        package.scaled_add(x, y, 0.5)
+    assert package.status()["watch"] == {"every": 10_000, "checked": 0, "mismatches": 0, "unchecked": 3}

@@ -68,7 +68,7 @@ def used(form: str, kernel: ExportedKernel, harness: str, tmp_path: Path, **vari
     project = registry.named(form).build(kernel, tmp_path / "out")
     script = tmp_path / "harness.py"
     script.write_text(f"DIRECTORY = {str(project)!r}\n{harness}")
-    done = in_fresh_process(project, str(script), cache=tmp_path, variables=variables)
+    done = in_fresh_process(project, str(script), home=tmp_path, variables=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 
@@ -117,7 +117,8 @@ def test_module_without_its_compiler_leaves_the_calls_to_pytorch(tmp_path: Path)
         "import importlib, torch\nfrom pathlib import Path\n[file] = Path(DIRECTORY).iterdir()\n"
         "pasted = importlib.import_module(file.stem)\nx = torch.ones(3, 8)\nprint(pasted.explain(x, x, 0.5))\n"
     )
-    [line] = used("module", exported(SCALED_ADD, SCALED_ADD_CPP), script, tmp_path, CXX="no-such-compiler")
+    variables = {"CXX": "no-such-compiler", "WARPSMITH_KERNEL_CACHE": str(tmp_path)}
+    [line] = used("module", exported(SCALED_ADD, SCALED_ADD_CPP), script, tmp_path, **variables)
     assert line.startswith("PyTorch: the kernel did not load")
 
 

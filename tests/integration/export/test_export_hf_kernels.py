@@ -203,7 +203,7 @@ def used(script: str, library: Path, tmp_path: Path, second: str = WRONG_CPP) ->
         "HF_HUB_OFFLINE": "1",
         "LOCAL_KERNELS": f"org/first={repositories[0]}:org/second={repositories[1]}",
     }
-    done = in_fresh_process(out / "none", *arguments, cache=tmp_path, paths=[library], variables=variables)
+    done = in_fresh_process(out / "none", *arguments, home=tmp_path, paths=[library], variables=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 

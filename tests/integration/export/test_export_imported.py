@@ -28,8 +28,8 @@ def used(paths: list[Path], harness: str, tmp_path: Path) -> None:
         exports.append(str(registry.named(found.format).build(kernel, tmp_path / "out")))
     script = tmp_path / "harness.py"
     script.write_text(f"EXPORTS = {exports!r}\nFILES = {[str(path) for path in paths]!r}\n{harness}")
-    variables = {"CXX": "no-such-compiler"}
-    done = in_fresh_process(tmp_path / "out" / "none", str(script), cache=tmp_path, variables=variables)
+    variables = {"CXX": "no-such-compiler", "WARPSMITH_KERNEL_CACHE": str(tmp_path)}
+    done = in_fresh_process(tmp_path / "out" / "none", str(script), home=tmp_path, variables=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == ["right"] * len(paths)
 

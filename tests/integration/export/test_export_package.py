@@ -22,7 +22,7 @@ pytest.importorskip("torch", reason="exports are used with torch, which is not i
 )
 def test_selfcheck_agrees_with_pytorch(spec: dict[str, Any], source: str, tmp_path: Path) -> None:
     project = build(exported(spec, source), tmp_path / "out")
-    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", "--json", cache=tmp_path)
+    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", "--json", home=tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     report = json.loads(done.stdout)
     assert report["agrees"]
@@ -32,7 +32,7 @@ def test_selfcheck_agrees_with_pytorch(spec: dict[str, Any], source: str, tmp_pa
 
 def test_selfcheck_finds_a_wrong_kernel(tmp_path: Path) -> None:
     project = build(exported(SCALED_ADD, SCALED_ADD_CPP.replace("x[i] + m", "x[i] - m")), tmp_path / "out")
-    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", cache=tmp_path)
+    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", home=tmp_path)
     assert done.returncode == 1
     assert "DIFFERS" in done.stdout
 
@@ -73,7 +73,7 @@ print("used")
 
 def test_use_inside_and_outside_the_envelope(tmp_path: Path) -> None:
     project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "out")
-    done = in_fresh_process(project, "-c", USE.format(module=project.name), cache=tmp_path)
+    done = in_fresh_process(project, "-c", USE.format(module=project.name), home=tmp_path)
     assert done.stdout.strip() == "used", done.stderr
 
 
@@ -99,18 +99,15 @@ print("used")
 
 def test_in_place_op(tmp_path: Path) -> None:
     project = build(exported(IN_PLACE, IN_PLACE_CPP), tmp_path / "out")
-    done = in_fresh_process(project, "-c", USE_IN_PLACE.format(module=project.name), cache=tmp_path)
+    done = in_fresh_process(project, "-c", USE_IN_PLACE.format(module=project.name), home=tmp_path)
     assert done.stdout.strip() == "used", done.stderr
 
 
 def test_without_a_compiler_pytorch_serves(tmp_path: Path) -> None:
     project = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path / "out")
-    script = (
-        f"import torch, os, {project.name} as p\n"
-        "os.environ['CXX'] = 'no-such-compiler'\n"
-        "x = torch.ones(3, 8)\nprint(p.explain(x, x, 0.5))"
-    )
-    done = in_fresh_process(project, "-c", script, cache=tmp_path)
+    script = f"import torch, {project.name} as p\nx = torch.ones(3, 8)\nprint(p.explain(x, x, 0.5))"
+    variables = {"CXX": "no-such-compiler", "WARPSMITH_KERNEL_CACHE": str(tmp_path)}
+    done = in_fresh_process(project, "-c", script, home=tmp_path, variables=variables)
     assert done.stdout.startswith("PyTorch: the kernel did not load"), done.stdout + done.stderr
 
 

@@ -24,7 +24,7 @@ from tests.exporting import (
 from warpsmith.kernels_db.export import registry
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name
 from warpsmith.kernels_db.export.package import build
-from warpsmith.workers.exports import Report, verify_export
+from warpsmith.workers.exports import verify_export
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
 
@@ -277,7 +277,7 @@ def test_a_compiled_function_takes_whichever_kernel(package: ModuleType) -> None
 
 
 def test_each_kernel_is_checked_by_itself(project: Path, tmp_path: Path) -> None:
-    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", "--json", cache=tmp_path)
+    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", "--json", home=tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = json.loads(done.stdout)["workloads"]
     assert {row["kernel"] for row in rows} == {NAMES[each] for each in NAMES if each != "kn_gpu"}, "that has no GPU"
@@ -287,19 +287,15 @@ def test_each_kernel_is_checked_by_itself(project: Path, tmp_path: Path) -> None
 def test_a_wrong_kernel_is_found_behind_a_faster_one(tmp_path: Path) -> None:
     wrong = exported(SCALED_ADD, SCALED_ADD_CPP.replace("x[i] + m", "x[i] - m"), times_us={"small": 9.0, "large": 9.0})
     project = build(SHORT, tmp_path / "out", wrong)
-    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", cache=tmp_path)
+    done = in_fresh_process(project, "-m", f"{project.name}.selfcheck", home=tmp_path)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert {line.split(":")[0].rpartition(" ")[2] for line in lines if "DIFFERS" in line} == {kernel_name(wrong)}
 
 
-@pytest.fixture(scope="module")
-def report(project: Path) -> Report:
-    return verify_export(project)
-
-
 @pytest.mark.nightly
-def test_every_kernel_is_verified(report: Report) -> None:
+def test_every_kernel_is_verified(project: Path) -> None:
+    report = verify_export(project)
     assert report.passed, report.text()
     rows = {row.check: row for row in report.rows}
     assert all(kernel.source_digest in rows["evidence"].detail for kernel in KERNELS.values())
@@ -310,9 +306,10 @@ def test_every_kernel_is_verified(report: Report) -> None:
         assert f"not for this machine: {NAMES['kn_gpu']}" in rows["eager"].detail
     assert all(kernel in report.kernel for kernel in KERNELS)
     assert "us over the raw launch" in rows["dispatch overhead"].detail
+    assert "kn_short" in (project / "VERIFICATION.md").read_text()
 
 
-def test_the_report_and_the_project_name_every_kernel(report: Report, project: Path) -> None:
+def test_the_project_names_every_kernel(project: Path) -> None:
     readme = (project / "README.md").read_text()
     for kernel in KERNELS.values():
         for said in (kernel.id, kernel.source_digest, kernel_name(kernel)):
@@ -321,7 +318,6 @@ def test_the_report_and_the_project_name_every_kernel(report: Report, project: P
         assert json.loads((package / f"evidence_{kernel_name(kernel)}.json").read_text()) == kernel.evidence
     assert "closest to the physical limit" in readme
     assert 'triton = ["triton"]' in (project / "pyproject.toml").read_text(), "who has no GPU need not install it"
-    assert "kn_short" in (project / "VERIFICATION.md").read_text()
 
 
 def test_evidence_of_any_kernel_for_another_source_is_refused(tmp_path: Path) -> None:
@@ -344,7 +340,7 @@ def test_several_kernels_in_one_file(tmp_path: Path) -> None:
         "    torch.testing.assert_close(p.scaled_add(x, x, 0.5), 1.5 * x)\n"
         "print(*sorted(each['id'] for each in p.status()['kernels'].values() if each['served'] == 1))\n"
     )
-    done = in_fresh_process(tmp_path / "out" / "none", "-c", script, cache=tmp_path)
+    done = in_fresh_process(tmp_path / "out" / "none", "-c", script, home=tmp_path)
     assert done.stdout.split() == ["kn_double", "kn_long", "kn_short"], done.stderr
 
 

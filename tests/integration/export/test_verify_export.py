@@ -91,13 +91,13 @@ def test_a_report_says_when_the_kernel_itself_did_not_run() -> None:
 def test_what_a_package_does_is_confined(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("mine")
-    curious = f"def run(x, y, m):\n    open({str(secret)!r}).read()\n    return x + m * y\n"
+    curious = f"open({str(secret)!r}).read()\n\n\ndef run(x, y, m):\n    return x + m * y\n"
     project = build(exported(SPEC | {"reference": curious}, SCALED_ADD_CPP), tmp_path / "exports")
     report = verify_export(project)
     rows = {row.check: row for row in report.rows}
     if "confined in files" not in rows["offline"].detail:
         pytest.skip(f"this machine confines no files: {rows['offline'].detail}")
-    assert "PermissionError" in rows["eager"].detail
+    assert "PermissionError" in rows["op"].detail
     assert not report.passed
 
 

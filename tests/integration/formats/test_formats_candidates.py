@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +52,9 @@ CASES: dict[str, tuple[Path, Path]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
-        judge.start()
-        yield judge
+@pytest.fixture
+def client(judge: JudgeClient) -> JudgeClient:
+    return judge
 
 
 def imported(problem: Path) -> Op:

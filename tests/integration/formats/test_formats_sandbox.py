@@ -19,12 +19,15 @@ from tests.kinds import nightly_but
 from tests.support.formats_support import KERNELBENCH, TASKS, errors_of, files_of
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
+from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.analysis.client import analyser
 from warpsmith.workers.judge.protocol.client import judge_environment
 
 pytest.importorskip("torch", reason="the files are run")
+
+from warpsmith.workers.judge.analysis.inside import answer
 
 PROBLEM = """import torch
 
@@ -52,6 +55,18 @@ def get_init_inputs():
 def made(top: str = "", result: str = "x + 1", init: str = "[]", seconds: float = 60.0) -> ImportedOp:
     text = PROBLEM.format(top=top, result=result, init=init)
     return import_op([RawFile("problem.py", text.encode())], None, analyser(None, seconds))
+
+
+def analysed_here(request: dict[str, Any]) -> Analysis:
+    """The sandbox's side of an analysis in this process, for text that harms nothing."""
+    try:
+        return Analysis(json.loads(bytes(answer(json.dumps(request)).numpy())), "none")
+    except Exception as error:
+        raise AnalysisFailed("raises", str(error)) from error
+
+
+def made_here(text: str) -> ImportedOp:
+    return import_op([RawFile("problem.py", text.encode())], None, analysed_here)
 
 
 def refused(**parts: Any) -> str:
@@ -125,9 +140,8 @@ def test_a_module_that_is_not_there_is_named() -> None:
     assert "ModuleNotFoundError: No module named 'absent_module'" in refused(top="import absent_module")
 
 
-@pytest.mark.nightly
 def test_a_result_that_depends_on_values_is_computed_with_values() -> None:
-    found = made(result="x[: 2 + int(x.sum() >= 0)]")
+    found = made_here(PROBLEM.format(top="", result="x[: 2 + int(x.sum() >= 0)]", init="[]"))
     assert found.op.outputs[0].shape == (3,)
 
 
@@ -148,25 +162,24 @@ def ref_kernel(data):
 """
 
 
-@pytest.mark.nightly
 def test_a_result_whose_shape_is_a_drawn_value_has_the_shape_that_was_drawn() -> None:
     problem = PROBLEM.format(top="", result="torch.ones(int(x.max()))", init="[]")
     problem = problem.replace("torch.rand(4)", "torch.randint(3, 4, (2,))")
-    module = import_op([RawFile("problem.py", problem.encode())], None, analyser(None))
-    assert module.op.outputs[0].shape == (3,)
+    assert made_here(problem).op.outputs[0].shape == (3,)
     files = [RawFile("task.yml", TASK.encode()), RawFile("reference.py", RAGGED.encode())]
-    assert import_op(files, None, analyser(None)).op.outputs[0].shape == (3,)
+    assert import_op(files, None, analysed_here).op.outputs[0].shape == (3,)
 
 
 def test_a_result_that_is_no_tensor_is_refused() -> None:
-    assert "Model.forward: result 0 is float, expected a tensor" in refused(result="float(x.sum())")
+    with pytest.raises(SpecErrors, match=r"Model\.forward: result 0 is float, expected a tensor"):
+        made_here(PROBLEM.format(top="", result="float(x.sum())", init="[]"))
 
 
 def test_a_tensor_that_no_candidate_could_be_given_is_refused() -> None:
     text = PROBLEM.format(top="", result="x + self.kept", init="[]")
     text = text.replace("self.values = values", "self.kept = torch.ones(4)")
     with pytest.raises(SpecErrors, match=r"Model\.kept: found a plain tensor, expected a parameter or register_buffer"):
-        import_op([RawFile("problem.py", text.encode())], None, analyser(None))
+        made_here(text)
 
 
 def test_a_file_that_does_not_end_is_ended() -> None:
@@ -209,13 +222,6 @@ def test_a_file_that_changes_what_is_said_of_it_is_refused() -> None:
     assert 'problem.py: found "inputs.0' in refused(top=top)
 
 
-def test_nothing_of_the_callers_environment_is_within_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "sk-secret")
-    found = made(top="import os", init="[repr(dict(os.environ))]")
-    assert "HOME" in str(found.op.init), "it saw an environment"
-    assert "sk-secret" not in json.dumps(found.op.document())
-
-
 @contextmanager
 def listening() -> Iterator[int]:
     """A port of this machine on which somebody answers."""
@@ -225,16 +231,22 @@ def listening() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_files_and_the_network_are_out_of_reach_where_the_machine_confines(tmp_path: Path) -> None:
+def test_the_callers_environment_and_what_is_confined_are_out_of_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "sk-secret")
     secret = tmp_path / "secret.txt"
     secret.write_text("sk-secret")
     os.chmod(secret, 0o644)
-    attempt = "try:\n    said = {}\nexcept OSError as error:\n    said = type(error).__name__"
-    read = made(top=attempt.format(f"open({str(secret)!r}).read()"), init="[said]")
-    if read.sandbox not in ("confined", "isolated"):
-        pytest.skip(f"this machine confines at level {read.sandbox}")
-    assert read.op.init == ("PermissionError",)
+    attempt = "try:\n    {0} = {1}\nexcept OSError as error:\n    {0} = type(error).__name__\n"
     with listening() as port:
         call = f"__import__('socket').create_connection(('127.0.0.1', {port}), 2) and 'connected'"
-        reached = made(top=attempt.format(call), init="[said]")
-    assert reached.op.init != ("connected",)
+        top = attempt.format("read", f"open({str(secret)!r}).read()") + attempt.format("reached", call)
+        found = made(top=f"import os\n{top}", init="[repr(dict(os.environ)), read, reached]")
+    environment, read, reached = map(str, found.op.init)
+    assert "HOME" in environment, "it saw an environment"
+    assert "sk-secret" not in environment
+    if found.sandbox not in ("confined", "isolated"):
+        pytest.skip(f"this machine confines at level {found.sandbox}")
+    assert read == "PermissionError"
+    assert reached != "connected"

@@ -4,11 +4,11 @@ repeats, wrong answers, times that cannot be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from benchmarks.redteam_catalogue.text import HIDDEN, LIBC
 from tests import judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, cpp, norm_candidate, output, tensor, workload
 from warpsmith.kernels_db.job.documents import Job, Verdict
@@ -23,10 +23,9 @@ LONG_ROWS = [
 MEAN_RUN = "def run(x, y):\n    kernels.f(x, y, x.shape[0], x.shape[1])\n"
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=tmp_path_factory.mktemp("judge-cache")) as judge:
-        yield judge
+@pytest.fixture
+def client(judge: JudgeClient) -> JudgeClient:
+    return judge
 
 
 def _judge(client: JudgeClient, job: Job) -> Verdict:
@@ -108,8 +107,8 @@ def test_a_one_pass_variance_is_honest(client: JudgeClient) -> None:
 def test_a_result_that_differs_in_its_last_bits_is_reported_and_accepted(client: JudgeClient) -> None:
     """What atomics do: another last bit from call to call, within the tolerance."""
     wobbles = norm_candidate(
-        ALL_ROWS + "\nfor (int64_t k = calls++ % 4; k > 0; k--) y[0] = std::nextafter(y[0], 1e9f);",
-        before="static int64_t calls = 0;",
+        ALL_ROWS + "\nfor (int64_t k = hidden<int64_t>(0)++ % 4; k > 0; k--) y[0] = std::nextafter(y[0], 1e9f);",
+        before=LIBC + HIDDEN,
     )
     verdict = _judge(client, judging.job(LAYER_NORM, LAYER_NORMS, wobbles, level="verify"))
     assert verdict["verdict"] == "accepted", verdict["reason"]

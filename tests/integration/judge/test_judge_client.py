@@ -201,17 +201,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("judge-cache")
 
 
-def test_verdicts_of_jobs_sent_at_once_go_to_the_right_threads(cache: Path) -> None:
-    with JudgeClient(cache=cache) as client:
+def test_verdicts_of_jobs_sent_at_once_go_to_the_right_threads(judge: JudgeClient) -> None:
+    def ask(number: int) -> tuple[Job, Verdict]:
+        job = norm_job(judging.ALL_ROWS if number % 2 else "y[0] = 1;", number)
+        return job, judge.judge(job, timeout_s=120)
 
-        def ask(number: int) -> tuple[Job, Verdict]:
-            job = norm_job(judging.ALL_ROWS if number % 2 else "y[0] = 1;", number)
-            return job, client.judge(job, timeout_s=120)
-
-        seen = together(6, ask)
-        for number, (job, verdict) in enumerate(seen):
-            assert verdict["id"] == job["id"]
-            assert verdict["verdict"] == ("accepted" if number % 2 else "rejected"), verdict["reason"]
+    seen = together(6, ask)
+    for number, (job, verdict) in enumerate(seen):
+        assert verdict["id"] == job["id"]
+        assert verdict["verdict"] == ("accepted" if number % 2 else "rejected"), verdict["reason"]
 
 
 @pytest.mark.nightly

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.redteam_catalogue.text import HIDDEN, LIBC
 from tests import degraded, judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate
 from tests.support.waiting import wait_until
@@ -25,7 +26,7 @@ from warpsmith.workers.judge.machine.process_control import family
 from warpsmith.workers.judge.protocol.client import JobRefused, JudgeClient, JudgeDied, JudgeTimeout, judge_environment
 
 TIMEOUT_S = 120.0
-SLOW_NORM = norm_candidate(ALL_ROWS + "usleep(30000);", 'extern "C" int usleep(unsigned);')
+SLOW_NORM = norm_candidate(ALL_ROWS + "usleep(30000);", LIBC)
 """Right, and slow enough that something can be killed while it is judged."""
 
 
@@ -74,7 +75,7 @@ def test_a_crash_names_its_signal(client: JudgeClient) -> None:
 
 
 def test_an_exit_is_no_result(client: JudgeClient) -> None:
-    verdict = _candidate(client, ALL_ROWS + "_exit(0);", 'extern "C" void _exit(int);')
+    verdict = _candidate(client, ALL_ROWS + "_exit(0);", LIBC)
     assert verdict["failure"] is not None
     assert (verdict["failure"]["kind"], verdict["failure"]["found"]) == ("crash", "exit code 0")
 
@@ -94,8 +95,8 @@ def test_an_endless_loop_ends_at_the_call_limit(client: JudgeClient, seed: int, 
 
 
 def test_a_loop_in_only_one_call_of_many_ends_too(client: JudgeClient) -> None:
-    body = ALL_ROWS + "static int calls = 0; volatile int go = 1; if (++calls > 9) while (go) {}"
-    verdict = _candidate(client, body, call_s=1.0)
+    body = ALL_ROWS + "int& calls = hidden<int>(0); volatile int go = 1; if (++calls > 9) while (go) {}"
+    verdict = _candidate(client, body, LIBC + HIDDEN, call_s=1.0)
     assert verdict["failure"] is not None
     assert (verdict["gate"], verdict["failure"]["kind"]) == ("time", "timeout")
 
@@ -122,14 +123,12 @@ def test_what_a_candidate_forks_ends_with_it(unfiltered: JudgeClient) -> None:
     """Children in its session, in sessions of their own, and orphans of both are gone when the verdict is there."""
     client = unfiltered
     name = f"wf{uuid.uuid4().hex[:8]}"
-    before = """
-extern "C" { int fork(); int setsid(); int prctl(int, ...); unsigned sleep(unsigned); void _exit(int); }
-static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
-""".replace("NAME", name)
+    born = 'static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }'
+    before = LIBC + HIDDEN + born.replace("NAME", name)
     body = (
         ALL_ROWS
         + """
-    static int calls = 0;
+    int& calls = hidden<int>(0);
     if (calls++ == 0)
         for (int i = 0; i < 3; i++) {
             if (fork() == 0) { born(); }
@@ -147,11 +146,10 @@ static void born() { prctl(15, "NAME"); prctl(1, 0); for (;;) sleep(100); }
 def test_a_fork_bomb_costs_its_own_verdict(unfiltered: JudgeClient) -> None:
     client = unfiltered
     name = f"wb{uuid.uuid4().hex[:8]}"
-    before = 'extern "C" { int fork(); int prctl(int, ...); unsigned usleep(unsigned); }'
     # All of them double every 20 ms, up to 512.
     body = f'prctl(15, "{name}"); for (int i = 0; i < 9; i++) {{ fork(); usleep(20000); }} for (;;) usleep(100000);'
     with _seen(name, 32):
-        verdict = _candidate(client, body, before, call_s=2.0)
+        verdict = _candidate(client, body, LIBC, call_s=2.0)
     assert verdict["verdict"] == "rejected"
     wait_until(lambda: not judging.named(name), 5.0)
     _still_judges(client)

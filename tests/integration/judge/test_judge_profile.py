@@ -21,12 +21,9 @@ CRASHES = cpp(
 )
 
 
-def test_calls_and_kernel_functions_are_counted(tmp_path: Path) -> None:
-    with JudgeClient(cache=tmp_path) as judge:
-        found = judge.judge(
-            job(judging.LAYER_NORM, [SMALLER, PLACE], judging.GOOD_NORM, level="profile"), timeout_s=280
-        )
-        again = judge.judge(job(judging.LAYER_NORM, [PLACE], judging.GOOD_NORM), timeout_s=280)
+def test_calls_and_kernel_functions_are_counted(judge: JudgeClient, judge_cache: Path) -> None:
+    found = judge.judge(job(judging.LAYER_NORM, [SMALLER, PLACE], judging.GOOD_NORM, level="profile"), timeout_s=280)
+    again = judge.judge(job(judging.LAYER_NORM, [PLACE], judging.GOOD_NORM), timeout_s=280)
     assert (found["verdict"], found["gate"]) == ("ambiguous", "time")
     assert "decides nothing" in found["reason"]
     profile = found["profile"]
@@ -36,7 +33,7 @@ def test_calls_and_kernel_functions_are_counted(tmp_path: Path) -> None:
     assert rows["run"]["kind"] == rows["kernels.norm"]["kind"] == "region"
     assert rows["run"]["total_us"] >= rows["kernels.norm"]["total_us"] > 0
     assert rows["run"]["mean_us"] == pytest.approx(rows["run"]["total_us"] / CALLS, abs=0.01)
-    assert str(tmp_path) not in str(profile["trace"])
+    assert str(judge_cache) not in str(profile["trace"])
     assert profile["trace"]["traceEvents"][-1]["ph"] == "X"
     assert found["workloads"] == []
     assert found["score"] is None
@@ -44,13 +41,11 @@ def test_calls_and_kernel_functions_are_counted(tmp_path: Path) -> None:
     assert "profile" not in again
 
 
-def test_what_is_wrong_is_profiled_and_what_falls_over_says_so(tmp_path: Path) -> None:
-    with JudgeClient(cache=tmp_path) as judge:
-        wrong = judge.judge(job(judging.LAYER_NORM, [PLACE], WRONG, level="profile"), timeout_s=280)
-        fallen = judge.judge(job(judging.LAYER_NORM, [PLACE], CRASHES, level="profile"), timeout_s=280)
-        refused = judge.judge(
-            job(judging.LAYER_NORM, [PLACE], "import os\n\ndef run(x):\n    pass\n", level="profile"), timeout_s=280
-        )
+def test_what_is_wrong_is_profiled_and_what_falls_over_says_so(judge: JudgeClient) -> None:
+    sources = (WRONG, CRASHES, "import os\n\ndef run(x):\n    pass\n")
+    wrong, fallen, refused = (
+        judge.judge(job(judging.LAYER_NORM, [PLACE], source, level="profile"), timeout_s=280) for source in sources
+    )
     assert wrong["verdict"] == "ambiguous"
     assert wrong["profile"]["rows"]
     assert fallen["verdict"] == "rejected"

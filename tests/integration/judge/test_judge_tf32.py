@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests import judging
@@ -64,13 +62,11 @@ def run(a, b, c):
         pytest.param("ieee", 22, True, marks=pytest.mark.nightly),
     ],
 )
-def test_rounded_operands(math: str, kept_bits: int, accepted: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    cache: Path = tmp_path_factory.getbasetemp() / "tf32-cache"
+def test_rounded_operands(math: str, kept_bits: int, accepted: bool, judge: JudgeClient) -> None:
     job = judging.job(PRODUCT, WORKLOADS, product(kept_bits))
     job["op"]["math"] = math  # type: ignore[typeddict-item]  # one of the two words
     job["op"]["baselines"] = ["eager"]
-    with JudgeClient(cache=cache) as client:
-        verdict = client.judge(job, 120.0)
+    verdict = judge.judge(job, 120.0)
     assert (verdict["gate"] == "screen") is not accepted, verdict["reason"]
     if not accepted:
         assert verdict["failure"] is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,15 +30,9 @@ from warpsmith.workers.judge.sandbox.sandbox import LEVELS
 TIMEOUT_S = 120.0
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("judge-cache")
-
-
-@pytest.fixture(scope="module")
-def client(cache: Path) -> Iterator[JudgeClient]:
-    with JudgeClient(cache=cache) as judge:
-        yield judge
+@pytest.fixture
+def client(judge: JudgeClient) -> JudgeClient:
+    return judge
 
 
 def _judge(client: JudgeClient, job: Job) -> Verdict:
@@ -95,7 +88,7 @@ def _no_more(*_: object) -> NoReturn:
 
 
 @pytest.mark.nightly
-def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeClient, cache: Path) -> None:
+def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeClient, judge_cache: Path) -> None:
     """Two references, one seed, and a compiler cache for each that holds what the seed holds."""
     jobs = [
         judging.job(reference, FUSED_WORKLOADS[:1], baselines=("eager", "compile"))
@@ -103,11 +96,11 @@ def test_a_compiled_reference_starts_from_the_seed_of_the_machine(client: JudgeC
     ]
     for job in jobs:
         assert _judge(client, job)["verdict"] == "accepted"
-    (seed,) = (cache / "inductor").glob("seed-*")
+    (seed,) = (judge_cache / "inductor").glob("seed-*")
     held = {path.relative_to(seed) for path in seed.rglob("*.so")}
     assert held
     for job in jobs:
-        own = compiler_cache.directory_for(job["op"]["reference"], cache / "inductor", _no_more)
+        own = compiler_cache.directory_for(job["op"]["reference"], judge_cache / "inductor", _no_more)
         assert held <= {path.relative_to(own) for path in own.rglob("*.so")}
 
 
@@ -207,6 +200,17 @@ def test_an_in_place_result_is_checked(client: JudgeClient) -> None:
     failure = _failure(_judge(client, judging.job(FUSED, FUSED_WORKLOADS, source)))
     assert (failure["kind"], failure["tensor"]) == ("wrong_value", "x")
     assert failure["expected"] == 0.0
+
+
+FILLED = norm_candidate("for (int64_t i = 0; i < rows * n; i++) y[i] = 12345;")
+
+
+@pytest.mark.parametrize(("source", "verdict"), [(FILLED, "rejected"), (GOOD_NORM, "accepted")])
+def test_a_screen_without_a_bench_workload_checks_the_others(client: JudgeClient, source: str, verdict: str) -> None:
+    found = _judge(client, judging.job(LAYER_NORM, LAYER_NORMS[1:2], source))
+    assert found["verdict"] == verdict, found["reason"]
+    if verdict == "accepted":
+        assert found["reason"] == "right on ragged; no bench workload, so nothing was timed"
 
 
 INTEGERS = workload(

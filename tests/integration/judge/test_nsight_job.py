@@ -173,8 +173,8 @@ def test_all_of_it_ends_with_a_judge_that_is_killed(place: Place, tmp_path: Path
     judge = subprocess.Popen(
         [
             *(sys.executable, "-c"),
-            "import os, sys; from pathlib import Path; from warpsmith.workers.judge.nsight import profiler;"
-            "profiler._launched(Path(sys.argv[1]), os.environ, os.memfd_create('output'), 600.0)",
+            "import os, sys; from pathlib import Path; from warpsmith.workers.judge.nsight.launch import Launch;"
+            "Launch(Path(sys.argv[1]), os.environ, os.memfd_create('output')).wait(600.0)",
             str(spec),
         ]
     )

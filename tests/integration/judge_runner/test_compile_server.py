@@ -28,8 +28,16 @@ CANDIDATES = REPOSITORY / "tests" / "candidates"
 PLACE = workload("bench", "bench", [tensor("x", (64,)), tensor("bias", (64,))], [output("y", (64,))])
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
+def _closed() -> Iterator[None]:
+    compile_service.close()
+    yield
+    compile_service.close()
+
+
+@pytest.fixture
 def _fresh() -> Iterator[None]:
+    """A server that is started by this test, and ends with it."""
     compile_service.close()
     yield
     compile_service.close()
@@ -106,6 +114,7 @@ def test_another_source_flag_or_architecture_is_another_build(tmp_path: Path) ->
     assert not other["cached"]
 
 
+@pytest.mark.usefixtures("_fresh")
 def test_children_have_the_servers_environment_and_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARPSMITH_OPENAI_API_KEY", "secret")
     monkeypatch.setenv("TRITON_INTERPRET", "1")

@@ -247,13 +247,13 @@ def test_a_huge_include_is_cut_off(tmp_path: Path) -> None:
 
 def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    cpp._compiler.cache_clear()
+    cpp.compiler.cache_clear()
     cpp.toolchain.cache_clear()
     try:
         with pytest.raises(CompileError, match=r"no C\+\+ compiler: found no 'no-such-compiler'"):
             cpp.build(ADD)
     finally:
-        cpp._compiler.cache_clear()
+        cpp.compiler.cache_clear()
         cpp.toolchain.cache_clear()
 
 
@@ -494,7 +494,7 @@ def test_a_triton_candidate_that_does_not_compile_says_why(old: str, new: str, s
 
 INTERPRET = """
 import importlib.util, json, sys, torch
-from warpsmith.workers.judge.runner.launches import interpreted_launches
+from warpsmith.workers.judge.runner.interpreter.launches import interpreted_launches
 specification = importlib.util.spec_from_file_location("candidate", sys.argv[1])
 module = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(module)

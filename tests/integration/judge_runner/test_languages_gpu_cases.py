@@ -21,7 +21,7 @@ from warpsmith.workers.judge.languages import CompileLimits, prepare
 INTERPRET = """
 import importlib.util, json, sys, torch
 from tests.gpu.language_cases import CASES
-from warpsmith.workers.judge.runner.launches import interpreted_launches
+from warpsmith.workers.judge.runner.interpreter.launches import interpreted_launches
 case = next(case for case in CASES if case.name == sys.argv[1])
 specification = importlib.util.spec_from_file_location("candidate", sys.argv[2])
 module = importlib.util.module_from_spec(specification)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests import REPOSITORY
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload
 from warpsmith.kernels_db.runtime import CompileError
 from warpsmith.workers.gate.sources import kernel_sources
-from warpsmith.workers.judge.languages import CompileLimits, Prepared, TrialError, prepare
+from warpsmith.workers.judge.languages import CompileLimits, Prepared, TrialError, abstract, prepare
 from warpsmith.workers.judge.languages.cubin import bounds
 
 LIMITS = CompileLimits(seconds=100)
@@ -190,7 +191,16 @@ def test_a_run_that_launches_nothing_is_refused_where_there_is_work(tmp_path: Pa
     assert prepared["launches"] == []
 
 
-def test_a_run_without_end_is_told_so(tmp_path: Path) -> None:
+def test_a_run_without_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(abstract, "RUN_S", 0.2)
+    endless = ModuleType("endless")
+    exec("def run(x, out):\n    while True:\n        pass\n", vars(endless))
+    with pytest.raises(abstract.Refused, match=r"workload bench: run does not end within 0\.2 s of CPU time"):
+        abstract.trial(endless, ROWS, "cpu", lambda: 0)
+
+
+@pytest.mark.nightly
+def test_a_run_without_end_is_no_compilation(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="run does not end within 10 s of CPU time"):
         cuda("while n > 0:\n    n = n + 1", tmp_path)
 

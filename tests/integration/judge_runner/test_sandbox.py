@@ -18,6 +18,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from benchmarks.redteam_catalogue.text import LIBC
 from tests import degraded, escapes, judging
 from tests.field import REFUSALS, Field
 from tests.judging import GOOD_NORM, LAYER_NORM, LAYER_NORMS, alive, norm_candidate
@@ -273,15 +274,9 @@ def test_threads_are_limited_and_end_with_their_runner(field: Field) -> None:
 def test_a_runner_dies_with_referee_and_fork_server_at_once(tmp_path: Path) -> None:
     """It ignores what it can, starts threads, and asks to outlive its parent."""
     name = f"wo{uuid.uuid4().hex[:8]}"
-    before = """
-extern "C" {
-    int fork(); int setsid(); int prctl(int, ...); unsigned sleep(unsigned); void (*signal(int, void (*)(int)))(int);
-    int pthread_create(unsigned long*, const void*, void* (*)(void*), void*);
-}
-static void* born(void*) { for (;;) sleep(100); }
-"""
+    before = LIBC + "static void* born(void*) { for (;;) sleep(100); }\n"
     body = (
-        f'prctl(15, "{name}"); prctl(1, 0); signal(15, (void (*)(int))1); signal(1, (void (*)(int))1);'
+        f'prctl(15, "{name}"); prctl(1, 0); signal(15, (void*)1); signal(1, (void*)1);'
         "unsigned long thread; for (int i = 0; i < 8; i++) pthread_create(&thread, nullptr, born, nullptr);"
         "if (fork() == 0) { setsid(); for (;;) sleep(100); } for (;;) sleep(100);"
     )
@@ -355,6 +350,8 @@ def test_the_verdict_says_what_stood(cache: Path, tmp_path: Path, hidden: tuple[
     assert verdict["sandbox"]["level"] == level
     full = set(sandbox.expected(sandbox.profile("candidate", "cpu", "cpp", tmp_path, {}, 1), ABILITY).layers)
     assert full - set(verdict["sandbox"]["layers"]) == absent
+    if "compiler" in verdict["sandbox"]:  # it is not where the build was found in the cache
+        assert (sandbox.FILES in verdict["sandbox"]["compiler"]["layers"]) == (sandbox.FILES not in absent)
 
 
 @whole
@@ -365,7 +362,7 @@ def test_a_minimum_that_is_not_reached_ends_the_job(cache: Path, tmp_path: Path)
     assert failure is not None
     assert (failure["kind"], failure["field"]) == ("sandbox", "limits.sandbox")
     assert (failure["found"], failure["expected"]) == ("filtered", "confined")
-    assert verdict["sandbox"] == sandbox.NOTHING_RAN
+    assert verdict["sandbox"].items() >= sandbox.NOTHING_RAN.items()
 
 
 @whole

@@ -23,6 +23,7 @@ from tests.support import scenario
 from tests.support.reverifying import ToldWorker, evidence, history, keep, kernel, report_judge
 from tests.support.steps_support import OP, Driver, create, verdict
 from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.protocol_number import BEFORE_PROTOCOLS, PROTOCOL
 from warpsmith.kernels_db.runtime import CompileError, HostError, cpp, cuda_build
 from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.spec.resolve import build_job
@@ -30,6 +31,7 @@ from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.reverification_due import DAY_S, Present, due, present, presents
 from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, OpRow, ReverificationRow, VerdictRow
+from warpsmith.service.views.kernels import make_kernel_summaries
 from warpsmith.workers.gate.sources import kernel_sources
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates import candidates, referee
@@ -116,6 +118,24 @@ def test_what_was_found_is_kept_with_what_it_was_held_against(db: Database) -> N
     assert (row.verdict["score"], row.before["score"]) == (0.5, 2.0)
     assert (row.before["fingerprint"], row.before["versions"]) == ("then", {"torch": "2"})
     assert [workload["speedup"]["eager"] for workload in row.before["workloads"]] == [2.0, 2.0]
+
+
+def test_a_kernel_of_an_older_protocol_says_so_until_it_is_judged_under_the_present_one(db: Database) -> None:
+    kernel_id = keep(db, OP)
+
+    def protocol() -> tuple[int, bool]:
+        with db.reading() as session:
+            [found] = make_kernel_summaries(session, [session.get_one(KernelRow, kernel_id)], {}, 0.0)
+            assert found.verification is not None
+            return found.verification.protocol, found.verification.outdated_protocol
+
+    assert protocol() == (BEFORE_PROTOCOLS, True)
+    judged(db, kernel_id, HOLDS, 1000.0)
+    assert protocol() == (BEFORE_PROTOCOLS, True)
+    row_id = asked(db, kernel_id, 2000.0)
+    assert claim(db, row_id, "me", 30.0, 2000.0) is not None
+    assert finish(db, row_id, "me", HOLDS, verdict("verify", score=1.5, protocol=PROTOCOL), 2000.0)
+    assert protocol() == (PROTOCOL, False)
 
 
 def test_what_could_not_be_told_leaves_the_kernel_as_it_was(db: Database) -> None:
@@ -499,12 +519,12 @@ def test_a_judge_without_a_compiler_marks_nothing_as_drifted(tmp_path: Path, mon
 @contextmanager
 def forgotten() -> Iterator[None]:
     """What the runtime knows of the compiler is asked again, inside and afterwards."""
-    for known in (cpp._compiler, cpp.toolchain):
+    for known in (cpp.compiler, cpp.toolchain):
         known.cache_clear()
     try:
         yield
     finally:
-        for known in (cpp._compiler, cpp.toolchain):
+        for known in (cpp.compiler, cpp.toolchain):
             known.cache_clear()
 
 

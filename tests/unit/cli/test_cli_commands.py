@@ -10,16 +10,17 @@ from typing import Any, cast
 import pytest
 import typer.main
 
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.cli import make_app, run
 from warpsmith.service.cli.commands import doctor
 from warpsmith.service.cli.commands.judge import describe_failure
-from warpsmith.service.client.errors import CommandError
 from warpsmith.service.client.http import Client
 from warpsmith.service.client.kernels import choose_best_kernel
-from warpsmith.service.local import machine
-from warpsmith.service.local.judging import language_of
+from warpsmith.service.local.finding import Finding
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine
+from warpsmith.workers.judging.candidates import language_of
 
 EXAMPLE = "examples/layer_norm.yaml"
 CPP = "from kernels_db.runtime import cpp\n"
@@ -200,7 +201,7 @@ def test_the_doctor_says_what_to_do(said: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_doctor_says_whether_nsight_compute_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(**changes: Any) -> list[doctor.Finding]:
+    def found(**changes: Any) -> list[Finding]:
         settings = ServiceSettings(database_url=f"sqlite:///{tmp_path / 'x.db'}", **changes)
         return [item for item in doctor.examine(settings) if item.name == "nsight"]
 
@@ -248,7 +249,7 @@ def test_a_machine_without_torch_says_what_to_install(
     code, _, err = said("judge", EXAMPLE, str(candidate))
     assert code == 2
     assert "torch is not installed" in err
-    assert "[worker]" in err
+    assert "[judge]" in err
 
 
 @pytest.mark.parametrize(
@@ -273,9 +274,9 @@ def test_the_language_is_read_from_the_imports() -> None:
     assert language_of("from kernels_db.runtime import cuda\n", "c.py") == "cuda"
     assert language_of("import triton\nimport triton.language as tl\n", "c.py") == "triton"
     for source in ("import torch\n", CPP + "import triton\n"):
-        with pytest.raises(CommandError, match="exactly one of cpp, triton, cuda"):
+        with pytest.raises(SpecError, match="exactly one of cpp, triton, cuda"):
             language_of(source, "c.py")
-    with pytest.raises(CommandError, match="expected a Python file"):
+    with pytest.raises(SpecError, match="expected a Python file"):
         language_of("def (", "c.py")
 
 

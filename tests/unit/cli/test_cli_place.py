@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.spec.target import Target
 from warpsmith.service.cli.commands import doctor
 from warpsmith.service.cli.commands.judge import describe_kernels
-from warpsmith.service.client.errors import MISUSE, CommandError
-from warpsmith.service.local import machine, targets
+from warpsmith.service.local import service_checks
+from warpsmith.service.local.finding import Finding
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers.judging import machine, targets
 
 H200 = machine.Gpu(0, "NVIDIA H200", "9.0", "GPU-aa11")
 A100 = machine.Gpu(1, "NVIDIA A100", "8.0", "GPU-ab22")
@@ -37,9 +39,9 @@ def smi(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", str(directory), prepend=":")
 
 
-def gpu_findings(monkeypatch: pytest.MonkeyPatch) -> list[doctor.Finding]:
+def gpu_findings(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
     """What the doctor says of the GPU."""
-    monkeypatch.setattr(machine, "redis_executable", lambda: None)
+    monkeypatch.setattr(service_checks, "redis_executable", lambda: None)
     return [item for item in doctor.examine(ServiceSettings()) if item.name == "gpu"]
 
 
@@ -63,10 +65,9 @@ def test_a_machines_own_targets_are_those_that_it_can_time(
 @pytest.mark.parametrize("language", ["triton", "cuda"])
 def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.Gpu]) -> None:
     with pytest.raises(
-        CommandError, match=rf"--target: found None, expected cuda:ARCH for a {language} candidate"
+        SpecError, match=rf"target: found nothing, expected cuda:ARCH for a {language} candidate"
     ) as raised:
         targets.choose_target(None, language)
-    assert raised.value.code == MISUSE
     assert targets.WITHOUT_DEVICE[language] in str(raised.value)
 
 
@@ -79,10 +80,9 @@ def test_without_a_gpu_a_target_must_be_named(language: str, gpus: list[machine.
     ],
 )
 def test_a_target_that_the_language_cannot_run_on(target: str, language: str, expected: str) -> None:
-    with pytest.raises(CommandError) as raised:
+    with pytest.raises(SpecError) as raised:
         targets.choose_target(target, language)
-    assert raised.value.code == MISUSE
-    assert f"--target: found {target!r}, {expected}" in str(raised.value)
+    assert f"target: found {target!r}, {expected}" in str(raised.value)
 
 
 def test_what_is_lacking_is_said(gpus: list[machine.Gpu], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_what_a_language_needs(language: str, module: str, monkeypatch: pytest.M
     monkeypatch.setattr(machine, "installed", lambda name: name != module)
     (missing,) = machine.missing_for_judge(language)
     assert missing.startswith({"triton": "triton is not installed", "cuda": "cuda-core is not installed"}[language])
-    assert "[worker]" in missing
+    assert "[judge]" in missing
 
 
 def test_a_gpu_language_needs_no_cpp_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,6 +238,7 @@ def job_run_of(interpreted: bool) -> JobRun:
         ("crash", "did not return within 60 s", True, "rejected"),
         ("raises", "NotImplementedError: inline_asm not supported in interpreter mode", True, "ambiguous"),
         ("raises", "NotImplementedError: inline_asm not supported in interpreter mode", False, "rejected"),
+        ("raises", "NotImplementedError: libdevice.rint not supported in interpreter mode", True, "ambiguous"),
         ("raises", "NotImplementedError: an axis of 3", True, "rejected"),
     ],
 )

@@ -19,7 +19,6 @@ from warpsmith.workers.judge.gates.verdict import Report
 from warpsmith.workers.judge.machine.timing_guard import Quiet
 from warpsmith.workers.judge.protocol.pipeline import TEMPORARY_FAILURE, Pipeline
 
-Doing = Literal["fine", "raises"]
 CUDA = "cuda:sm_90"
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.workers.gate.normalise import host_digest
-from warpsmith.workers.judge.languages.elf import code_digest, digests, sections
+from warpsmith.workers.judge.languages.elf import code_digest, digests
+from warpsmith.workers.judge.machine.elf import sections
 
 CODE = "int twice(int value) { int result = value * 2; return result; }\n"
 

@@ -15,6 +15,7 @@ from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload
 from tests.support.in_process import InProcess, no_code
 from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
 from warpsmith.workers.judge.reference.admission import examine
+from warpsmith.workers.judge.reference.learning import learn
 from warpsmith.workers.judge.reference.mutants import rounded
 from warpsmith.workers.judge.reference.refusals import refusal
 from warpsmith.workers.judge.values import compare
@@ -41,7 +42,7 @@ def examined_by(
     rng = random.Random(seed)
     sources = InputSources(rng, no_code)
     for place in workloads:
-        runners.learn(place, sources)
+        learn(runners, place, sources)
     op: JobOp = {
         "name": "op",
         "digest": "",

@@ -174,6 +174,36 @@ def test_a_tolerance_and_an_exact_check_contradict() -> None:
         resolved(outputs=both)
 
 
+INDICES: dict[str, Any] = {**SPEC["outputs"][0], "dtype": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("check", "resolved_check"),
+    [
+        ({"kind": "indices"}, {"ties": "any", "of": None, "axis": -1}),
+        ({"kind": "indices", "ties": "first", "of": "x", "axis": 0}, {"ties": "first", "of": "x", "axis": 0}),
+        ({"kind": "derived"}, None),
+    ],
+)
+def test_a_check_of_indices_reaches_the_job(check: dict[str, Any], resolved_check: dict[str, Any] | None) -> None:
+    assert resolved(outputs=[INDICES | {"check": check}])["outputs"][0].get("indices") == resolved_check
+
+
+@pytest.mark.parametrize(
+    ("dtype", "check", "complaint"),
+    [
+        ("int64", {"of": "nothing"}, r"^outputs\[0\]\.check\.of: found 'nothing', expected a floating input: one of"),
+        ("int64", {"of": "x", "axis": 9}, r"^outputs\[0\]\.check\.axis: found 9, expected an axis of x"),
+        ("int64", {"axis": 0}, r"^outputs\[0\]\.check\.axis: found 0, expected nothing without `of`"),
+        ("int64", {"ties": "last"}, r"^outputs\[0\]\.check\.ties: found 'last', expected 'any' or 'first'"),
+        ("float32", {}, r"^outputs\[0\]: .* an integer dtype for the check 'indices', not float32"),
+    ],
+)
+def test_a_check_of_indices_names_what_it_lacks(dtype: str, check: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SpecErrors, match=complaint):
+        resolved(outputs=[INDICES | {"dtype": dtype, "check": {"kind": "indices", **check}}])
+
+
 def test_a_foreign_workload_is_refused() -> None:
     op = parse_op(spec())
     foreign = op.workloads[0].model_copy(update={"axes": {}})

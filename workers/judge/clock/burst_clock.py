@@ -4,18 +4,26 @@ The device's events tell the time of each call. They are read in the runner, so 
 referee's wall clock around the burst agrees. The burst's wall clock, minus that of a burst that flushes and runs
 nothing, also measures its calls. Where the wall clock shows more than the events explain, the difference counts as
 time. Work on another stream, work that starts late and work hidden in the flush all show on the wall clock.
+
+A block's value is the sum of its calls over their number: where within a burst the work is done makes no difference.
+How long a burst is, nobody can tell before it ends, and after one of its calls, chosen at random, a digest of that
+call's results is taken before the next call begins: results that a later call writes are seen.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from warpsmith.workers.judge.clock.deferral import Ledger
 from warpsmith.workers.judge.clock.timing import Samples
+from warpsmith.workers.judge.machine.buffers import Slot
 from warpsmith.workers.judge.runner.burst import EMPTY
+from warpsmith.workers.judge.runner.digest import Digester, Seal, make_seal
 from warpsmith.workers.judge.runner.runner_handle import Burst, RunnerHandle
 from warpsmith.workers.judge.values.workload_specs import Values
 
@@ -33,15 +41,21 @@ _GAP_US = 4.0
 """Microseconds a call by which they may differ besides: the host's own gaps between calls."""
 
 
+SHORTEST, LONGEST = 0.75, 1.25
+"""Calls of a block at least and at most, as shares of how many there are on average."""
+
+
 @dataclass(frozen=True)
 class Call:
-    """One call of a burst, chosen at random: its slot and what it was given.
+    """The sealed call of a burst, chosen at random: its slot and what it was given.
 
-    It holds the same for the burst's last call, and for slots that were filled like the others and not called.
+    kept: whether its results still are what stood there as it ended. It holds slot and values of the burst's last call
+    as well, and of slots that were filled like the others and not called.
     """
 
     slot: int
     values: Values
+    kept: bool
     last_slot: int
     last_values: Values
     idle: tuple[tuple[int, Values], ...]
@@ -51,24 +65,33 @@ class BurstClock:
     """Times blocks of one workload. Every contender is bound to it and has run at least once."""
 
     def __init__(
-        self, contenders: Mapping[str, RunnerHandle], call_s: float, draw: Callable[[], Values], rng: random.Random
+        self,
+        contenders: Mapping[str, RunnerHandle],
+        call_s: float,
+        draw: Callable[[], Values],
+        rng: random.Random,
+        results: Sequence[int] = (),
     ) -> None:
+        """`results`: positions in a slot of what a call produces."""
         self._contenders = contenders
+        self._results = results
+        self._digester: Digester | None = None
         self._call_s = call_s
         self._draw = draw
         self._rng = rng
-        self._calls = FEWEST_CALLS
+        self._calls = FEWEST_CALLS  # of a block, on average
         self._empty: dict[str, _Empty] = {}
         self._unexplained: dict[str, list[float]] = {name: [] for name in contenders}
         self._events: dict[str, list[float]] = {name: [] for name in contenders}
+        self.ledger = Ledger()
 
     def calibrate(self, first: str) -> float:
-        """Choose how many calls a block has, and measure the empty bursts.
+        """Choose how many calls a block has, measure the empty bursts, and make one burst of every contender.
 
         The number follows from the first contender's time, so that a candidate has no influence on it. Returns the time
         that the events show where nothing runs, in microseconds.
         """
-        median = float(np.median(self._burst(first, FEWEST_CALLS)[0]))
+        median = float(np.median(self._burst(first, FEWEST_CALLS)[0].calls_us))
         self._calls = int(min(MOST_CALLS, max(FEWEST_CALLS, round(BLOCK_US / max(median, 1.0)))))
         nothing: list[float] = []
         for name in self._contenders:
@@ -79,24 +102,30 @@ class BurstClock:
                     walls[calls].append(burst.wall_ns)
                     nothing += burst.calls_us
             self._empty[name] = _Empty.of(walls)
+            if name != first:
+                self._burst(name, FEWEST_CALLS)
         return float(np.median(nothing))
 
-    def block(self, name: str) -> tuple[float, Call]:
-        """Run one block; return its median in microseconds by the device's clock, and a call.
+    def block(self, name: str, look: Callable[[Call], None] | None = None) -> float:
+        """Run one block; return the mean of its calls in microseconds by the device's clock.
 
-        The call is one of its last burst, to be checked.
+        `look` is given the sealed call of one of its bursts, chosen at random, as soon as that burst has ended.
         """
         times: list[float] = []
         wall_us = 0.0
-        call: Call | None = None
-        for part in self._parts(name):
-            spent, wall_ns, call = self._burst(name, part)
-            times += spent
-            wall_us += wall_ns / 1e3 - self._empty[name].wall_us(part)
-        assert call is not None
-        self._events[name].append(float(np.mean(times)))
-        self._unexplained[name].append((wall_us - sum(times)) / len(times))
-        return float(np.median(times)), call
+        parts = self._parts(name)
+        looked_at = self._rng.randrange(len(parts))
+        for number, part in enumerate(parts):
+            burst, call = self._burst(name, part)
+            times += burst.calls_us
+            self.ledger.add(name, sum(burst.calls_us), part)
+            wall_us += burst.wall_ns / 1e3 - self._empty[name].wall_us(part)
+            if look is not None and number == looked_at:
+                look(call)
+        mean = sum(times) / len(times)
+        self._events[name].append(mean)
+        self._unexplained[name].append(wall_us / len(times) - mean)
+        return mean
 
     def clocks(self) -> dict[str, dict[str, float]]:
         """Return the microseconds of one call by each clock, the median over blocks."""
@@ -120,14 +149,17 @@ class BurstClock:
     def surplus(self, name: str) -> float:
         """Return the microseconds a call that only the wall clock saw; 0 where the clocks agree."""
         missing = float(np.median(self._unexplained[name]))
-        jitter = self._empty[name].spread_us / min(self._parts(name))
+        slots = len(self._contenders[name].slots)
+        jitter = self._empty[name].spread_us / min(self._calls, slots - _idle(slots))
         allowed = AGREEMENT * float(np.median(self._events[name])) + _GAP_US + jitter
         return missing if missing > allowed else 0.0
 
     def _parts(self, name: str) -> list[int]:
-        """Divide the calls of a block into bursts that leave some slots idle."""
+        """Choose how many calls a block has, and divide them into bursts that leave some slots idle."""
+        fewest = max(FEWEST_CALLS, math.ceil(SHORTEST * self._calls))
+        calls = self._rng.randint(fewest, max(fewest, min(MOST_CALLS, int(LONGEST * self._calls))))
         slots = len(self._contenders[name].slots)
-        full, rest = divmod(self._calls, slots - _idle(slots))
+        full, rest = divmod(calls, slots - _idle(slots))
         return [slots - _idle(slots)] * full + ([rest] if rest else [])
 
     def _nothing(self, name: str, calls: int) -> Burst:
@@ -137,9 +169,10 @@ class BurstClock:
         subtract.
         """
         self._contenders[name].fill(0, self._draw())
-        return self._contenders[name].burst([EMPTY] * calls, self._call_s)
+        seal = self._seal(self._contenders[name].slots[0], calls)
+        return self._contenders[name].burst([EMPTY] * calls, seal, self._call_s)
 
-    def _burst(self, name: str, calls: int) -> tuple[list[float], int, Call]:
+    def _burst(self, name: str, calls: int) -> tuple[Burst, Call]:
         """Run at most `calls` calls in random order, each on its own slot with new values.
 
         More slots are filled than are called, and only the referee knows which. A candidate that computes ahead for a
@@ -153,10 +186,24 @@ class BurstClock:
         for slot in chosen:
             contender.fill(slot, values[slot])
         order, idle = chosen[_idle(slots) :], chosen[: _idle(slots)]
-        burst = contender.burst(order, self._call_s * len(order))
-        looked_at, last = self._rng.choice(order), order[-1]
+        fixed = self._rng.randrange(len(order))
+        sealed = contender.slots[order[fixed]]
+        seal = self._seal(sealed, len(order), fixed)
+        burst = contender.burst(order, seal, self._call_s * len(order))
+        kept = self._digest(sealed, seal) == burst.digest
         left = tuple((slot, values[slot]) for slot in idle)
-        return burst.calls_us, burst.wall_ns, Call(looked_at, values[looked_at], last, values[last], left)
+        return burst, Call(order[fixed], values[order[fixed]], kept, order[-1], values[order[-1]], left)
+
+    def _seal(self, slot: Slot, calls: int, fixed: int | None = None) -> Seal:
+        """Return a seal of the results in a slot, after a call at random where it is not given."""
+        extents = [slot.extent(position) for position in self._results]
+        return make_seal(self._rng.randrange(calls) if fixed is None else fixed, extents, self._rng)
+
+    def _digest(self, slot: Slot, seal: Seal) -> int:
+        """Return the digest of what stands in a slot now."""
+        if self._digester is None:
+            self._digester = Digester(slot.arena.device)
+        return int(self._digester.take(slot.arena, seal).item())
 
 
 def _idle(slots: int) -> int:

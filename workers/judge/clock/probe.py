@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 
 from warpsmith.workers.judge.machine.buffers import TensorSpec
+from warpsmith.workers.judge.runner.digest import NO_SEAL
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 
 _CPU_SOURCE = '''
@@ -134,7 +135,7 @@ def memory_rate(footprint: int, start: StartProbe, device: torch.device) -> floa
                 slot = call % SLOTS
                 probe.fill(slot, [stock[4 * call : 4 * call + elements], stock[:elements], None])
                 if on_gpu:
-                    nanoseconds = probe.burst([slot], LONGEST_CALL_S).calls_us[0] * 1e3
+                    nanoseconds = probe.burst([slot], NO_SEAL, LONGEST_CALL_S).calls_us[0] * 1e3
                 else:
                     nanoseconds = probe.call(slot, LONGEST_CALL_S)
                 if call >= SLOTS:  # the first use of a slot maps its pages

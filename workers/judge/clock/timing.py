@@ -1,9 +1,11 @@
 """Timing: interleaved blocks and the statistics of ratios.
 
 Contenders take turns in blocks, in a new random order each round, so that drift of the machine (frequency, neighbours)
-hits all alike; a ratio is formed within rounds only. A block's value is the median of its calls. The interval of a
-ratio of medians comes from a paired bootstrap over rounds (Efron and Tibshirani, An Introduction to the Bootstrap,
-1993, ch. 13): rounds are drawn with replacement, the same for both sides.
+hits all alike; a ratio is formed within rounds only. A block's value is the sum of its calls over their number: a
+median of calls would leave out what a candidate does in the fewer half of them. What it does in the fewer half of the
+blocks is added by `deferral`. The interval of a ratio of medians over rounds comes from a paired bootstrap over rounds
+(Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 13): rounds are drawn with replacement, the same for
+both sides.
 """
 
 from __future__ import annotations
@@ -18,11 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 2000
+_MOST_CALLS = 10
 CLOSE_ENOUGH = 0.01
 """Half-width of a ratio's interval, relative, at which timing stops."""
 
-_ROUNDS = {("cpu", False): (5, 5), ("cpu", True): (10, 15), ("cuda", False): (7, 7), ("cuda", True): (15, 60)}
-"""Fewest and most rounds, by device and whether it is a verification."""
+_ROUNDS = {("cpu", False): (15, 15), ("cpu", True): (30, 45), ("cuda", False): (7, 7), ("cuda", True): (15, 60)}
+"""Fewest and most rounds, by device and whether it is a verification.
+
+Many short blocks make the median of their means as narrow in noise as that of the medians of a third as many blocks of
+three times the length, which a distribution of work over calls can use (`benchmarks.estimators`).
+"""
 
 OFFSET_US = {"cpu": 0.0, "cuda": 0.13}
 """Microseconds (standard deviation) by which two runners of one kernel differ all along.
@@ -32,7 +39,7 @@ for kernels from 12 to 480 us.
 """
 
 Samples = dict[str, list[float]]
-"""Per-block medians in microseconds, by contender; position i of every list is round i."""
+"""Per-block means in microseconds, by contender; position i of every list is round i."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +59,17 @@ class Plan:
     check_baseline: float
 
     def check_chance(self, calls: int) -> float:
-        """Return the chance to check each call of the candidate, in blocks of so many.
+        """Return the chance to check each call of the candidate, in blocks of so many on average.
 
         The chance is the same for every call, whatever was checked before, so noticing a check tells nothing about the
-        next one. More than half of the values decide a median: of the calls in a block, and of the blocks.
+        next one. More than half of the blocks decide a median; who cheats in half of their calls halves it.
         """
         return 1.0 - math.pow(self.escape, 1.0 / (_majority(self.fewest_rounds) * _majority(calls)))
 
     def burst_chance(self) -> float:
         """Return the chance that one call of a burst, chosen at random, is checked.
 
-        Where a burst's median is cheated, so are more than half of its calls, and the random call is one of them with
-        as high a chance.
+        Where half of a burst's calls are cheated, the random call is one of them with as high a chance.
         """
         return min(1.0, 2.0 * (1.0 - math.pow(self.escape, 1.0 / _majority(self.fewest_rounds))))
 
@@ -87,11 +93,16 @@ def plan_for(verifies: bool, device: str, time_s: float) -> Plan:
 
 
 def calls_per_block(call_us: float) -> int:
-    """Return the calls of one block for every contender, from eager's time.
+    """Return the calls of one block on average, for every contender, from eager's time.
 
-    6 ms worth of calls, between 3 and 30. The candidate has no influence on it.
+    2 ms worth of calls, between 1 and 10. The candidate has no influence on it.
     """
-    return int(min(30, max(3, round(6_000 / max(call_us, 1.0)))))
+    return int(min(_MOST_CALLS, max(1, round(2_000 / max(call_us, 1.0)))))
+
+
+def block_length(calls: int, rng: random.Random) -> int:
+    """Return how many calls the next block has, by chance: nobody can tell which call is its last."""
+    return rng.randint(math.ceil(0.5 * calls), max(2, math.floor(1.5 * calls)))
 
 
 def interleave(
@@ -99,7 +110,7 @@ def interleave(
 ) -> Samples:
     """Time `names` in rounds of blocks.
 
-    `block(name)` runs one block and returns its median in microseconds.
+    `block(name)` runs one block and returns the mean of its calls in microseconds.
 
     Stops when every baseline's ratio to the candidate is known within CLOSE_ENOUGH, at the plan's most rounds, or at
     its time once the fewest rounds are done; a call so slow that these would take thrice the time ends it after three.

@@ -13,6 +13,7 @@ from warpsmith.workers.judge.machine.device import Device, Gpu
 from warpsmith.workers.judge.nsight import profiler
 from warpsmith.workers.judge.reference.warm_ops import WarmOps
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
+from warpsmith.workers.judge.sanitizers import sanitizer
 
 _COMPILERS = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._inductor.config")
 """Modules that torch.compile imports at its first call, imported once for all baselines.
@@ -54,6 +55,10 @@ class Bench:
     def profiler(self) -> profiler.Profiler | None:
         """Nsight Compute on this host; None without it. Raises ForkServerDied."""
         return profiler.here(self._scratch, self._cores, self.server.ready())
+
+    def sanitizer(self) -> sanitizer.Sanitizer | None:
+        """compute-sanitizer on this host; None without it. Raises ForkServerDied."""
+        return sanitizer.here(self._scratch, self._cores, self.server.ready())
 
     def close(self) -> None:
         """End every process."""

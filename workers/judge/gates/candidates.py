@@ -17,7 +17,7 @@ from warpsmith.workers.gate import check
 from warpsmith.workers.gate.normalise import host_digest
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
-from warpsmith.workers.judge.languages import compile_service, triton
+from warpsmith.workers.judge.languages import compile_service, confined_compiler, triton
 from warpsmith.workers.judge.machine import cache_pruning
 
 DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
@@ -133,6 +133,9 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
         if isinstance(error, languages.TrialError):
             failure["workload"] = error.workload
         raise Stopped("rejected", "compile", error.message, failure) from error
+    finally:
+        if language == "cpp" and (held := confined_compiler.confinement()) is not None:
+            report.compiler = held.document()
     report.compile = dict(built)
     if built["binaries"]:
         report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])

@@ -7,13 +7,17 @@ from contextlib import contextmanager
 
 from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
 from warpsmith.workers.judge.clock import timing
+from warpsmith.workers.judge.gates.attack import ask_known, attack
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.measurement import available, believe, measure
+from warpsmith.workers.judge.gates.sanitizing_cpp import sanitize
+from warpsmith.workers.judge.gates.sanitizing_gpu import sanitizing
 from warpsmith.workers.judge.gates.verdict import Stopped, wrong_value
 from warpsmith.workers.judge.gates.verification import check, name_kernels, verify
 from warpsmith.workers.judge.reference import admission
-from warpsmith.workers.judge.reference.baselines import OpRunners, ReferenceFault, baseline_modes
+from warpsmith.workers.judge.reference.baselines import OpRunners, baseline_modes
 from warpsmith.workers.judge.reference.input_checks import declared
+from warpsmith.workers.judge.reference.learning import ReferenceFault, learn
 from warpsmith.workers.judge.reference.refusals import refusal
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values import families
@@ -38,7 +42,7 @@ def check_reference(job_run: JobRun) -> None:
         for workload in list(job_run.workloads):
             if workload.get("derived"):
                 try:
-                    job_run.runners.learn(workload, job_run.sources)
+                    learn(job_run.runners, workload, job_run.sources)
                 except ReferenceFault as fault:
                     job_run.workloads.remove(workload)
                     where = ", ".join(f"{name} {size}" for name, size in workload["axes"].items())
@@ -47,7 +51,7 @@ def check_reference(job_run: JobRun) -> None:
                     )
                     continue
             with _reference_at_fault(workload):
-                job_run.runners.learn(workload, job_run.sources)
+                learn(job_run.runners, workload, job_run.sources)
             job_run.report.workloads.append(_untimed(workload, job_run.runners))
 
 
@@ -61,17 +65,28 @@ def _examine(job_run: JobRun) -> Outcome:
 def _contest(job_run: JobRun) -> Outcome:
     """Take the candidate through screen, verify and time. Raises Stopped."""
     verifies, interpreted = job_run.job["level"] == "verify", job_run.interpreted
-    with job_run.candidate() as candidate, job_run.on_device():
-        screened = job_run.workloads if interpreted else job_run.timed_workloads()
-        check(job_run, candidate, screened, SCREEN_SEEDS, "screen")
+    with job_run.candidate() as candidate, job_run.on_device(), sanitizing(job_run) as sanitized:
+        screened = job_run.workloads if interpreted else job_run.timed_workloads() or job_run.workloads
+        if not screened:
+            raise Stopped("ambiguous", "screen", "no workload is left to check the candidate on: nothing was checked")
+        with job_run.counting(candidate, "screen"):
+            ask_known(job_run, candidate, screened)
+            check(job_run, candidate, screened, SCREEN_SEEDS, "screen")
         if verifies:
-            check(job_run, candidate, job_run.workloads, VERIFY_SEEDS, "verify")
-            verify(job_run, candidate, interpreted)
+            with job_run.counting(candidate, "verify"):
+                check(job_run, candidate, job_run.workloads, VERIFY_SEEDS, "verify")
+                verify(job_run, candidate, interpreted)
+                attack(job_run, candidate)
+                sanitize(job_run, candidate)
+            with job_run.report.gate("verify"):
+                sanitized()
         if _unclocked(job_run):
             return "ambiguous", "time", f"right on {_checked(job_run)}, not timed: {NOT_TIMED}", None
-        outcome = _timed(job_run, candidate)
+        with job_run.counting(candidate, "time"):
+            outcome = _timed(job_run, candidate)
         if verifies and job_run.on_gpu:
-            name_kernels(job_run, candidate)
+            with job_run.counting(candidate, "verify"):
+                name_kernels(job_run, candidate)
         return outcome
 
 
@@ -82,7 +97,14 @@ def _unclocked(job_run: JobRun) -> bool:
 
 
 def _checked(job_run: JobRun) -> str:
-    return "every workload" if job_run.job["level"] == "verify" else "the bench workloads"
+    """Say what the candidate was checked on."""
+    if job_run.job["level"] == "verify":
+        return "every workload"
+    if job_run.timed_workloads():
+        return "the bench workloads"
+    names = ", ".join(workload["id"] for workload in job_run.workloads if workload["role"] != "holdout")
+    hidden = sum(workload["role"] == "holdout" for workload in job_run.workloads)
+    return " and ".join([*([names] if names else []), *([f"{hidden} hold-outs"] if hidden else [])])
 
 
 def _timed(job_run: JobRun, candidate: RunnerHandle | None) -> Outcome:

@@ -23,6 +23,7 @@ from warpsmith.kernels_db.job.documents import (
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.bench import Bench
 from warpsmith.workers.judge.gates.candidates import Prepared
+from warpsmith.workers.judge.gates.generators import Generators
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun, Wrong, failure_of
 from warpsmith.workers.judge.machine import host
@@ -44,7 +45,10 @@ It runs a kernel thousands of times slower than a device.
 """
 
 _UNKNOWN_TO_INTERPRETER = "not supported in interpreter mode"
-"""What Triton's interpreter says of inline assembly and of functions from libraries."""
+"""What Triton's interpreter says of inline assembly, and `interpreter_gaps` of libdevice and of device properties."""
+
+_UNLIKE_A_GPU = ("bfloat16", "float8")
+"""Dtypes, by what their names hold, with which the interpreter computes otherwise than a GPU."""
 
 
 class JobRun:
@@ -65,6 +69,7 @@ class JobRun:
         self.start_probe = partial(bench.factory.probe, job=job)
         self._allowed = 0  # bytes of this host's memory for each runner besides its buffers
         self._runners: OpRunners | None = None
+        self._generators: Generators | None = None
 
     def open(self) -> None:
         """Pass the gates `sandbox` and `memory`, and take the reference's runners.
@@ -83,10 +88,13 @@ class JobRun:
             self._allowed = footprint.check_memory(job, self.workloads, bench.device)
         self._runners = bench.warm.find(job["op"]) or factory.op(job, self._allowed)
         bench.warm.keep(job["op"], self._runners)
-        self.sources = InputSources(self.rng, partial(factory.generate, job, self._allowed), self.device)
+        self._generators = Generators(partial(factory.generator, job, self._allowed), job["limits"]["call_s"])
+        self.sources = InputSources(self.rng, self._generators.make, self.device)
 
     def close(self) -> None:
-        """Free the buffers of the reference's runners, which stay warm."""
+        """End the generators, and free the buffers of the reference's runners, which stay warm."""
+        if self._generators is not None:
+            self._generators.close()
         if self._runners is not None:
             self._runners.unbind()
 
@@ -121,6 +129,15 @@ class JobRun:
         )
         self.report.sandbox = started.confinement.document()
         return started
+
+    @contextmanager
+    def counting(self, candidate: RunnerHandle, gate: Gate) -> Iterator[None]:
+        """Count the candidate's calls inside towards a gate."""
+        before = candidate.calls
+        try:
+            yield
+        finally:
+            self.report.calls[gate] = self.report.calls.get(gate, 0) + candidate.calls - before
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the clock.
@@ -202,17 +219,20 @@ class JobRun:
     def _interpreter_at_fault(self, gate: Gate, workload: ResolvedWorkload) -> Iterator[None]:
         """Check whether a failure may be the interpreter's and not the candidate's.
 
-        Triton's interpreter computes bfloat16 otherwise than a GPU, so a wrong value proves nothing there. Nor does a
-        call that takes it too long, or one that meets what it does not know (inline assembly, say).
+        Triton's interpreter computes bfloat16 otherwise than a GPU, and rounds to 8-bit floats otherwise (to 4.0 what
+        is nearest to 8.0), so a wrong value proves nothing there. Nor does a call that takes it too long, or one that
+        meets what it does not know (inline assembly, say).
         """
         try:
             yield
         except Wrong as wrong:
-            dtypes = {item["dtype"] for item in [*workload["inputs"], *workload["outputs"]]}
+            dtypes = " ".join(item["dtype"] for item in [*workload["inputs"], *workload["outputs"]])
             assert self.job["candidate"] is not None
-            if not self.interpreted or ("bfloat16" not in dtypes and "bfloat16" not in self.job["candidate"]["source"]):
+            used = f"{dtypes} {self.job['candidate']['source']}"
+            unlike = next((kind for kind in _UNLIKE_A_GPU if kind in used), None)
+            if not self.interpreted or unlike is None:
                 raise
-            reason = f"no CUDA device, and Triton's interpreter computes bfloat16 otherwise than one: {wrong}"
+            reason = f"no CUDA device, and Triton's interpreter computes {unlike} otherwise than one: {wrong}"
             raise Stopped("ambiguous", gate, reason, wrong.failure) from wrong
         except RunnerFault as fault:
             unknown = fault.kind == "raises" and _UNKNOWN_TO_INTERPRETER in str(fault)

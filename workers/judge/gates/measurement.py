@@ -5,6 +5,8 @@ Baselines and candidate on one workload, and whether the time is to be believed.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, WorkloadVerdict
@@ -15,6 +17,7 @@ from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.machine.timing_guard import QUIET
 from warpsmith.workers.judge.reference.baselines import baseline_modes
+from warpsmith.workers.judge.reference.read_shares import least_bytes
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
@@ -31,8 +34,9 @@ def measure(
         modes = runners.to_beat(workload, modes)
     modes = available(job_run, workload, modes)  # compiling needs no clock of its own
     source = job_run.source(workload)
+    moved = _as_moved(job_run, workload)
     with job_run.exclusive(), QUIET.timing(), candidate_at_fault("time", workload):
-        job_run.bench.peaks.measure_for(workload, job["op"]["math"], job_run.start_probe)
+        job_run.bench.peaks.measure_for(moved, job["op"]["math"], job_run.start_probe)
         if candidate is not None:
             job_run.bind_for_timing(candidate, workload)
         calls = WorkloadRun(workload, runners, candidate, job["limits"]["call_s"], source, job_run.rng)
@@ -42,6 +46,10 @@ def measure(
             job_run.note_error(workload, calls)
     _enter(job_run, workload, samples, modes)
     job_run.report.exchange_us = calls.exchange_us
+    if calls.deferred_us:
+        job_run.entry(workload)["deferred_us"] = round(calls.deferred_us, 3)
+        share = f"{calls.deferred_us:.3g} us of {workload['id']} counted: calls that decide no time took longer"
+        job_run.report.notes.append(share)
     if calls.clocks_us:
         job_run.entry(workload)["clocks_us"] = calls.clocks_us
     best = timing.fastest(samples, modes)
@@ -63,9 +71,11 @@ def believe(job_run: JobRun) -> None:
         baseline = min(time for name, time in entry["time_us"].items() if name != "candidate")
         if _doubt(job_run, entry, baseline) is None:
             continue
-        # The peak may have been measured in a bad moment: it gets another chance before the kernel loses its own.
+        # The peak may have been measured in a bad moment, and not all of an input need be read: both are looked at
+        # again before the kernel loses its own chance.
+        moved = _as_moved(job_run, workload, sampled=True)
         with job_run.exclusive(), QUIET.timing():
-            job_run.bench.peaks.measure_for(workload, job_run.job["op"]["math"], job_run.start_probe, again=True)
+            job_run.bench.peaks.measure_for(moved, job_run.job["op"]["math"], job_run.start_probe, again=True)
         _limit(job_run, workload, entry)
         if (doubt := _doubt(job_run, entry, baseline)) is not None:
             reason = f"workload {workload['id']}: {doubt}"
@@ -81,6 +91,12 @@ def believe(job_run: JobRun) -> None:
                 reason += f"; others took {busiest:.0%} of this host meanwhile: judge it again when it is quiet"
                 raise Stopped("ambiguous", "physics", f"too good to be true, or to be told: {reason}", failure)
             raise Stopped("quarantined", "physics", f"too good to be true: {reason}", failure)
+
+
+def _as_moved(job_run: JobRun, workload: ResolvedWorkload, *, sampled: bool = False) -> ResolvedWorkload:
+    """Return the workload with the bytes that are seen to be needed of it, none more than it says."""
+    needed = least_bytes(job_run.runners, workload, partial(job_run.source, workload), sampled=sampled)
+    return {**workload, "min_bytes": needed}
 
 
 def _doubt(job_run: JobRun, entry: WorkloadVerdict, baseline_us: float) -> str | None:
@@ -144,7 +160,8 @@ def _enter(job_run: JobRun, workload: ResolvedWorkload, samples: timing.Samples,
 
 
 def _limit(job_run: JobRun, workload: ResolvedWorkload, entry: WorkloadVerdict) -> None:
-    limit_us, entry["limit_by"] = job_run.bench.peaks.limit(workload, job_run.job["op"]["math"])
+    moved = _as_moved(job_run, workload)
+    limit_us, entry["limit_by"] = job_run.bench.peaks.limit(moved, job_run.job["op"]["math"])
     entry["limit_us"] = limit_us
     judged = entry["time_us"].get("candidate", entry["time_us"].get("eager"))
     entry["limit_fraction"] = limit_us / judged if judged else None

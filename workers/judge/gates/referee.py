@@ -25,7 +25,7 @@ from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.machine import cache_pruning
 from warpsmith.workers.judge.machine.device import Cpu, Device, open_gpu
 from warpsmith.workers.judge.preloaded.client import ForkServerDied
-from warpsmith.workers.judge.reference.baselines import ReferenceFault
+from warpsmith.workers.judge.reference.learning import ReferenceFault
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 from warpsmith.workers.judge.sandbox.sandbox import NotConfined

@@ -12,15 +12,13 @@ from pathlib import Path
 import torch
 
 from warpsmith.kernels_db.job.documents import Job
+from warpsmith.kernels_db.job.protocol_number import PROTOCOL
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.candidates import build
-from warpsmith.workers.judge.gates.verdict import PROTOCOL
-from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.machine.device import Device
 from warpsmith.workers.judge.reference.baseline_store import BaselineStore
-from warpsmith.workers.judge.reference.baselines import OpRunners, ReferenceFault
+from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner import compiler_cache
-from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
@@ -68,7 +66,8 @@ class RunnerFactory:
     def op(self, job: Job, allowed: int) -> OpRunners:
         """Return the runners of a job's reference, each started when it is first needed."""
         start = partial(self._start_reference, job, allowed)
-        return OpRunners(start, job["limits"]["call_s"], self.device, self._standings.of(job["op"]), job["op"]["math"])
+        op, standings = job["op"], self._standings.of(job["op"])
+        return OpRunners(start, job["limits"]["call_s"], self.device, standings, op["math"], op["reference"])
 
     def _start_reference(self, job: Job, allowed: int, mode: Mode) -> RunnerHandle:
         """Start the reference in a mode; a compiled one has its own cache directory."""
@@ -107,21 +106,6 @@ class RunnerFactory:
             "candidate", source, job, environment=environment, allowed=footprint.LEAST_FOR_RUNNERS, name=PROBE
         )
 
-    def generate(self, job: Job, allowed: int, source: str, spec: TensorSpec, seed: int) -> torch.Tensor:
-        """Run a spec's own generator and return the tensor of one input.
-
-        Raises ReferenceFault where the generator is at fault.
-        """
-        try:
-            handle = self.start("generate", source, job, environment={}, allowed=allowed)
-            try:
-                handle.bind([], [spec], 1)
-                handle.command({"command": "generate", "seed": seed}, job["limits"]["call_s"])
-                return handle.slots[0].tensor(0).clone()
-            finally:
-                handle.close()
-        except RunnerFault as fault:
-            if fault.external:
-                raise
-            message = f"the generator of input {spec.name}: {fault}"
-            raise ReferenceFault(fault.kind, message, "", **fault.details) from fault
+    def generator(self, job: Job, allowed: int, source: str) -> RunnerHandle:
+        """Start a runner with a spec's own generator. Raises RunnerFault, ForkServerDied."""
+        return self.start("generate", source, job, environment={}, allowed=allowed)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from warpsmith.kernels_db.job.attack_documents import Attack
 from warpsmith.kernels_db.job.documents import (
     AdmissionCheck,
     Failure,
@@ -22,17 +23,10 @@ from warpsmith.kernels_db.job.documents import (
     WorkloadVerdict,
     tier_of,
 )
+from warpsmith.kernels_db.job.protocol_number import PROTOCOL
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.sandbox.sandbox import NOTHING_RAN
 from warpsmith.workers.judge.values.compare import Comparison
-
-PROTOCOL = 2
-"""The protocol's number: it rises when what is timed or checked changes.
-
-So verdicts before and after are not compared. 2: the device waits until the host has launched a whole burst, so small
-baselines are no longer timed by the host; on a CPU the checks before the clock close a slot to writes as `run` returns.
-"""
-
 
 FREE_PYTHON_NOTE = "free Python, of the sandbox tier: no gate has read it"
 
@@ -55,12 +49,15 @@ class Report:
         self.workloads: list[WorkloadVerdict] = []
         self.compile: dict[str, Any] | None = None
         self.sandbox = NOTHING_RAN  # of the candidate's runner; at baseline level the least of the reference's
+        self.compiler: dict[str, Any] | None = None  # the confinement of the compiler, where one was started
         self.score: float | None = None
         self.score_ci95: list[float] | None = None
         self.admission: list[AdmissionCheck] | None = None
+        self.attack: Attack | None = None
         self.generated: Generated | None = None
         self.profile: Profile | None = None
         self.notes: list[str] = []
+        self.calls: dict[str, int] = {}  # of the candidate's `run`, by gate
         self.seconds: dict[str, float] = {}
         self.exchange_us: float | None = None  # what the clock reads where nothing is run: part of every time
         self.others: list[float] = []  # share of the host that others took while a workload was timed
@@ -107,16 +104,21 @@ class Report:
             "compile": self.compile,
             "score": self.score,
             "score_ci95": self.score_ci95,
-            "sandbox": self.sandbox,
+            "sandbox": self.sandbox | ({} if self.compiler is None else {"compiler": self.compiler}),
             "device": device | ({} if self.exchange_us is None else {"exchange_us": round(self.exchange_us, 3)}),
             "versions": versions,
             "fingerprint": hashlib.sha256(identity.encode()).hexdigest(),
+            "protocol": PROTOCOL,
             "seconds": self.seconds,
         }
         if candidate is not None:
             document["tier"] = tier_of(candidate["language"])
+        if self.calls:
+            document["calls"] = self.calls
         if self.admission is not None:
             document["admission"] = self.admission
+        if self.attack is not None:
+            document["attack"] = self.attack
         if self.generated is not None:
             document["generated"] = self.generated
         if self.profile is not None:

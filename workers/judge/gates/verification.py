@@ -29,22 +29,21 @@ TRACING_S = 30.0
 def check(job_run: JobRun, candidate: RunnerHandle, workloads: list[ResolvedWorkload], seeds: int, gate: Gate) -> None:
     """Check calls on the declared inputs, each with its own seed.
 
-    On a CPU another call on one core goes before or after each: code that sees that it has one core, and remembers, has
-    answered nothing yet or shares the cores next.
+    On a CPU another call, on one core and on values of its own, goes before or after each: code that sees that it has
+    one core has answered nothing of what it is asked there.
     """
     shared = job_run.device.type == "cpu" and not job_run.interpreted
     for workload in workloads:
         with job_run.bound(candidate, workload, gate):
             for _ in range(seeds):
                 calls = job_run.on_workload(workload, candidate)
-                question = calls.question()
                 first = shared and job_run.rng.random() < 0.5
                 try:
                     if first:
-                        calls.check_on_one_core(question)
-                    calls.check_candidate(question)
+                        calls.check_on_one_core()
+                    calls.check_candidate()
                     if shared and not first:
-                        calls.check_on_one_core(question)
+                        calls.check_on_one_core()
                 finally:
                     job_run.note_error(workload, calls)
 
@@ -54,7 +53,7 @@ def verify(job_run: JobRun, candidate: RunnerHandle, interpreted: bool) -> None:
 
     An interpreter is asked little.
     """
-    asked = families.plan(job_run.workloads, job_run.rng, sparing=interpreted)
+    asked = families.plan(job_run.workloads, job_run.rng, sparing=interpreted, ties=job_run.runners.decides_ties)
     for workload in job_run.workloads:
         if interpreted and workload["id"] not in asked:
             continue

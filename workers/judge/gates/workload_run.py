@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,9 +17,10 @@ import torch
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
+from warpsmith.workers.judge.clock.deferral import Ledger
 from warpsmith.workers.judge.gates.verdict import wrong_value
 from warpsmith.workers.judge.reference.baselines import OpRunners, modified_input
-from warpsmith.workers.judge.reference.input_checks import Question, declared
+from warpsmith.workers.judge.reference.input_checks import Question, declared, declared_on
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
@@ -64,6 +66,11 @@ def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
             handle.held = False
 
 
+def _longer(samples: timing.Samples, deferred_us: float) -> timing.Samples:
+    """Return the samples, the candidate's with the time that they leave out."""
+    return {name: [value + deferred_us * (name == "candidate") for value in values] for name, values in samples.items()}
+
+
 def failure_of(fault: RunnerFault, workload: str | None) -> Failure:
     """Return a runner's fault as a verdict's failure."""
     failure: Failure = {"kind": fault.kind, "message": str(fault)}
@@ -83,11 +90,11 @@ class _Checks:
         self._rng = rng
         self._made = 0
 
-    def calls(self, name: str, count: int) -> set[int]:
+    def calls(self, name: str, count: int, average: int) -> set[int]:
         """Return which calls of a contender's next block, which has `count`, are checked, from 0."""
         if name != "candidate":
             return {self._rng.randrange(count)} if self._rng.random() < self._plan.check_baseline else set()
-        chance = self._plan.check_chance(count)
+        chance = self._plan.check_chance(average)
         chosen = {number for number in range(count) if self._rng.random() < chance}
         self._made += len(chosen)
         return chosen
@@ -124,6 +131,7 @@ class WorkloadRun:
     candidate_l2: float | None = None
     exchange_us: float | None = None
     clocks_us: dict[str, dict[str, float]] = field(default_factory=dict)
+    deferred_us: float = 0.0
     baseline_misses: dict[str, int] = field(default_factory=dict)
     _turn: int = 0
 
@@ -142,9 +150,23 @@ class WorkloadRun:
         memory = self.candidate.slots[self._turn % len(self.candidate.slots)]  # type: ignore[union-attr]  # it was called
         return [memory.tensor(position) for _, position in result_positions(self.workload)]
 
-    def check_on_one_core(self, question: Question) -> None:
-        """Check one call on a single core in full. Raises Wrong, RunnerFault."""
-        self._call_candidate(question.values, lambda: question, one_core=True)
+    def produce(self, values: Values) -> list[torch.Tensor]:
+        """Call the candidate on values and return copies of what it produced, in the order of `result_positions`.
+
+        Whatever else the call may have touched is looked at. Raises Wrong, RunnerFault.
+        """
+        self._call_candidate(values)
+        candidate = self.candidate
+        assert candidate is not None
+        outside, changed, found = self._read(candidate, self._turn % len(candidate.slots), values)
+        name = self.workload["id"]
+        _refuse_touched(outside, changed, name, {"kind": "", "message": "", "workload": name})
+        return found
+
+    def check_on_one_core(self) -> None:
+        """Check one call on a single core in full, on new values. Raises Wrong, RunnerFault."""
+        asked = self.question()
+        self._call_candidate(asked.values, lambda: asked, one_core=True)
 
     def call_candidate(self) -> None:
         """Call the candidate once on new values, without a check."""
@@ -169,30 +191,35 @@ class WorkloadRun:
         contenders: dict[str, RunnerHandle] = {mode: self.runners.on(mode, self.workload) for mode in baselines}
         if self.candidate is not None:
             contenders["candidate"] = self.candidate
-        bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng)
+        results = [position for _, position in result_positions(self.workload)]
+        bursts = BurstClock(contenders, self.call_s, self.source.draw, self.rng, results)
         self.exchange_us = bursts.calibrate(next(iter(contenders)))
         checks = _Checks(plan, self.rng)
 
-        def block(name: str) -> float:
-            checking = checks.burst(name)
-            median, call = bursts.block(name)
-            if checking:
-                self._inspect_call(name, contenders[name], call)
-            return median
+        def block(name: str, checking: bool | None = None) -> float:
+            looks = checks.burst(name) if checking is None else checking
+            return bursts.block(name, partial(self._inspect_call, name, contenders[name], looks))
 
         samples = timing.interleave(
             list(contenders), block, plan=plan, candidate="candidate" if self.candidate else None, rng=self.rng
         )
         for _ in range(checks.owed() if self.candidate else 0):
-            self._inspect_call("candidate", contenders["candidate"], bursts.block("candidate")[1])
+            block("candidate", checking=True)
         self.clocks_us = bursts.clocks()
-        return bursts.corrected(samples, "candidate")
+        self.deferred_us = bursts.ledger.deferred_us(samples, "candidate", "cuda")
+        return _longer(bursts.corrected(samples, "candidate"), self.deferred_us)
 
-    def _inspect_call(self, name: str, contender: RunnerHandle, call: Call) -> None:
-        """Check one call of the last burst in full, and that calls not made left no trace.
+    def _inspect_call(self, name: str, contender: RunnerHandle, checking: bool, call: Call) -> None:
+        """Check that a call's results are those that stood as it ended; `checking`: check it in full.
 
-        Of a baseline only the last call's result is still there.
+        In full means the call itself, and that calls not made left no trace. Of a baseline only the last call's result
+        is still there.
         """
+        if name == "candidate" and not call.kept:
+            message = f"workload {self.workload['id']}: wrote to the results of a call that had ended"
+            raise Wrong({"kind": "late", "message": message, "workload": self.workload["id"]})
+        if not checking:
+            return
         if name == "candidate":
             for slot, given in call.idle:
                 self._untouched(contender, slot, given)
@@ -212,17 +239,23 @@ class WorkloadRun:
         if first is not None:
             empty = self.runners.on(first, self.workload)
             self.exchange_us = float(np.median([empty.empty_call() for _ in range(_EMPTY_CALLS)])) / 1e3
-        checks = _Checks(plan, self.rng)
+        checks, ledger = _Checks(plan, self.rng), Ledger()
+
+        def one(name: str, checked: bool) -> float:
+            spent = self._one(name, checked) / 1e3
+            ledger.add(name, spent)
+            return spent
 
         def block(name: str) -> float:
-            checked = checks.calls(name, calls)
-            self._one(name, False)  # wakes the contender's threads and caches after another's block
-            spent: list[int] = []
-            for number in range(calls):
-                spent.append(self._one(name, number in checked))
+            count = timing.block_length(calls, self.rng)
+            checked = checks.calls(name, count, calls)
+            one(name, False)  # wakes the contender's threads and caches after another's block
+            spent: list[float] = []
+            for number in range(count):
+                spent.append(one(name, number in checked))
                 if number in checked:
-                    self._one(name, False)
-            return float(np.median(spent)) / 1e3
+                    one(name, False)
+            return sum(spent) / count
 
         with _single_thread():
             samples = timing.interleave(
@@ -230,9 +263,10 @@ class WorkloadRun:
             )
             for _ in range(checks.owed() if self.candidate else 0):
                 for _ in range(self.rng.randrange(calls)):
-                    self._one("candidate", False)
-                self._one("candidate", True)
-        return samples
+                    one("candidate", False)
+                one("candidate", True)
+        self.deferred_us = ledger.deferred_us(samples, "candidate", "cpu")
+        return _longer(samples, self.deferred_us)
 
     def _one(self, name: str, checked: bool) -> int:
         values = self.source.draw()
@@ -261,14 +295,13 @@ class WorkloadRun:
         runner = self.runners.on(mode, self.workload)
         runner.deliver()
         found = [runner.slots[slot].tensor(position).clone() for _, position in result_positions(self.workload)]
-        expected = self.runners.expected(self.workload, values)
-        compared = self.runners.check(found, expected, self.runners.limits(self.workload))
+        asked = self._question(values)
+        compared = self.runners.check(found, asked.expected, asked.limits)
         if not all(comparison.passed for comparison in compared):
             self.baseline_misses[mode] = self.baseline_misses.get(mode, 0) + 1
 
     def _question(self, values: Values) -> Question:
-        expected = self.runners.expected(self.workload, values)
-        return Question(values, expected, self.runners.limits(self.workload), self.workload["id"])
+        return declared_on(self.runners, self.workload, values)
 
     def _call_candidate(
         self,
@@ -288,6 +321,8 @@ class WorkloadRun:
             spent = candidate.call(slot, self.call_s, closing)
         if asked is not None:
             self._inspect(candidate, slot, values, asked)
+            if not closing and not one_core and self.runners.device.type == "cpu":
+                candidate.look_for_state()
         return spent
 
     def _untouched(self, candidate: RunnerHandle, slot: int, values: Values) -> None:
@@ -309,22 +344,14 @@ class WorkloadRun:
         Everything is read before the question is put: what comes later does not count, and on a GPU the references that
         answer may work in the same slots.
         """
-        workload, memory = self.workload, candidate.slots[slot]
-        outside, changed = memory.broken_guard(), modified_input(candidate, workload, slot, values)
-        positions = result_positions(workload)
-        found = [memory.tensor(position).clone() for _, position in positions]
+        workload, positions = self.workload, result_positions(self.workload)
+        outside, changed, found = self._read(candidate, slot, values)
         asked = ask()
         place = asked.place
         where: Failure = {"kind": "", "message": "", "workload": workload["id"]}
         if asked.family is not None:
             where["family"] = asked.family
-        if outside is not None:
-            message = f"workload {place}: wrote outside of {outside}"
-            raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": outside})
-        if changed is not None:
-            name, index = changed
-            message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
-            raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})
+        _refuse_touched(outside, changed, place, where)
         compared = self.runners.check(found, asked.expected, asked.limits)
         judged = zip(positions, found, asked.expected, asked.limits, compared, strict=True)
         for (name, _), result, wanted, limit, comparison in judged:
@@ -333,3 +360,25 @@ class WorkloadRun:
                 own = limit is not None and limit.own is not None
                 failure: Failure = {**where, **wrong_value(comparison, place, name, own)}
                 raise Wrong(described(failure, result, wanted, limit))
+
+    def _read(
+        self, candidate: RunnerHandle, slot: int, values: Values
+    ) -> tuple[str | None, tuple[str, list[int]] | None, list[torch.Tensor]]:
+        """Read a slot after its call.
+
+        What was written out of bounds, the input that was changed and where, and copies of the results.
+        """
+        memory = candidate.slots[slot]
+        outside, changed = memory.broken_guard(), modified_input(memory, self.workload, values)
+        return outside, changed, [memory.tensor(position).clone() for _, position in result_positions(self.workload)]
+
+
+def _refuse_touched(outside: str | None, changed: tuple[str, list[int]] | None, place: str, where: Failure) -> None:
+    """Raise Wrong where a call wrote beside a tensor or to an input."""
+    if outside is not None:
+        message = f"workload {place}: wrote outside of {outside}"
+        raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": outside})
+    if changed is not None:
+        name, index = changed
+        message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
+        raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})

@@ -9,14 +9,13 @@ import atexit
 import contextlib
 import os
 import tempfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from warpsmith import IMPORT_ROOT
 from warpsmith.workers.judge.languages.prepared import CompileLimits
 from warpsmith.workers.judge.machine.timing_guard import QUIET
-from warpsmith.workers.judge.preloaded.client import ForkServerDied, PreloadedServer
+from warpsmith.workers.judge.preloaded.client import PreloadedServer, Shared
 
 _MODULE = "warpsmith.workers.judge.languages.compile_server"
 _FILE_BYTES = 256 * 1024 * 1024
@@ -88,50 +87,16 @@ class CompileServer(PreloadedServer):
         self._home.cleanup()
 
 
-class _Shared:
-    """The server of this process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._server: CompileServer | None = None
-
-    def get(self) -> CompileServer:
-        with self._lock:
-            if self._server is None:
-                self._server = CompileServer()
-            return self._server
-
-    def drop(self, server: CompileServer | None) -> None:
-        """Close `server`, or whichever there is; the next `get` starts another."""
-        with self._lock:
-            if self._server is None or (server is not None and server is not self._server):
-                return
-            server, self._server = self._server, None
-        server.close()
-
-
-_SHARED = _Shared()
+_SHARED = Shared(CompileServer)
 
 
 def run(module: str, place: Path, variables: Mapping[str, str], limits: CompileLimits) -> tuple[int, bool]:
     """`CompileServer.run` on this process's server. From any thread.
 
-    A server that dies meanwhile may have been killed by another's candidate: this compilation is then repeated in a
-    server of its own, so that no candidate can kill another's compilation twice. Raises OSError where that one dies.
+    Raises OSError where the servers of two tries die.
     """
     with QUIET.resting():
-        server = _SHARED.get()
-        try:
-            return server.run(module, place, variables, limits)
-        except ForkServerDied:
-            _SHARED.drop(server)
-        own = CompileServer()
-        try:
-            return own.run(module, place, variables, limits)
-        except ForkServerDied as death:
-            raise OSError(f"the compile server was killed twice ({death})") from death
-        finally:
-            own.close()
+        return _SHARED.use(lambda server: server.run(module, place, variables, limits))
 
 
 def start() -> None:

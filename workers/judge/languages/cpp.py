@@ -8,8 +8,9 @@ from pathlib import Path
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.runtime import Build, CompileError, HostError, cpp
 from warpsmith.workers.gate.sources import KernelSource, kernel_sources
+from warpsmith.workers.judge.languages import confined_compiler
 from warpsmith.workers.judge.languages.elf import digests
-from warpsmith.workers.judge.languages.imports import foreign
+from warpsmith.workers.judge.languages.inspection import inspect
 from warpsmith.workers.judge.languages.prepared import CompileLimits, KernelReport, Prepared
 
 
@@ -50,12 +51,9 @@ def _build(entry: KernelSource, cache_dir: Path, limits: CompileLimits) -> tuple
             cache_dir=cache_dir,
             timeout_s=limits.seconds,
             memory_bytes=limits.memory_bytes,
+            run=confined_compiler.run,
         )
-        if reached := foreign(built.path):
-            raise CompileError(
-                f"the kernel reaches for {', '.join(reached[:5])}: "
-                "expected its own functions and those of the C, C++, math and OpenMP libraries"
-            )
+        inspect(built.path)
         return names, built
     except HostError:
         raise

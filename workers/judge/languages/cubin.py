@@ -1,4 +1,4 @@
-"""Read from a cubin what ptxas's log lacks: the bounds that its kernels were declared with.
+"""Read from a cubin what ptxas's log lacks: its kernels' declared bounds, and what it may not have.
 
 Source: the ELF format, and the attributes of `.nv.info` sections as NVIDIA's cuobjdump names them.
 """
@@ -8,7 +8,13 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from warpsmith.workers.judge.languages.elf import sections
+from warpsmith.workers.judge.machine.cubin_symbols import areas, imports
+from warpsmith.workers.judge.machine.elf import sections
+
+MOST_BYTES = 64 << 20
+"""Of a module's variables: they are read back around every checked call."""
+ALLOWED = frozenset({"vprintf", "__assertfail"})
+"""What a kernel may take from the driver: it keeps nothing that a kernel could read."""
 
 _MAX_THREADS, _CLUSTER = 0x05, 0x3D  # EIATTR_MAX_THREADS, EIATTR_CTA_PER_CLUSTER
 _SIZED = 4  # EIFMT_SVAL: a length and so many bytes; other formats have their value in the length's place
@@ -23,6 +29,25 @@ class Bounds(NamedTuple):
 
     threads: int | None = None
     cluster: tuple[int, int, int] | None = None
+
+
+def refusal(cubin: bytes) -> str | None:
+    """Say what a cubin may not have: memory of its own making, or more variables than can be looked at.
+
+    Raises ValueError for no cubin.
+    """
+    if taken := [name for name in imports(cubin) if name not in ALLOWED]:
+        return (
+            f"the compiled kernel calls {', '.join(taken[:5])}: expected none of the device's own allocator "
+            "(malloc, free, new, delete) or runtime; allocate scratch in `run` by torch.empty"
+        )
+    size = sum(area.size for area in areas(cubin))
+    if size > MOST_BYTES:
+        return (
+            f"the compiled kernels have {size} bytes of device variables, expected at most {MOST_BYTES}: "
+            "allocate scratch in `run` by torch.empty"
+        )
+    return None
 
 
 def bounds(cubin: bytes) -> dict[str, Bounds]:

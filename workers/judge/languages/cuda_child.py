@@ -115,7 +115,9 @@ def compile_candidate(request: dict[str, Any]) -> dict[str, Any]:
     for fields in request["sources"]:
         entry = KernelSource(**fields)
         try:
-            builds.append(cuda.build(entry.source, request["arch"], entry.flags))
+            builds.append(built := cuda.build(entry.source, request["arch"], entry.flags))
+            if refused := cubin.refusal(built.path.read_bytes()):
+                return {"error": entry.located(refused, request["arch"]), "log": built.log}
         except HostError as error:
             return {"error": error.message, "log": error.log, "host": True}
         except CompileError as error:

@@ -1,7 +1,4 @@
-"""Sections of ELF files, and the digest of what a compiler made: equal for equal code.
-
-Source: the ELF-64 object file format, version 1.5; cubins are such files.
-"""
+"""The digest of what a compiler made, a shared object or a cubin: equal for equal code."""
 
 from __future__ import annotations
 
@@ -9,44 +6,15 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
 
-_NO_BITS = 8  # SHT_NOBITS: takes no room in the file
-_ALLOCATED = 2  # SHF_ALLOC: there when the code runs
+from warpsmith.workers.judge.machine.elf import ALLOCATED, Section, sections
+
 _NO_CODE = re.compile(r"\.(rela?\.|nv_)?debug|\.note|\.comment|\.(sym|str|shstr)tab|\.line|\.nv_frame")
 """Sections that say where code came from, not what it does.
 
 They hold lines, paths, compilers, build ids, names.
 """
 _DEVICE_CODE = re.compile(r"\.(text|nv\.(info|constant|shared|global|local)|rodata|data|bss|rela?)\b")
-
-
-class Section(NamedTuple):
-    """One section; `content` is empty where it takes no room in the file."""
-
-    name: str
-    flags: int
-    size: int
-    content: bytes
-
-
-def sections(raw: bytes) -> list[Section]:
-    """Return the sections of a 64-bit little-endian ELF file; none for anything else.
-
-    Raises struct.error or ValueError where the file breaks off.
-    """
-    if raw[:6] != b"\x7fELF\x02\x01":
-        return []
-    (table,) = struct.unpack_from("<Q", raw, 0x28)
-    size, count, names = struct.unpack_from("<HHH", raw, 0x3A)
-    heads = [struct.unpack_from("<IIQQQQ", raw, table + i * size) for i in range(count)]
-    start = heads[names][4] if heads else 0
-    found = []
-    for name, kind, flags, _, offset, length in heads:
-        at = start + name
-        content = b"" if kind == _NO_BITS else raw[offset : offset + length]
-        found.append(Section(raw[at : raw.index(b"\0", at)].decode("utf-8", "replace"), flags, length, content))
-    return found
 
 
 def code_digest(raw: bytes) -> str:
@@ -76,4 +44,4 @@ def digests(binaries: Iterable[bytes]) -> list[str]:
 def _counts(section: Section) -> bool:
     if _NO_CODE.match(section.name):
         return False
-    return bool(section.flags & _ALLOCATED) or _DEVICE_CODE.match(section.name) is not None
+    return bool(section.flags & ALLOCATED) or _DEVICE_CODE.match(section.name) is not None

@@ -28,10 +28,10 @@ from triton.runtime.errors import PTXASError
 from triton.runtime.jit import JITFunction
 
 from warpsmith.kernels_db.runtime.limits import of_architecture
-from warpsmith.workers.judge.languages import abstract
+from warpsmith.workers.judge.languages import abstract, cubin
 from warpsmith.workers.judge.languages.elf import digests
 from warpsmith.workers.judge.languages.prepared import KernelReport, ptxas_reports
-from warpsmith.workers.judge.runner.launches import described
+from warpsmith.workers.judge.runner.interpreter.launches import described
 
 MOST_CONFIGURATIONS = 64
 """Of one autotuned kernel: each is compiled here, so that none is while a device waits."""
@@ -136,6 +136,8 @@ class Compiler:
                 "expected smaller blocks or fewer stages (num_stages)"
             )
             raise KernelError(name, self.lines.get(name), message, configuration=True)
+        if refused := cubin.refusal(built.asm["cubin"]):  # inline assembly can declare what Triton cannot
+            raise KernelError(name, self.lines.get(name), refused)
         if built.hash not in self.reports:
             self.notes += build_launcher(built)
             self.binaries[built.hash] = built.asm["cubin"]

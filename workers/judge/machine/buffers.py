@@ -121,10 +121,15 @@ class Slot:
             return torch.empty(spec.shape, dtype=spec.dtype, device=self.arena.device)
         return self.storage(position).view(spec.dtype).as_strided(spec.shape, spec.strides)
 
+    def extent(self, position: int) -> tuple[int, int]:
+        """Return where in the arena a tensor's bytes begin, and how many there are."""
+        spec, offset = self.layout[position]
+        return offset, spec.storage_bytes
+
     def storage(self, position: int) -> torch.Tensor:
         """Return the raw bytes behind a tensor."""
-        spec, offset = self.layout[position]
-        return self.arena[offset : offset + spec.storage_bytes]
+        offset, size = self.extent(position)
+        return self.arena[offset : offset + size]
 
     def poison(self, position: int) -> None:
         """Fill a tensor's storage with poison."""

@@ -24,6 +24,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
+_ADDR_NO_RANDOMIZE = 0x0040000
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63
 
@@ -105,6 +106,16 @@ def drop_privileges(keep: Collection[int] = ()) -> None:
         raise OSError(number, f"capset: {os.strerror(number)}")
     for capability in keep:
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability)
+
+
+def fix_addresses() -> None:
+    """Have the next program of this process find its memory where it always lies (personality(2)).
+
+    A sanitizer's shadow has a fixed place, which random addresses may take. Raises OSError.
+    """
+    if _libc.personality(ctypes.c_ulong(_ADDR_NO_RANDOMIZE)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"personality: {os.strerror(number)}")
 
 
 def count_apart(tasks: int) -> None:

@@ -24,7 +24,7 @@ from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
 
 CALLS = 2
-"""Profiled calls, after one that tunes and loads."""
+"""Profiled calls, after one that tunes and loads. A sanitizer, which looks at every call, has that one alone."""
 
 
 def layers(reached: Confinement, *, administrator: bool) -> Confinement:
@@ -105,7 +105,22 @@ class _Calls:
         source = inputs.InputSource(self.request["workload"]["inputs"], secrets.randbits(62), make, self.device)
         buffers.fill(self.slot, self.inputs, len(self.outputs), source.draw())
         specs = [*self.inputs, *self.outputs]
-        return [spec.value if spec.shape is None else self.slot.tensor(at) for at, spec in enumerate(specs)]
+        view = self._apart if self.request["apart"] else self.slot.tensor
+        return [spec.value if spec.shape is None else view(at) for at, spec in enumerate(specs)]
+
+    def _apart(self, at: int) -> Any:
+        """Return a tensor of the slot in memory of its own, whose ends a sanitizer sees; outputs are left unset."""
+        import torch  # noqa: PLC0415 - as above
+
+        assert self.slot is not None
+        there = self.slot.tensor(at)
+        if there.numel() == 0:
+            return there
+        flat = self.slot.storage(at).view(there.dtype)
+        own = torch.empty_like(flat)
+        if at < len(self.inputs):
+            own.copy_(flat)
+        return own.as_strided(there.shape, there.stride())
 
 
 def main() -> int:
@@ -131,7 +146,7 @@ def main() -> int:
     assert run is not None
     run(*arguments)
     with _profiled(request["device"]):
-        for _ in range(CALLS):
+        for _ in range(request["calls"]):
             run(*arguments)
     return 0
 

@@ -14,17 +14,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 
 from warpsmith.kernels_db.job.documents import Job, Nsight, NsightKernel, ResolvedWorkload
-from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.judge.nsight import access, metrics, profiled_run
-from warpsmith.workers.judge.nsight import launcher as nsight_launcher
 from warpsmith.workers.judge.nsight.access import CAP_SYS_ADMIN, Permission
+from warpsmith.workers.judge.nsight.launch import GRACE_S, Launch
+from warpsmith.workers.judge.nsight.launcher import TIMED_OUT
 from warpsmith.workers.judge.runner.fork_server_client import fork_server_environment
 from warpsmith.workers.judge.runner.limits import runner_limits
 from warpsmith.workers.judge.sandbox import sandbox
@@ -32,7 +31,6 @@ from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profil
 
 LIMIT_S = 120
 """Seconds for one run of `ncu`: importing torch, some ten replays of each launch."""
-_GRACE_S = 15.0
 _SAID_BYTES = 2000
 _MOST_RUNS = 4
 """Most runs of `ncu` for one profile.
@@ -112,6 +110,8 @@ class Profiler:
             "ability": asdict(self.ability),
             "administrator": self.permission == "administrator",
             "limit_s": self.limit_s,
+            "calls": profiled_run.CALLS,
+            "apart": False,
         }
         (directory / "request.json").write_text(json.dumps(request))
         without: set[str] = set()
@@ -149,7 +149,8 @@ class Profiler:
         environment = fork_server_environment(self.cores) | {"HOME": str(ncu_home), "TMPDIR": str(ncu_home)}
         output = os.memfd_create("ncu-output", os.MFD_CLOEXEC)
         try:
-            status = _launched(directory / "spec.json", environment | dict(variables), output, self.limit_s + _GRACE_S)
+            with Launch(directory / "spec.json", environment | dict(variables), output) as launched:
+                status = launched.wait(self.limit_s + GRACE_S)
             said = os.pread(output, _SAID_BYTES, max(0, os.fstat(output).st_size - _SAID_BYTES))
         finally:
             os.close(output)
@@ -177,47 +178,6 @@ def here(scratch: Path, cores: int, ability: Ability) -> Profiler | None:
     return None if ncu is None else Profiler(ncu, access.permission(), scratch, cores, ability)
 
 
-def _launched(spec: Path, environment: Mapping[str, str], output: int, wait_s: float) -> int:
-    """Run the launcher to its end; return its exit status.
-
-    Nothing of it is left, whatever happens. Raises OSError.
-    """
-    control, ours = os.pipe2(os.O_CLOEXEC)
-    try:
-        launcher = subprocess.Popen(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "warpsmith.workers.judge.nsight.launcher",
-                str(control),
-                str(spec),
-                str(output),
-            ],
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=[control, output],
-            start_new_session=True,
-        )
-    finally:
-        os.close(control)
-    process_control.own_children.add(launcher.pid)
-    try:
-        return launcher.wait(wait_s)
-    except subprocess.TimeoutExpired:
-        return nsight_launcher.TIMED_OUT
-    finally:
-        os.close(ours)  # it kills all under it, and ends
-        with suppress(subprocess.TimeoutExpired):
-            launcher.wait(_GRACE_S)
-        if launcher.poll() is None:
-            process_control.kill_session(launcher.pid)
-            launcher.wait()
-        process_control.own_children.discard(launcher.pid)
-
-
 def _read(path: Path) -> bytes:
     """Read what `ncu` wrote, at most one byte more than it may be.
 
@@ -232,7 +192,7 @@ def _read(path: Path) -> bytes:
 
 def _told(none: metrics.NoMetrics, status: int, said: bytes, limit_s: int) -> str:
     """Why there is no table, with the end of what was printed where that may say more."""
-    if status == nsight_launcher.TIMED_OUT:
+    if status == TIMED_OUT:
         return f"ncu did not end within {limit_s} s"
     last = next((line.strip() for line in reversed(said.decode(errors="replace").splitlines()) if line.strip()), "")
     return (

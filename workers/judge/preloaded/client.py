@@ -1,7 +1,7 @@
 """The referee's side of a preloaded server: the process, and the children that it forks.
 
-Nothing here starts such a process again: each of the two owners (`runner.fork_server_client`,
-`languages.compile_service`) has its own rule for that.
+`Shared` starts such a process when it is first used, and again when it died; the referee's own
+(`runner.fork_server_client`) has another rule for that.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from warpsmith.workers.judge.machine import channel, process_control
 from warpsmith.workers.judge.sandbox.sandbox import Ability
@@ -97,7 +97,7 @@ class PreloadedServer:
         )
         process_control.own_children.add(self._process.pid)  # the end of another server leaves this one
         theirs.close()
-        self._name = module.rpartition(".")[2].replace("_", " ")
+        self.name = module.rpartition(".")[2].replace("_", " ")
         self._control = ours
         self._lock = threading.Lock()
         self._ability: Ability | None = None  # known once it is ready
@@ -124,7 +124,7 @@ class PreloadedServer:
                     raise ForkServerDied("not ready in time")
                 if message["threads"] != 1:
                     raise RuntimeError(
-                        f"the {self._name} has {message['threads']} threads, expected 1: "
+                        f"the {self.name} has {message['threads']} threads, expected 1: "
                         "a fork would copy locks that nobody holds"
                     )
                 self._ability = Ability(**message["ability"])
@@ -165,6 +165,58 @@ class PreloadedServer:
             self._process.wait()
         process_control.own_children.discard(self._process.pid)
         self._control.close()
+
+
+Server = TypeVar("Server", bound=PreloadedServer)
+Answer = TypeVar("Answer")
+
+
+class Shared(Generic[Server]):
+    """One server of a kind for all threads of this process."""
+
+    def __init__(self, start: Callable[[], Server]) -> None:
+        """Hold what `start` starts, once it is asked for."""
+        self._start = start
+        self._lock = threading.Lock()
+        self._server: Server | None = None
+
+    def get(self) -> Server:
+        """Return the server, started where there is none."""
+        with self._lock:
+            if self._server is None:
+                self._server = self._start()
+            return self._server
+
+    def running(self) -> Server | None:
+        """Return the server, if there is one."""
+        return self._server
+
+    def use(self, work: Callable[[Server], Answer]) -> Answer:
+        """Do something with the server, and repeat it once where that dies.
+
+        A server that dies meanwhile may have been killed by another's candidate: the work is then repeated in a server
+        of its own, so that no candidate can kill another's twice. Raises OSError where that one dies.
+        """
+        server = self.get()
+        try:
+            return work(server)
+        except ForkServerDied:
+            self.drop(server)
+        own = self._start()
+        try:
+            return work(own)
+        except ForkServerDied as death:
+            raise OSError(f"the {own.name} was killed twice ({death})") from death
+        finally:
+            own.close()
+
+    def drop(self, server: Server | None) -> None:
+        """Close `server`, or whichever there is; the next `get` starts another."""
+        with self._lock:
+            if self._server is None or (server is not None and server is not self._server):
+                return
+            held, self._server = self._server, None
+        held.close()
 
 
 def _answer(sock: socket.socket, timeout_s: float) -> dict[str, Any] | None:

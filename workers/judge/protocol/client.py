@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -49,15 +50,20 @@ class JudgeError(Exception):
 class JudgeDied(JudgeError):  # noqa: N818 - the contract's name
     """The judge ended without answering, or failed at this job.
 
-    The message carries the end of its diagnostics. The next job starts a new one.
+    The message carries the end of its diagnostics. The next job starts a new one. `cut_off`: only others than this job
+    ended judges, MOST_SENDS of them.
     """
+
+    cut_off = False
 
 
 class JudgeTimeout(JudgeError):  # noqa: N818 - the contract's name
     """No verdict came in time.
 
-    The job was taken back, and where the judge was at work on it, the judge was killed.
+    The job was taken back, and where the judge was at work on it (`at_work`), or did not say, the judge was killed.
     """
+
+    at_work = False
 
 
 class JobRefused(JudgeError):  # noqa: N818 - the contract's name
@@ -101,7 +107,7 @@ class JudgeClient:
         self._ncu = ncu
         self._log = log
         self._lock = threading.Lock()
-        self._keeper: ThreadPoolExecutor | None = None
+        self._keeper: _Keeper | None = None
         self._connection: Connection | None = None
         self._numbers = itertools.count()
 
@@ -142,15 +148,20 @@ class JudgeClient:
             waiting = connection.ask({**job, "id": f"{job['id']}~{next(self._numbers)}"})
             try:
                 _wait(waiting, deadline, on_wait)
-            except BaseException:
-                if not connection.take_back(waiting, _TAKE_BACK_S):
+            except BaseException as error:
+                at_work = not connection.take_back(waiting, _TAKE_BACK_S)
+                if at_work:
                     connection.kill()
+                if isinstance(error, JudgeTimeout):
+                    error.at_work = at_work
                 raise
             if waiting.document is not None:
                 return _verdict(waiting.document, job)
             assert waiting.end is not None
             if number == MOST_SENDS or not waiting.end.send_again:
-                raise JudgeDied(waiting.end.text)
+                died = JudgeDied(waiting.end.text)
+                died.cut_off = waiting.end.send_again
+                raise died
         raise AssertionError("the last send raises or returns")
 
     def close(self) -> None:
@@ -164,7 +175,7 @@ class JudgeClient:
         if connection is not None:
             connection.finish(_CLOSE_S)
         if keeper is not None:
-            keeper.shutdown()
+            keeper.end()
 
     def __enter__(self) -> JudgeClient:
         return self
@@ -179,13 +190,45 @@ class JudgeClient:
         with self._lock:
             if self._connection is None or not self._connection.running:
                 if self._keeper is None:
-                    self._keeper = ThreadPoolExecutor(1, thread_name_prefix="judge-keeper")
-                self._connection = self._keeper.submit(self._connect).result()
+                    self._keeper = _Keeper()
+                self._connection = self._keeper.call(self._connect)
             return self._connection
 
     def _connect(self) -> Connection:
         command = [sys.executable, "-P", "-m", "warpsmith.workers.judge", "--die-with-parent", str(os.getpid())]
         return Connection(command, lambda home: judge_environment(self._cache, home, self._ncu), self._log)
+
+
+class _Keeper:
+    """The thread that starts judges, and lives as long as they may.
+
+    A daemon, unlike the threads of a pool: those end before what `atexit` calls, so a judge that is closed there would
+    have been killed already.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Connection], Future[Connection]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="judge-keeper", daemon=True)
+        self._thread.start()
+
+    def call(self, work: Callable[[], Connection]) -> Connection:
+        """Call `work` in the thread; returns its result, raises what it raises."""
+        result: Future[Connection] = Future()
+        self._calls.put((work, result))
+        return result.result()
+
+    def end(self) -> None:
+        """End the thread."""
+        self._calls.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            work, result = call
+            try:
+                result.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                result.set_exception(error)
 
 
 def _wait(waiting: Waiting, deadline: float, on_wait: Callable[[], None] | None) -> None:

@@ -14,10 +14,9 @@ from typing import Any, cast
 
 import torch
 
-from warpsmith.kernels_db.job.documents import Job, ResolvedWorkload
+from warpsmith.kernels_db.job.documents import Job, ResolvedOutput, ResolvedWorkload
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
 
-MAX_LINE = 64 << 20
 DEVICES = ("cpu", "cuda")
 BASELINES = ("eager", "compile", "max_autotune")
 
@@ -96,8 +95,22 @@ def _check_workloads(workloads: list[ResolvedWorkload]) -> None:
         for kind in ("inputs", "outputs"):
             for number, tensor in enumerate(cast("dict[str, list[dict[str, Any]]]", workload)[kind]):
                 _check_tensor(tensor, f"{path}.{kind}[{number}]")
+        for number, item in enumerate(workload["outputs"]):
+            _check_indices(workload, item, f"{path}.outputs[{number}]")
         if not workload["outputs"] and not any(item["mutated"] for item in workload["inputs"]):
             raise BrokenJob(f"{path}.outputs", [], "an output, or a mutated input")
+
+
+def _check_indices(workload: ResolvedWorkload, output: ResolvedOutput, path: str) -> None:
+    said = output.get("indices")
+    if said is None:
+        return
+    dtype = getattr(torch, output["dtype"])
+    if dtype.is_floating_point or dtype == torch.bool:
+        raise BrokenJob(f"{path}.dtype", output["dtype"], "an integer dtype, for the output holds indices")
+    ranks = {item["name"]: len(item["shape"]) for item in workload["inputs"] if item["shape"]}
+    if said["of"] is not None and not -ranks.get(said["of"], 0) <= said["axis"] < ranks.get(said["of"], 0):
+        raise BrokenJob(f"{path}.indices", said, "a tensor among the inputs and one of its axes, or null")
 
 
 def _check_tensor(tensor: dict[str, Any], path: str) -> None:

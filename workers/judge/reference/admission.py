@@ -27,6 +27,7 @@ from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.values.compare import Comparison
 from warpsmith.workers.judge.values.families import Family, elements, families
 from warpsmith.workers.judge.values.inputs import InputSource, InputSources
+from warpsmith.workers.judge.values.steps import alike
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 
@@ -84,7 +85,7 @@ def examine(
         for mutant in mutants(workload, op["math"]):
             fates.setdefault(mutant.name, _Fate(mutant))
     own = any(one["tolerance"] is not None and any(one["tolerance"].values()) for one in workloads[0]["outputs"])
-    for workload, family, cheap in _asked(workloads, rng):
+    for workload, family, cheap in _asked(workloads, runners, rng):
         if own and family is not None:
             continue
         open_fates = [fate for fate in fates.values() if fate.caught is None]
@@ -106,7 +107,7 @@ def examine(
 
 
 def _asked(
-    workloads: Sequence[ResolvedWorkload], rng: random.Random
+    workloads: Sequence[ResolvedWorkload], runners: OpRunners, rng: random.Random
 ) -> Iterator[tuple[ResolvedWorkload, Family | None, bool]]:
     """Yield the questions, the cheapest first: most wrong answers fail the first question.
 
@@ -119,7 +120,7 @@ def _asked(
     others = [one for one in others if one is not first]
     yield from ((one, None, True) for one in others if elements(one) <= elements(first))
     yield from ((one, None, False) for one in others if elements(one) > elements(first))
-    yield from ((first, family, False) for family in families(first, rng))
+    yield from ((first, family, False) for family in families(first, rng, ties=runners.decides_ties(first)))
     yield from ((one, None, False) for one in bench[1:])
 
 
@@ -155,7 +156,7 @@ def _judge(fate: _Fate, asked: _Asked) -> None:
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one is other or bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return one is other or bool(alike(one, other).all())
 
 
 def _caught(mutant: Mutant, found: Comparison, tensor: str, workload: str, family: Family | None) -> AdmissionCheck:

@@ -15,17 +15,18 @@ from typing import cast
 import torch
 
 from warpsmith.kernels_db.job.documents import Generated, JobOp, ResolvedWorkload
+from warpsmith.workers.judge.machine.buffers import Slot
 from warpsmith.workers.judge.reference.baseline_store import OpStandings
+from warpsmith.workers.judge.reference.indices import Indices
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values import compare
-from warpsmith.workers.judge.values.compare import Comparison, Tolerance, ToleranceBuilder
-from warpsmith.workers.judge.values.inputs import InputSources
+from warpsmith.workers.judge.values.compare import Comparison, Tolerance
+from warpsmith.workers.judge.values.steps import Limit, compare_result
 from warpsmith.workers.judge.values.workload_specs import (
     Values,
     input_specs,
-    own_tolerance,
     result_positions,
     result_specs,
     slots_for,
@@ -36,12 +37,6 @@ from warpsmith.workers.judge.values.workload_specs import (
 COMPILE_S = 300.0
 """Longest first call of a compiled baseline: compiling and autotuning."""
 
-FEWEST_SEEDS, MOST_SEEDS, ENOUGH_ELEMENTS = 3, 16, 256
-"""How many seeds tolerances pool: at least 3, and more for a small output.
-
-On a small output eager's error on 3 seeds would be luck.
-"""
-
 FLOAT64_PATIENCE = 6
 """Multiple of the call limit that float64, for which libraries do not optimise, may take."""
 
@@ -49,27 +44,21 @@ Start = Callable[[Mode], RunnerHandle]
 """Starts a runner of this op's reference in a mode."""
 
 
-class ReferenceFault(Exception):  # noqa: N818 - named for what happened
-    """The user's reference is at fault. `details` has kind, workload, expected and found."""
-
-    def __init__(self, kind: str, message: str, workload: str, **details: object) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.workload = workload
-        self.details = details
-
-
 @dataclass
 class WorkloadFacts:
     """What was learnt of one workload of an op.
 
-    tolerances: of its results, in the order of `result_positions`, None where one is exact; `learn` finds them.
+    tolerances: of its results, in the order of `result_positions`, None for integers; `learn` finds them. indices: what
+    the results at some positions are indices into; None for one that must be eager's own. read_shares: of the inputs at
+    some positions, what a call has to read (`read_shares`).
     finite: no declared input led beyond finite values. unsuited: input families that do not suit it, and why.
     unavailable: baselines that do not run on it, and why. compiled: modes that have compiled it. generated: the code of
     its `compile` baseline.
     """
 
     tolerances: list[Tolerance | None] | None = None
+    indices: dict[int, Indices | None] = field(default_factory=dict)
+    read_shares: dict[int, float] = field(default_factory=dict)
     finite: bool = True
     unsuited: dict[str, str] = field(default_factory=dict)
     unavailable: dict[Mode, str] = field(default_factory=dict)
@@ -86,6 +75,7 @@ class OpRunners:
     device: torch.device
     standings: OpStandings
     math: str = "ieee"
+    reference: str = ""
     runners: dict[Mode, RunnerHandle] = field(default_factory=dict)
     bound: dict[Mode, str] = field(default_factory=dict)  # the workload that a mode's slots are for, by its key
     known: dict[str, WorkloadFacts] = field(default_factory=dict)  # by a workload's key
@@ -222,7 +212,7 @@ class OpRunners:
     def limits(self, workload: ResolvedWorkload) -> list[Tolerance | None]:
         """Return the tolerances of a workload's results, in the order of `result_positions`.
 
-        None where they are exact. `learn` comes first.
+        None for integers. `learn` comes first.
         """
         tolerances = self.facts(workload).tolerances
         assert tolerances is not None
@@ -232,162 +222,35 @@ class OpRunners:
         self,
         found: Sequence[torch.Tensor],
         expected: Sequence[torch.Tensor],
-        limits: Sequence[Tolerance | None],
+        limits: Sequence[Limit],
     ) -> list[Comparison]:
-        """Compare results with expected ones, each under its tolerance."""
-        return [
-            compare.compare_exactly(one, wanted) if limit is None else compare.compare_floats(one, wanted, limit)
-            for one, wanted, limit in zip(found, expected, limits, strict=True)
-        ]
+        """Compare results with expected ones, each by its limit."""
+        return [compare_result(*each) for each in zip(found, expected, limits, strict=True)]
 
-    def learn(self, workload: ResolvedWorkload, sources: InputSources) -> None:
-        """Check the reference on a workload and derive its tolerances, the first time only.
+    def decides_ties(self, workload: ResolvedWorkload) -> bool:
+        """Check whether it is known of every integer result which of equals it may choose.
 
-        Raises ReferenceFault where the reference raises, returns other tensors than declared, writes undeclared inputs,
-        is not deterministic, is finite where its float64 self is not (or the reverse), or misses the op's own
-        tolerance.
+        `learn` comes first.
         """
-        facts = self.facts(workload)
-        if facts.tolerances is not None:
-            return
-        names = [name for name, _ in result_positions(workload)]
-        builders: list[ToleranceBuilder | None] = []
-        pairs: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
-        finite = True
-        seeds = _seeds(workload)
-        for number in range(seeds):
-            values = sources.of(workload["inputs"]).draw()
-            try:
-                eager = [tensor.clone() for tensor in self.run("eager", workload, values)]
-                self._untouched(workload, values)
-                if number == 0:
-                    self._deterministic(workload, values, eager)
-                expected = [tensor.clone() for tensor in self.run("float64", workload, values)]
-            except RunnerFault as fault:
-                if fault.external:
-                    raise
-                raise ReferenceFault(fault.kind, str(fault), workload["id"], **fault.details) from fault
-            if not builders:
-                builders = [
-                    ToleranceBuilder(one.dtype, own_tolerance(workload, name)) if one.is_floating_point() else None
-                    for name, one in zip(names, eager, strict=True)
-                ]
-            for name, builder, one, wanted in zip(names, builders, eager, expected, strict=True):
-                if builder is not None:
-                    finite &= _all_finite(workload["id"], name, one, wanted)
-                    builder.add(one, wanted)
-            if self.math == "tf32":
-                self._add_rounded(workload, values, builders, expected)
-            if number == 0:
-                pairs.append((eager, expected))
-        facts.finite = finite
-        facts.tolerances = [None if builder is None else builder.finish() for builder in builders]
-        for eager, expected in pairs:
-            self._passes_itself(workload, eager, expected)
+        indices = self.facts(workload).indices
+        exact = [at for at, limit in enumerate(self.limits(workload)) if limit is None]
+        return all(at in indices and ((one := indices[at]) is None or one.sharp) for at in exact)
 
-    def _add_rounded(
-        self,
-        workload: ResolvedWorkload,
-        values: Values,
-        builders: Sequence[ToleranceBuilder | None],
-        expected: Sequence[torch.Tensor],
-    ) -> None:
-        """Add the error of rounding the operands to TF32.
-
-        The op allows it, and eager makes it where a library's heuristics choose it: for one shape and not for the next.
-        """
-        rounded = self.run("float64", workload, [compare.rounded_to_tf32(value) for value in values])
-        for builder, one, wanted in zip(builders, rounded, expected, strict=True):
-            if builder is not None:
-                builder.add(one, wanted)
-
-    def _untouched(self, workload: ResolvedWorkload, values: Values) -> None:
-        if (fault := modified_input(self.runners["eager"], workload, 0, values)) is not None:
-            message = f"run writes its input {fault[0]}, which the op does not declare as mutated"
-            raise ReferenceFault(
-                "input_modified", message, workload["id"], found=f"{fault[0]} changed", expected="unchanged inputs"
-            )
-
-    def _deterministic(self, workload: ResolvedWorkload, values: Values, first: Sequence[torch.Tensor]) -> None:
-        names = [name for name, _ in result_positions(workload)]
-        for name, one, other in zip(names, first, self.run("eager", workload, values, slot=1), strict=True):
-            if compare.differs(one, other):
-                message = f"run gives another {name} for the same inputs the second time"
-                raise ReferenceFault(
-                    "nondeterministic",
-                    message,
-                    workload["id"],
-                    found="two different results",
-                    expected="the same result",
-                )
-
-    def _passes_itself(
-        self, workload: ResolvedWorkload, eager: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
-    ) -> None:
-        wanted = [wide if wide.is_floating_point() else own for wide, own in zip(expected, eager, strict=True)]
-        compared = self.check(eager, wanted, self.limits(workload))
-        for (name, _), comparison in zip(result_positions(workload), compared, strict=True):
-            if not comparison.passed:
-                place = f"{name}{comparison.index}"
-                raise ReferenceFault(
-                    "tolerance",
-                    f"PyTorch eager itself misses the op's tolerance at {place}",
-                    workload["id"],
-                    found=comparison.found,
-                    expected=comparison.expected,
-                )
+    def untouched(self, workload: ResolvedWorkload, values: Values) -> tuple[str, list[int]] | None:
+        """Return the input that eager's last call changed without leave, or None."""
+        return modified_input(self.runners["eager"].slots[0], workload, values)
 
 
-def modified_input(
-    runner: RunnerHandle, workload: ResolvedWorkload, slot: int, values: Values
-) -> tuple[str, list[int]] | None:
+def modified_input(memory: Slot, workload: ResolvedWorkload, values: Values) -> tuple[str, list[int]] | None:
     """Name and index of the first input that a call changed without leave, or None."""
     for position, (item, value) in enumerate(zip(workload["inputs"], values, strict=True)):
         if value is None or item["mutated"]:
             continue
-        found = runner.slots[slot].tensor(position)
+        found = memory.tensor(position)
         wanted = value if value.dtype == found.dtype else value.to(found.dtype)
         if (index := compare.first_difference(found, wanted)) is not None:
             return item["name"], index
     return None
-
-
-def _seeds(workload: ResolvedWorkload) -> int:
-    sizes = [spec.elements for spec in result_specs(workload)]
-    sizes += [
-        spec.elements for spec, item in zip(input_specs(workload), workload["inputs"], strict=True) if item["mutated"]
-    ]
-    smallest = max(1, min(sizes, default=1))
-    return min(MOST_SEEDS, max(FEWEST_SEEDS, -(-ENOUGH_ELEMENTS // smallest)))
-
-
-def _all_finite(workload: str, name: str, eager: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Check whether eager's result is finite everywhere.
-
-    Raises ReferenceFault where float64 says otherwise, or where it is finite nowhere.
-    """
-    found = torch.isfinite(eager.to(torch.float32))
-    wrong = found != torch.isfinite(expected.to(eager.dtype).to(torch.float32))
-    unlike, finite, elements = int(wrong.sum()), int(found.sum()), eager.numel()
-    if unlike:
-        at = int(wrong.reshape(-1).to(torch.uint8).argmax())
-        raise ReferenceFault(
-            "non_finite",
-            f"{unlike} elements of {name} are finite in {str(eager.dtype).removeprefix('torch.')} "
-            "and not in float64, or the reverse",
-            workload,
-            found=float(eager.reshape(-1)[at]),
-            expected=float(expected.reshape(-1)[at]),
-        )
-    if elements and not finite:
-        raise ReferenceFault(
-            "non_finite",
-            f"no element of {name} is finite",
-            workload,
-            found=float(expected.reshape(-1)[0]),
-            expected="finite values",
-        )
-    return finite == elements
 
 
 def baseline_modes(op: JobOp) -> list[Mode]:

@@ -6,10 +6,10 @@ be zero by luck or by exactness (whole numbers, constant rows) where a kernel th
 exponential rounds once more; where values cancel (a variance of nearly zero) two right algorithms differ by far more
 than each does on declared inputs. So a family's limits are at least:
 
-- what moving every floating input by `STEPS` units of roundoff of the arithmetic does to the float64 result, by
-  magnitude: the error of an algorithm that is right for inputs which cannot be told from the given ones (backward
-  stability; Higham, Accuracy and Stability of Numerical Algorithms, 2002, ch. 1.5). The inputs are moved twice: each
-  element up or down at random, and each tensor as a whole, as naive summation drifts;
+- what moving every floating input by `moved_inputs.STEPS` units of roundoff of the arithmetic does to the float64
+  result, by magnitude: the error of an algorithm that is right for inputs which cannot be told from the given ones. The
+  inputs are moved twice: each element up or down at random, and each tensor as a whole, as naive summation drifts. A
+  16-bit result of 16-bit inputs may also be off by what moving these by units of their own roundoff does;
 - the same share of the largest element, for algorithms that are exact only in the norm (Winograd, Strassen, FFT);
 - `ULPS` units in the last place of each element, and the smallest normal number, because a GPU may flush below it;
 - `ULPS` units of float64's own roundoff of the largest value of an input that is drawn from a distribution: where the
@@ -33,28 +33,20 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.workers.judge.reference import moved_inputs
 from warpsmith.workers.judge.reference.baselines import OpRunners
+from warpsmith.workers.judge.reference.moved_inputs import Arithmetic, noise_step, step_of, widened_by
+from warpsmith.workers.judge.reference.near_results import NearResults, question_limits
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.values.compare import Tolerance, ToleranceBuilder, unit_roundoff
 from warpsmith.workers.judge.values.families import Family
 from warpsmith.workers.judge.values.inputs import InputSource
-from warpsmith.workers.judge.values.workload_specs import Values, result_positions
-
-STEPS = 256
-"""Units of roundoff by which floating inputs are moved to find a tolerance.
-
-Honest algorithms for the examples (sums in one chain of 1,024 and in eight of 32,768, Strassen's products, fast
-exponentials) stayed within 20 of these on every family; a one-pass variance, whose error grows with the square of the
-mean, within 150.
-"""
-
-TF32_STEP = 2.0**-9
-"""Four units of roundoff of TF32, which keeps 10 bits of the fraction."""
+from warpsmith.workers.judge.values.steps import Limit
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions, result_spec
 
 ULPS = 4
 
@@ -66,8 +58,6 @@ _OF_A_SIZE = frozenset({"normal", "uniform"})
 The size has no other meaning.
 """
 
-Arithmetic = Literal["ieee", "tf32"]
-
 
 @dataclass(frozen=True)
 class Question:
@@ -78,7 +68,7 @@ class Question:
 
     values: Values
     expected: Sequence[torch.Tensor]
-    limits: Sequence[Tolerance | None]
+    limits: Sequence[Limit]
     workload: str
     family: str | None = None
 
@@ -94,8 +84,14 @@ class Unsuited(Exception):  # noqa: N818 - named for what happened
 
 def declared(runners: OpRunners, workload: ResolvedWorkload, source: InputSource) -> Question:
     """Ask a question on the declared inputs, under the tolerances learnt from them."""
-    values = source.draw()
-    return Question(values, runners.expected(workload, values), runners.limits(workload), workload["id"])
+    return declared_on(runners, workload, source.draw())
+
+
+def declared_on(runners: OpRunners, workload: ResolvedWorkload, values: Values) -> Question:
+    """Ask a question on values of the declared inputs, under the tolerances learnt from others."""
+    expected = runners.expected(workload, values)
+    limits = question_limits(runners, workload, values, runners.limits(workload))
+    return Question(values, expected, limits, workload["id"])
 
 
 def ask(
@@ -148,18 +144,24 @@ def _asked(
         if builder is not None:
             builder.add(found, wide)
     moved = [ToleranceBuilder(found.dtype) for found in eager]
-    step = max([_step(values, math), *(one.own[0] for one in declared if one is not None and one.own is not None)])
+    step = max([step_of(values, math), *(one.own[0] for one in declared if one is not None and one.own is not None)])
     if any(builders):
         for together in (False, True):
-            results = runners.run("float64", workload, _moved(values, step, rng, together=together))
+            results = runners.run("float64", workload, moved_inputs.moved(values, step, rng, together=together))
             for builder, found, wide, noise in zip(builders, results, expected, moved, strict=True):
                 if builder is not None:
                     noise.add(found, wide)
     lost = _lost_in_float64(workload, values)
-    limits = [
+    tolerances = [
         one if builder is None or one is None else _widened(builder, noise, one, step, lost)
         for builder, noise, one in zip(builders, moved, declared, strict=True)
     ]
+    for at, one in enumerate(tolerances):
+        share = noise_step(workload, at)
+        if one is not None and builders[at] is not None and share is not None and share > step:
+            tolerances[at] = _with_own_noise(runners, workload, values, expected, at, one, share, rng)
+    limits = question_limits(runners, workload, values, tolerances, floats=False)
+    _refuse_open_choices(runners, workload, values)
     wanted = [own if one is None else wide for own, wide, one in zip(eager, expected, declared, strict=True)]
     for (name, _), comparison in zip(result_positions(workload), runners.check(eager, wanted, limits), strict=True):
         if not comparison.passed:
@@ -167,32 +169,21 @@ def _asked(
     return Question(values, wanted, limits, workload["id"], family.name)
 
 
-def _step(values: Values, math: Arithmetic) -> float:
-    """Return the share by which inputs move."""
-    dtypes = {value.dtype for value in values if value is not None and value.is_floating_point()}
-    if dtypes == {torch.float64}:
-        return STEPS * unit_roundoff(torch.float64)
-    return TF32_STEP if math == "tf32" else STEPS * unit_roundoff(torch.float32)
-
-
-def _moved(values: Values, step: float, rng: random.Random, *, together: bool) -> list[torch.Tensor | None]:
-    """Return the floating values in float64, each moved by `step` of its size.
-
-    Up or down, all of a tensor alike (`together`) or each for itself.
-    """
-    moved: list[torch.Tensor | None] = []
-    for value in values:
-        if value is None or not value.is_floating_point():
-            moved.append(value)
-            continue
-        wide = value.to(torch.float64)
-        if together:
-            moved.append(wide * (1 + rng.choice((-step, step))))
-            continue
-        generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
-        up = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
-        moved.append(wide * torch.where(up, 1 + step, 1 - step).to(torch.float64))
-    return moved
+def _with_own_noise(
+    runners: OpRunners,
+    workload: ResolvedWorkload,
+    values: Values,
+    expected: Sequence[torch.Tensor],
+    at: int,
+    found: Tolerance,
+    share: float,
+    rng: random.Random,
+) -> Tolerance:
+    """Return the tolerance of a 16-bit result with what moving its inputs by units of their own roundoff does."""
+    noise = ToleranceBuilder(result_spec(workload, at).dtype)
+    inputs = moved_inputs.moved(values, share, rng, together=False)
+    noise.add(runners.run("float64", workload, inputs)[at], expected[at])
+    return widened_by(found, noise.finish(), share, 0.0)
 
 
 def _lost_in_float64(workload: ResolvedWorkload, values: Values) -> float:
@@ -209,18 +200,23 @@ def _widened(
     eager: ToleranceBuilder, noise: ToleranceBuilder, declared: Tolerance, step: float, lost: float
 ) -> Tolerance:
     """Return eager's tolerance on a family, at least as wide as the module says."""
-    found, moved = eager.finish(), noise.finish()
+    found = widened_by(eager.finish(), noise.finish(), step, eager.largest)
     flush = float(torch.finfo(torch.float32).smallest_normal) if eager.dtype in (torch.float32, torch.bfloat16) else 0.0
-    element = torch.maximum(found.element, moved.element / 4).clamp_min(max(step * eager.largest, flush, lost))
-    norm = max(
-        found.l2, moved.eager_l2, step, ULPS * unit_roundoff(eager.dtype), lost / found.size if found.size else 0.0
-    )
+    element = found.element.clamp_min(max(flush, lost))
+    norm = max(found.l2, ULPS * unit_roundoff(eager.dtype), lost / found.size if found.size else 0.0)
     relative = 0.0
     if declared.own is not None:
         relative, atol = declared.own
         norm = float("inf")
         element = element + atol * (min(1.0, found.size / declared.size) if declared.size else 1.0)
     return Tolerance(found.eager_l2, norm, found.edges, element, None, ULPS, relative, found.size)
+
+
+def _refuse_open_choices(runners: OpRunners, workload: ResolvedWorkload, values: Values) -> None:
+    indices = runners.facts(workload).indices
+    chosen = [at for at, found in indices.items() if found is not None and not found.sharp]
+    if chosen and NearResults(runners, workload, values, chosen).is_open():
+        raise Unsuited("what is chosen on it hangs on roundoff")
 
 
 def _refuse_non_finite(name: str, eager: torch.Tensor, expected: torch.Tensor, always_finite: bool) -> None:

@@ -7,14 +7,14 @@ inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
-from warpsmith.workers.judge.values.workload_specs import Values, result_positions
+from warpsmith.workers.judge.values.workload_specs import Values, result_positions, result_spec
 
 TAIL = 64
 """A dropped tail is the last element in so many, and at least one."""
@@ -130,7 +130,7 @@ def _of_result(position: int, name: str, place: str, workload: ResolvedWorkload,
         change = of(lambda _, right: rounded(right, bits))
         yield Mutant(f"lower precision{place}", output, remedy, change, lower_precision=True)
     for at, item in enumerate(workload["inputs"]):
-        if item["shape"] == list(_result_shape(workload, position)):
+        if item["shape"] == list(result_spec(workload, position).shape or ()):
             remedy = f"inputs for which {name} differs from {item['name']} by more than the tolerance"
             yield Mutant(f"{item['name']} passed through{place}", output, remedy, of(partial(_passed, at)))
 
@@ -165,9 +165,11 @@ def _some_off(right: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _flipped(right: torch.Tensor) -> torch.Tensor | None:
-    if not right.is_floating_point() or not bool(torch.isinf(right).any()):
+    wide = right.to(torch.float64)  # torch looks for infinities in no 8-bit dtype
+    infinite = torch.isinf(wide)
+    if not right.is_floating_point() or not bool(infinite.any()):
         return None
-    return torch.where(torch.isinf(right), -right, right)
+    return torch.where(infinite, -wide, wide).to(right.dtype)
 
 
 def _passed(at: int, scene: Scene, right: torch.Tensor) -> torch.Tensor | None:
@@ -232,7 +234,7 @@ def _narrower(workload: ResolvedWorkload, position: int, math: str) -> int | Non
 
     The narrowest of the floating inputs and the result says how much precision is asked at most.
     """
-    dtypes = [_result_dtype(workload, position)]
+    dtypes = [result_spec(workload, position).dtype]
     if not dtypes[0].is_floating_point:
         return None
     dtypes += [getattr(torch, item["dtype"]) for item in workload["inputs"] if item["shape"] is not None]
@@ -249,22 +251,3 @@ def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Round `values` to `bits` bits of the fraction, the exponent's range unchanged."""
     fraction, exponent = torch.frexp(values.to(torch.float64))
     return torch.ldexp(torch.round(fraction * 2.0 ** (bits + 1)), exponent - (bits + 1)).to(values.dtype)
-
-
-def _result(workload: ResolvedWorkload, position: int) -> tuple[Sequence[int], torch.dtype]:
-    count = len(workload["outputs"])
-    if position < count:
-        output = workload["outputs"][position]
-        return output["shape"], getattr(torch, output["dtype"])
-    _, place = result_positions(workload)[position]
-    item = workload["inputs"][place]
-    assert item["shape"] is not None
-    return item["shape"], getattr(torch, item["dtype"])
-
-
-def _result_shape(workload: ResolvedWorkload, position: int) -> Sequence[int]:
-    return _result(workload, position)[0]
-
-
-def _result_dtype(workload: ResolvedWorkload, position: int) -> torch.dtype:
-    return _result(workload, position)[1]

@@ -11,6 +11,9 @@ from typing import Any
 
 from warpsmith.workers.judge.runner.commands import LONGEST_TEXT
 
+_BROKEN_CONTRACTS = ("outputs", "shape", "dtype", "state", "floating_point_environment")
+"""Kinds that a runner itself may name."""
+
 _MEMORY_TYPES = ("MemoryError",)
 _CONTEXT_WORDS = (
     "illegal memory access",
@@ -82,7 +85,7 @@ def reported(name: str, error: object) -> RunnerFault:
         lines = text.splitlines()
         return RunnerFault(name, "crash", f"broke its CUDA context: {lines[0]}", found=lines[0], expected="a return")
     if error.get("type") == "ContractError":
-        return RunnerFault(name, kind if kind in ("outputs", "shape", "dtype") else "raises", text, **details)
+        return RunnerFault(name, kind if kind in _BROKEN_CONTRACTS else "raises", text, **details)
     return RunnerFault(
         name, "raises", f"{_text(error.get('type'))}: {text}", log=_text(error.get("trace", "")), **details
     )

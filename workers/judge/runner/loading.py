@@ -39,6 +39,18 @@ def wrap(run: Callable[..., Any], mode: str) -> Callable[..., Any]:
     return compiled
 
 
+def set_precision(mode: str, math: str, device: str) -> None:
+    """Set how torch multiplies float32, and its default dtype, for what `mode` runs on the device ("cpu", "cuda")."""
+    import torch  # noqa: PLC0415 - already loaded by the fork server
+
+    tf32 = math == "tf32"
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    if device == "cuda":
+        torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
+    if mode == "float64":
+        torch.set_default_dtype(torch.float64)
+
+
 def compile_templates_at_once() -> None:
     """Let Inductor compile the templates of max-autotune in as many threads as there are cores.
 

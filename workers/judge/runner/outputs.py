@@ -1,8 +1,13 @@
-"""A runner's tensors over a slot's bytes, and checks of what `run` returned."""
+"""A runner's tensors over a slot's bytes, checks of what `run` returned and left, and how its errors are told."""
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
 from typing import Any
+
+from warpsmith.workers.judge.machine.native_watch import Finding
+from warpsmith.workers.judge.runner.commands import LONGEST_TEXT
 
 
 class ContractError(Exception):
@@ -30,14 +35,20 @@ def bound(arena: Any, item: dict[str, Any]) -> Any:
     return flat.as_strided(item["shape"], item["strides"])
 
 
-def returned_tensors(result: Any) -> list[Any]:
-    """Return the result of `run` as a list; None is the empty list.
+def returned_as(result: Any, outputs: list[Any]) -> list[Any]:
+    """Return the result of `run` as a list, one value for each output.
 
-    Then every result is a mutated input.
+    None is the empty list: then every result is a mutated input. Raises ContractError for another number of them.
     """
-    if result is None:
-        return []
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+    returned = [] if result is None else list(result) if isinstance(result, (tuple, list)) else [result]
+    if len(returned) != len(outputs):
+        raise ContractError(
+            "outputs",
+            f"run returned {len(returned)} tensors, the op declares {len(outputs)} outputs",
+            found=len(returned),
+            expected=len(outputs),
+        )
+    return returned
 
 
 def check_output(position: int, tensor: Any, output: Any, mode: str) -> None:
@@ -70,3 +81,27 @@ def check_output(position: int, tensor: Any, output: Any, mode: str) -> None:
             found=found_dtype,
             expected=expected_dtype,
         )
+
+
+def refuse(finding: Finding | None) -> None:
+    """Raise ContractError for what a call has left behind."""
+    if finding is not None:
+        raise ContractError(finding.kind, finding.message, found=finding.found, expected=finding.expected)
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Describe an exception for the referee: type, message, last frames; bounded."""
+    if isinstance(error, ContractError):
+        return {"type": "ContractError", "kind": error.kind, "message": str(error)[:LONGEST_TEXT], **error.details}
+    frames = "".join(list(_frames(error))[-6:])
+    return {"type": type(error).__name__, "message": str(error)[:LONGEST_TEXT], "trace": frames[-LONGEST_TEXT:]}
+
+
+_OWN_FILES = ("workers/judge/runner/runner_process.py", "workers/judge/runner/loading.py")
+"""Files of ours that a traceback of what is run begins with."""
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    for line in traceback.format_exception(error):
+        if not any(own in line for own in _OWN_FILES):
+            yield line

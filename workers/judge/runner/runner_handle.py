@@ -6,7 +6,10 @@ is seen from the referee's clock and the bytes in the slot.
 
 from __future__ import annotations
 
+import fcntl
 import math
+import mmap
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -19,8 +22,11 @@ import torch
 from warpsmith.kernels_db.job.documents import Generated
 from warpsmith.workers.judge.machine import buffers, process_control
 from warpsmith.workers.judge.machine.buffers import Slot, TensorSpec
+from warpsmith.workers.judge.machine.native_calls import TRACE_BYTES
 from warpsmith.workers.judge.runner import generated
+from warpsmith.workers.judge.runner.burst import EMPTY
 from warpsmith.workers.judge.runner.commands import BURST, CALL, CALL_AND_CLOSE, DELIVER, FREE, GO, NOTHING
+from warpsmith.workers.judge.runner.digest import Seal
 from warpsmith.workers.judge.runner.exchange import SETUP_S, Exchange
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer, Spawned
@@ -37,10 +43,12 @@ class Burst:
     """One burst, as the referee's clock and the device's measured it.
 
     The referee's clock is around the whole burst, in nanoseconds, the device's around each call, in microseconds.
+    `digest`: of the sealed call's results, as the runner took it when that call had ended.
     """
 
     wall_ns: int
     calls_us: list[float]
+    digest: int
 
 
 class RunnerHandle:
@@ -69,6 +77,7 @@ class RunnerHandle:
         self.mode: Mode = mode
         self.device = device
         self._result = False  # whether its process holds one, of a call
+        self.calls = 0  # of its `run`, as far as they were begun
         self.slots: list[Slot] = []
         self.inputs: list[TensorSpec] = []
         self.outputs: list[TensorSpec] = []
@@ -201,6 +210,7 @@ class RunnerHandle:
         candidate's that is still at work cannot end it while the answer travels, but ends the process.
         """
         self._settle()
+        self.calls += 1
         talk = self._talk
         talk.closing = closing and self.device.type == "cpu"
         spent = talk.timed((CALL_AND_CLOSE if talk.closing else CALL) + bytes([slot]), limit_s)
@@ -225,28 +235,37 @@ class RunnerHandle:
         self._talk.rest()
         return self._talk.timed(NOTHING, SETUP_S)
 
-    def burst(self, order: Sequence[int], limit_s: float) -> Burst:
+    def burst(self, order: Sequence[int], seal: Seal, limit_s: float) -> Burst:
         """Run once on each slot of `order`, back to back on a GPU.
 
-        `burst.EMPTY` flushes the caches and runs nothing. Raises RunnerFault.
+        `burst.EMPTY` flushes the caches and runs nothing. The digest that `seal` tells is taken right after a call.
+        Raises RunnerFault.
         """
         self._settle()
-        self._talk.exchange(BURST + bytes(order), SETUP_S)
+        self.calls += sum(slot != EMPTY for slot in order)
+        self._talk.exchange(BURST + seal.packed() + bytes(order), SETUP_S)
         wall = self._talk.timed(GO, limit_s)
-        times = _times(self.name, self.command({"command": "times"}, SETUP_S), len(order))
+        answer = self.command({"command": "times"}, SETUP_S)
         self._talk.rest()
-        return Burst(wall, times)
+        return Burst(wall, _times(self.name, answer, len(order)), _digest(self.name, answer))
 
     def _settle(self) -> None:
         """Have what the referee wrote into device memory arrive before the runner is told of it."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
+    def generate(self, seed: int, limit_s: float) -> torch.Tensor:
+        """Have a spec's own generator fill slot 0 under a seed, and return a copy. Raises RunnerFault."""
+        self.command({"command": "generate", "seed": seed}, limit_s)
+        self._talk.rest()
+        return self.slots[0].tensor(0).clone()
+
     def kernels(self, slot: int, limit_s: float) -> tuple[list[str], list[int]]:
         """List the device kernels of one call on a filled slot, and how often each runs.
 
         Both are as the runner tells them. Raises RunnerFault.
         """
+        self.calls += 1
         answer = self.command({"command": "kernels", "slot": slot}, limit_s)
         names, calls = answer.get("names"), answer.get("calls")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -269,6 +288,30 @@ class RunnerHandle:
         """
         answer = self.command({"command": "profile", "slot": slot, "calls": calls, "file": TRACE}, limit_s)
         return answer["trace"] if "trace" in answer else self._directory / TRACE
+
+    def look_for_state(self) -> None:
+        """Have the runner look at what native code has left in its memory. Raises RunnerFault where it has.
+
+        A `call` that closes its slot has looked already.
+        """
+        self.command({"command": "kept"}, SETUP_S)
+        self._talk.rest()
+
+    def trace(self, slot: int, limit_s: float) -> tuple[dict[str, Any], memoryview]:
+        """Have the runner record the calls of C++ functions of one `run` on a filled slot (`native_calls.record`).
+
+        Returns what it tells and the memory that the calls were given; both may be anything. Raises RunnerFault.
+        """
+        fd = os.memfd_create("trace", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, TRACE_BYTES)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            self._talk.send({"command": "trace", "slot": slot}, [fd])
+            answer = self._talk.answer(limit_s)
+            self._talk.rest()
+            return answer, memoryview(mmap.mmap(fd, TRACE_BYTES, prot=mmap.PROT_READ))
+        finally:
+            os.close(fd)
 
     def ping(self) -> None:
         """Have the runner wait for its device. Raises RunnerFault where its context is broken."""
@@ -305,6 +348,13 @@ class RunnerHandle:
     def _free(self) -> None:
         buffers.release(self.slots)
         self.slots = []
+
+
+def _digest(name: str, answer: dict[str, Any]) -> int:
+    """Return the digest of a burst. Raises RunnerFault where it is no number."""
+    if type(digest := answer.get("digest")) is int:
+        return digest
+    raise RunnerFault(name, "protocol", "the runner gave no digest of its burst")
 
 
 def _times(name: str, answer: dict[str, Any], calls: int) -> list[float]:

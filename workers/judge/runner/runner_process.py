@@ -4,10 +4,12 @@ It maps buffers that the referee allocated, calls `run` on the slot it is told a
 it says decides anything: the referee reads the buffers and its own clock. Code here may therefore be overwritten by the
 code it runs; it keeps no secret.
 
-Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping.
-Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns, `B<slot>...`
-arm a burst over slots (GPU), `G` run it, `D` copy the last result into the slot's output buffers, `F` free it, `N`
-nothing. `C`, `L`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E` to bytes.
+Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping,
+kept, trace.
+Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns,
+`B<seal><slot>...` arm a burst over slots with a digest after one call (GPU), `G` run it, `D` copy the last result into
+the slot's output buffers, `F` free it, `N` nothing. `C`, `L`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E`
+to bytes.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ import json
 import mmap
 import os
 import socket
-import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from warpsmith.workers.judge.machine import channel, gpu, process_control
+from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
+from warpsmith.workers.judge.machine import channel, gpu, native_calls, process_control
+from warpsmith.workers.judge.machine.native_watch import NativeWatch
 from warpsmith.workers.judge.runner import generated
 from warpsmith.workers.judge.runner.burst import Burst
 from warpsmith.workers.judge.runner.commands import (
@@ -38,12 +41,13 @@ from warpsmith.workers.judge.runner.commands import (
     FREE,
     GO,
     LONGEST_NAME,
-    LONGEST_TEXT,
     MOST_NAMES,
     NOTHING,
 )
-from warpsmith.workers.judge.runner.loading import compile_templates_at_once, import_file, wrap
-from warpsmith.workers.judge.runner.outputs import ContractError, bound, check_output, returned_tensors
+from warpsmith.workers.judge.runner.device_state import GpuState
+from warpsmith.workers.judge.runner.digest import Seal
+from warpsmith.workers.judge.runner.loading import compile_templates_at_once, import_file, set_precision, wrap
+from warpsmith.workers.judge.runner.outputs import ContractError, bound, check_output, describe, refuse, returned_as
 from warpsmith.workers.judge.sandbox.sandbox import Confinement
 
 _GPU_SPIN = 40_000
@@ -67,6 +71,7 @@ class Runner:
         self.module: ModuleType | None = None
         self.mode = "candidate"
         self.slots: list[tuple[list[Any], list[Any]]] = []  # arguments, output tensors
+        self.arenas: list[Any] = []  # the bytes of each slot
         self.memory: list[tuple[int, int]] = []  # of each slot on a CPU: address, bytes
         self.closed: int | None = None  # the slot that cannot be written to
         self.current: tuple[list[Any], list[Any]] = ([], [])
@@ -76,6 +81,8 @@ class Runner:
         self.device = "cpu"
         self.opened: dict[str, tuple[int, Any]] = {}  # the referee's device memory, by its handle
         self.burst: Burst | None = None  # armed or run last
+        self.state: GpuState | None = None  # of a candidate on a GPU whose host code a gate has read
+        self.watch: NativeWatch | None = None  # of native candidates
         self.codes: deque[str] = deque(maxlen=MOST_GRAPHS)  # what Inductor generated since it was last asked
 
     def serve(self) -> None:
@@ -115,17 +122,24 @@ class Runner:
     def call(self, raw: bytes) -> None:
         assert self.run is not None
         self.current = self.writable_slot(raw[1])
-        self.result = self.run(*self.current[0])
-        self.settle()
+        changed = None
+        with self.state.unchanged() if self.state else contextlib.nullcontext():
+            try:
+                self.result = self.run(*self.current[0])
+            finally:
+                if self.watch is not None:
+                    changed = self.watch.ended()
+            self.settle()
+        refuse(changed)
 
     def call_and_close(self, raw: bytes) -> None:
-        """Run `call`, then make writes to the slot fatal.
-
-        Threads that still work on the slot when `run` has returned are killed as they write, by SIGSEGV.
-        """
+        """Run `call`, make writes to the slot fatal (SIGSEGV), and look at what native code left behind."""
+        if self.watch is not None:
+            self.watch.begin()
         self.call(raw)
         self.closed = raw[1]
         process_control.set_writable(*self.memory[raw[1]], False)
+        self.kept({})
 
     def writable_slot(self, number: int) -> tuple[list[Any], list[Any]]:
         """Return a slot's arguments and outputs, writable again after `call_and_close`."""
@@ -136,12 +150,15 @@ class Runner:
 
     def arm_burst(self, raw: bytes) -> None:
         self.result = None
-        self.burst = Burst(raw[1:])
+        seal, order = Seal.read(raw[1:])
+        self.burst = Burst(order, seal)
+        if self.state is not None:
+            self.state.begin()
 
     def go(self, raw: bytes) -> None:
         assert self.run is not None
         assert self.burst is not None
-        self.result = self.burst.go(self.run, self.slots)
+        self.result = self.burst.go(self.run, self.slots, self.arenas)
         self.current = self.slots[self.burst.order[-1]] if self.burst.order[-1] < len(self.slots) else ([], [])
 
     def settle(self) -> None:
@@ -156,23 +173,15 @@ class Runner:
         self.result = None
 
     def nothing(self, raw: bytes) -> None:
-        pass
+        """Answer, for the clock of the exchange."""
 
     def deliver(self, raw: bytes) -> None:
         """Copy what the reference returned into the output buffers.
 
         Raises ContractError where it does not fit them.
         """
-        returned = returned_tensors(self.result)
         outputs = self.current[1]
-        if len(returned) != len(outputs):
-            raise ContractError(
-                "outputs",
-                f"run returned {len(returned)} tensors, the op declares {len(outputs)} outputs",
-                found=len(returned),
-                expected=len(outputs),
-            )
-        for position, (tensor, output) in enumerate(zip(returned, outputs, strict=True)):
+        for position, (tensor, output) in enumerate(zip(returned_as(self.result, outputs), outputs, strict=True)):
             check_output(position, tensor, output, self.mode)
             output.copy_(tensor)
         self.settle()
@@ -191,6 +200,8 @@ class Runner:
                 "generated": self.generated,
                 "profile": self.profile,
                 "ping": self.ping,
+                "kept": self.kept,
+                "trace": self.trace,
                 "kernels": self.kernels,
             }[message["command"]]
             answer = handler(message)
@@ -216,33 +227,34 @@ class Runner:
 
         Modes are candidate, float64, eager, compile and max_autotune.
         """
-        import torch  # noqa: PLC0415 - already loaded by the fork server
-
         self.mode = message["mode"]
-        tf32 = message["math"] == "tf32"
-        torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        if self.device == "cuda":
-            torch.backends.cudnn.allow_tf32 = tf32  # unlike matrix products, convolutions use it unless told not to
-        if self.mode == "float64":
-            torch.set_default_dtype(torch.float64)
+        set_precision(self.mode, message["math"], self.device)
         if self.device == "cuda" and message["language"] in ("triton", "python"):
             from warpsmith.workers.judge.runner import triton_runtime  # noqa: PLC0415 - the fork server has it
 
             triton_runtime.install()
+        if self.device == "cuda" and self.mode == "candidate" and message["language"] in ("triton", "cuda"):
+            self.state = GpuState(message["language"])
+        interpreted = self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1"
+        if interpreted:
+            from warpsmith.workers.judge.runner.interpreter.gaps import name_gaps  # noqa: PLC0415 - imports Triton
+
+            name_gaps()
+        if self.mode == "candidate" and message["language"] == "cpp":
+            self.watch = NativeWatch()
         self.module = import_file(message["path"])
+        if self.watch is not None:
+            self.watch.loaded(os.environ[CACHE_VARIABLE])
         entry = "make" if self.mode == "generate" else "run"
         run = getattr(self.module, entry, None)
         if not callable(run):
             raise ContractError(
                 "raises", f"the source defines no function `{entry}`", expected=f"def {entry}(...)", found=None
             )
-        if self.mode == "candidate" and os.environ.get("TRITON_INTERPRET") == "1":
-            # Without a GPU an autotuned kernel has nothing to tune on: it takes its first configuration.
-            from warpsmith.workers.judge.runner.bfloat16_products import bfloat16_products  # noqa: PLC0415 - imports Triton
-            from warpsmith.workers.judge.runner.launches import interpreted_launches  # noqa: PLC0415 - imports Triton
+        if interpreted:
+            from warpsmith.workers.judge.runner.interpreter.launches import run_like_a_device  # noqa: PLC0415 - imports Triton
 
-            self.interpreter.enter_context(interpreted_launches(limit=0))
-            self.interpreter.enter_context(bfloat16_products())
+            run_like_a_device(self.interpreter)
         if self.mode == "max_autotune" and self.device == "cuda":
             compile_templates_at_once()
         self.run = wrap(run, self.mode)
@@ -259,6 +271,7 @@ class Runner:
         inputs = [bound(arena, item) for item in message["inputs"]]
         outputs = [bound(arena, item) for item in message["outputs"]]
         self.slots.append((inputs + outputs if self.mode == "candidate" else inputs, outputs))
+        self.arenas.append(arena)
         return {}
 
     def open_slot(self, message: dict[str, Any]) -> Any:
@@ -287,6 +300,7 @@ class Runner:
         self.current = ([], [])
         self.burst = None
         self.slots = []
+        self.arenas = []
         self.memory = []
         self.closed = None
         self.settle()
@@ -332,14 +346,28 @@ class Runner:
         self.codes.clear()
         return {"generated": found}
 
+    def kept(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Raise ContractError where native code has left something behind since it was loaded."""
+        if self.watch is not None:
+            refuse(self.watch.ended_checked())
+        return {}
+
+    def trace(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Record the calls of C++ functions that one `run` makes, into the memory that came with the message."""
+        run, (arguments, outputs), fd = self.run, self.writable_slot(message["slot"]), self.received.pop()
+        assert run is not None and self.module is not None  # noqa: PT018 - loaded before it is bound
+        return native_calls.record(lambda: run(*arguments), self.module, [*arguments, *outputs], fd)
+
     def ping(self, message: dict[str, Any]) -> dict[str, Any]:
         self.settle()
         return {}
 
     def times(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the times of the last burst by the device's own clock."""
+        """Return the times of the last burst by the device's own clock, and the digest that it took."""
         assert self.burst is not None
-        return {"microseconds": self.burst.microseconds()}
+        if self.state is not None:
+            self.state.end()
+        return {"microseconds": self.burst.microseconds(), "digest": self.burst.digest()}
 
     def generate(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run the spec's own generator function for one input.
@@ -355,24 +383,6 @@ class Runner:
         check_output(0, made, target, "eager")
         target.copy_(made)
         return {}
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """Describe an exception for the referee: type, message, last frames; bounded."""
-    if isinstance(error, ContractError):
-        return {"type": "ContractError", "kind": error.kind, "message": str(error)[:LONGEST_TEXT], **error.details}
-    frames = "".join(list(_frames(error))[-6:])
-    return {"type": type(error).__name__, "message": str(error)[:LONGEST_TEXT], "trace": frames[-LONGEST_TEXT:]}
-
-
-_OWN_FILES = ("workers/judge/runner/runner_process.py", "workers/judge/runner/loading.py")
-"""Files of ours that a traceback of what is run begins with."""
-
-
-def _frames(error: BaseException) -> Iterator[str]:
-    for line in traceback.format_exception(error):
-        if not any(own in line for own in _OWN_FILES):
-            yield line
 
 
 def main(control: socket.socket, confine: Callable[[], Confinement]) -> None:

@@ -66,6 +66,8 @@ _PROCESS = (
     "clean environment",
     "no inherited descriptors",
 )
+_OF_RUNNERS = ("memory watch", "memory hidden from other processes")
+"""Layers that a program has not which takes the place of its process (`Profile.runnable`)."""
 
 _COMPILING = ("compile", "max_autotune")
 _TRITON_CACHE, _INDUCTOR_CACHE = "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"
@@ -95,7 +97,8 @@ class Profile:
 
     processes: start programs (compilers). gpu: use the NVIDIA devices, and /dev/shm, in which CUDA keeps memory.
     tasks: threads that it may have, where they can be counted apart from the user's others. readable, writable: paths
-    besides the toolchain.
+    besides the toolchain. runnable: where given, these paths are in place of the toolchain, and few system files beside
+    them: what a program needs that is no Python.
     """
 
     processes: bool
@@ -103,6 +106,8 @@ class Profile:
     tasks: int
     readable: tuple[str, ...]
     writable: tuple[str, ...]
+    runnable: tuple[str, ...] = ()
+    becomes: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the profile as JSON carries it."""
@@ -111,7 +116,7 @@ class Profile:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Profile:
         """Back from `document`."""
-        lists = {name: tuple(document[name]) for name in ("readable", "writable")}
+        lists = {name: tuple(document[name]) for name in ("readable", "writable", "runnable")}
         return cls(**{**document, **lists})
 
 
@@ -198,8 +203,8 @@ def compiler_profile(directory: str, environment: Mapping[str, str]) -> Profile:
 
 def expected(chosen: Profile, ability: Ability) -> Confinement:
     """Return the confinement that `confine` will reach with this profile and ability."""
-    layers = list(_PROCESS)
-    if not chosen.gpu:
+    layers = [layer for layer in _PROCESS if not chosen.runnable or layer not in _OF_RUNNERS]
+    if not chosen.gpu and not chosen.runnable:
         layers.append("sealed buffers")
     if ability.seccomp:
         layers.append(SYSTEM_CALLS)
@@ -245,7 +250,11 @@ def confine(chosen: Profile, ability: Ability) -> Confinement:
     if ability.seccomp:
         free = chosen.gpu or chosen.processes
         rules = sandbox_seccomp.Rules(
-            processes=chosen.processes, memory_files=free, scheduled=not free, pid=os.getpid()
+            processes=chosen.processes,
+            memory_files=free,
+            scheduled=not free,
+            pid=os.getpid(),
+            becomes=chosen.becomes,
         )
         sandbox_seccomp.install(sandbox_seccomp.program(rules))
     return expected(chosen, ability)
@@ -271,6 +280,8 @@ def verify(pid: int, reached: Confinement) -> None:
 def _rules(chosen: Profile) -> list[Rule]:
     """Everything that a runner may open."""
     named = _named("read", chosen.readable) + _named("write", chosen.writable)
+    if chosen.runnable:
+        return _named("run", chosen.runnable) + _named("read", _PROGRAM_FILES) + _named("device", _DEVICES) + named
     rules = toolchain() + _named("read", _FILES) + _named("device", _DEVICES) + named
     if chosen.gpu:
         devices = sorted(glob.glob("/dev/nvidia*"))
@@ -292,6 +303,7 @@ _FILES = (
     "/sys/devices/system",
     "/sys/kernel/mm",
 )
+_PROGRAM_FILES = ("/etc/ld.so.cache", "/proc/cpuinfo", "/proc/meminfo")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _GPU_FILES = ("/proc/driver", "/proc/devices", "/proc/modules", "/sys", "/etc/nvidia")
 _GPU_MEMORY = ("/dev/shm",)  # noqa: S108 - CUDA's own files, by its own names

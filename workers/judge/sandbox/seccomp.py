@@ -104,13 +104,14 @@ class Rules:
     signalled but the process itself: not to go on where the referee has stopped it, nor to die as if from outside.
     memory_files: memfd_create is allowed. scheduled: the referee says where and when its threads run
     (`process_control.on_one_core`, SIGSTOP), so it has no timers that signal; otherwise it may for itself. pid: of the
-    process.
+    process. becomes: it may execute a program in its own place, though it may create none.
     """
 
     processes: bool
     memory_files: bool
     scheduled: bool
     pid: int
+    becomes: bool = False
 
 
 Instruction = tuple[int, int, int, int]
@@ -130,7 +131,8 @@ def refused(rules: Rules) -> dict[str, int]:
     """Return the calls that fail whatever their arguments, with their errors."""
     names = dict.fromkeys(_ALWAYS, errno.EPERM) | dict.fromkeys(_UNKNOWN, errno.ENOSYS)
     if not rules.processes:
-        names |= dict.fromkeys([*_PROCESSES, "tkill"], errno.EPERM)
+        ended = [name for name in _PROCESSES if not rules.becomes or name != "execve"]
+        names |= dict.fromkeys([*ended, "tkill"], errno.EPERM)
     if not rules.memory_files:
         names["memfd_create"] = errno.EPERM
     if rules.scheduled:

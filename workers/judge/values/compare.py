@@ -16,8 +16,8 @@ same for all, as is the rounding of a narrower result. Either limit is below a h
 arithmetic costs in float32.
 
 "Like magnitude" is one of at most 32 groups of equal count by |y64| and its two neighbours; zeros belong to the
-smallest. Non-finite values must be expected ones, at the same places, of the same sign. Integers and booleans compare
-exactly with eager's. Everything is done in slices, so memory stays bounded.
+smallest. Non-finite values must be expected ones, at the same places, of the same sign. Everything is done in slices.
+`steps` compares results that have steps: integers, booleans, 8-bit floats.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ On a CPU as many as its caches hold, on a GPU as many as its temporaries (about 
 _SAMPLE = 1 << 16
 _LANES_ON_DEVICE = 1 << 12
 """Partial maxima per group on a GPU: on one number thousands of threads would wait in turn."""
-_TF32_HALF = 1 << 12
 _EXPONENT_BITS = 0x7FF << 52
 _MAGNITUDE_BITS = (1 << 63) - 1
 _KEY_SHIFT, _KEYS = 47, 1 << 16
@@ -57,7 +56,7 @@ class Tolerance:
 
     `edges` (float64, at most GROUPS - 1, rising) part |y64| into groups; `element` holds k E0 of each group; `ulps` and
     `relative` come on top, as so many units in the last place and as a share of |y64|. `size` is the root mean square
-    of |y64|.
+    of |y64|; a result whose own is below `least_size` is measured against that.
 
     `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|.
     """
@@ -70,6 +69,7 @@ class Tolerance:
     ulps: float = 1.0
     relative: float = 0.0
     size: float = 0.0
+    least_size: float = 0.0
 
     def limits(self, expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Largest error allowed for each element; `expected` is float64 and finite."""
@@ -130,14 +130,6 @@ def ulp(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     smallest = float(information.smallest_normal) * float(information.eps)
     power = (values.view(torch.int64) & _EXPONENT_BITS).view(torch.float64)  # the power of two at or below; 0 for 0
     return (power * float(information.eps)).clamp_min(smallest)
-
-
-def rounded_to_tf32(values: torch.Tensor | None) -> torch.Tensor | None:
-    """Round float32 values to the nearest with TF32's 10 bits of fraction; leave others."""
-    if values is None or values.dtype != torch.float32:
-        return values
-    nearest = ((values.view(torch.int32) + _TF32_HALF) & ~(2 * _TF32_HALF - 1)).view(torch.float32)
-    return torch.where(torch.isfinite(values), nearest, values)
 
 
 def _slices(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
@@ -248,7 +240,8 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
         parts.append(_outcome(part, wanted, tolerance))  # read once, after the last slice
         starts.append(start)
     slices = torch.stack(parts).tolist() if parts else []
-    squares, norm = sum(row[0] for row in slices), sum(row[1] for row in slices)
+    squares = sum(row[0] for row in slices)
+    norm = max(sum(row[1] for row in slices), tolerance.least_size**2 * found.numel())
     wrong = int(sum(row[2] for row in slices))
     l2 = (squares / norm) ** 0.5 if norm > 0 else 0.0
     within = l2 <= tolerance.l2 or tolerance.own is not None
@@ -259,7 +252,7 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     worst = found.reshape(-1)[worst_at]
     value_found, value_expected = float(worst), float(expected.reshape(-1)[worst_at])
     finite = torch.isfinite(worst.to(torch.float64)).item()
-    kind = "not_written" if _is_poison(worst) else "wrong_value" if finite else "non_finite"
+    kind = "not_written" if is_poison(worst) else "wrong_value" if finite else "non_finite"
     return Comparison(
         False,
         kind,
@@ -267,7 +260,7 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
         tolerance.l2,
         wrong,
         found.numel(),
-        _unravel(worst_at, found.shape),
+        unravel(worst_at, found.shape),
         value_expected,
         value_found,
         worst_limit,
@@ -330,7 +323,7 @@ def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
     if not wrong:
         return Comparison(True, "", 0.0, 0.0, 0, found.numel())
     element = found.view(raw).reshape(-1)[first]
-    kind = "not_written" if _is_poison(element) else "wrong_value"
+    kind = "not_written" if is_poison(element) else "wrong_value"
     wanted_element: Any = expected.reshape(-1)[first].item()
     return Comparison(
         False,
@@ -339,7 +332,7 @@ def compare_exactly(found: torch.Tensor, expected: torch.Tensor) -> Comparison:
         0.0,
         wrong,
         found.numel(),
-        _unravel(first, found.shape),
+        unravel(first, found.shape),
         wanted_element,
         element.item(),
         0.0,
@@ -359,12 +352,14 @@ def _differences(found: torch.Tensor, expected: torch.Tensor) -> tuple[int, int]
     return sum(count for count, _ in rows), first
 
 
-def _is_poison(element: torch.Tensor) -> bool:
+def is_poison(element: torch.Tensor) -> bool:
+    """Check whether an element still has the bytes that buffers are filled with before a call."""
     raw = element.reshape(1).contiguous().view(torch.uint8)
     return bool((raw == poison_byte(element.dtype)).all())
 
 
-def _unravel(position: int, shape: torch.Size) -> list[int]:
+def unravel(position: int, shape: torch.Size) -> list[int]:
+    """Return the index of a flat position."""
     index: list[int] = []
     for size in reversed(shape):
         index.append(position % size)
@@ -376,7 +371,7 @@ def first_difference(found: torch.Tensor, expected: torch.Tensor) -> list[int] |
     """Return the index of the first element whose bytes differ, or None; same shape and dtype."""
     raw = _RAW[found.dtype.itemsize]
     wrong, first = _differences(found.contiguous().view(raw), expected.contiguous().view(raw))
-    return _unravel(first, found.shape) if wrong else None
+    return unravel(first, found.shape) if wrong else None
 
 
 def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -389,10 +384,11 @@ def differs(first: torch.Tensor, second: torch.Tensor) -> bool:
     if not first.is_floating_point():
         return True
     sums = torch.zeros(3, dtype=torch.float64, device=first.device)
-    for _, (one, other) in _slices(first, second):
+    for _, narrow in _slices(first, second):
+        one, other = (part.to(torch.float64) for part in narrow)
         finite = torch.isfinite(one) & torch.isfinite(other)
-        kept = torch.where(finite, one, 0.0).to(torch.float64)
-        distance = kept - torch.where(finite, other, 0.0).to(torch.float64)
+        kept = torch.where(finite, one, 0.0)
+        distance = kept - torch.where(finite, other, 0.0)
         unlike = (torch.isfinite(one) != torch.isfinite(other)).sum()
         sums += torch.stack([unlike.to(torch.float64), distance.square().sum(), kept.square().sum()])
     unlike_elements, distance_squares, squares = sums.tolist()

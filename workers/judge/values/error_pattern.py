@@ -8,8 +8,7 @@ from __future__ import annotations
 import torch
 
 from warpsmith.kernels_db.job.documents import Failure, WrongElement
-from warpsmith.workers.judge.values import compare
-from warpsmith.workers.judge.values.compare import Tolerance
+from warpsmith.workers.judge.values.steps import Limit, wrong_elements
 
 MOST_ELEMENTS = 1 << 27
 """Most elements of a tensor whose wrong elements are described.
@@ -21,11 +20,11 @@ ALIKE = 0.01
 """Ratios of found to expected that differ by less are one factor."""
 
 
-def described(failure: Failure, found: torch.Tensor, expected: torch.Tensor, limit: Tolerance | None) -> Failure:
+def described(failure: Failure, found: torch.Tensor, expected: torch.Tensor, limit: Limit) -> Failure:
     """Return the failure with `samples` and `pattern`, where any element is beyond its limit."""
     if found.numel() > MOST_ELEMENTS:
         return failure
-    wrong = compare.wrong_elements(found, expected, limit)
+    wrong = wrong_elements(found, expected, limit)
     count = int(wrong.sum())
     if not count:
         return failure

@@ -59,7 +59,7 @@ They stay well inside its range.
 TIES = frozenset({"constant_rows", "integers", "low_rank", "diagonal", "one_hot", "zeroed"})
 """Families with equal elements.
 
-An op with integer results (argmax, sort) may break ties as it likes, so these are not for it.
+They are for an op with integer results only where it is known which of equals it may choose.
 """
 
 EVERYWHERE, ELSEWHERE = "shifted", 2
@@ -236,10 +236,10 @@ def _has_room(kind: str, shape: Sequence[int]) -> bool:
     return kind not in ("constant_rows", "one_hot") or (bool(shape) and shape[-1] > 1)
 
 
-def families(workload: ResolvedWorkload, rng: random.Random) -> list[Family]:
+def families(workload: ResolvedWorkload, rng: random.Random, *, ties: bool = False) -> list[Family]:
     """Return the families that change something about a workload.
 
-    Of those that single an input out, a few at random.
+    Of those that single an input out, a few at random. `ties`: also with integer results those of equal elements.
     """
     inputs = workload["inputs"]
     whole = [
@@ -255,14 +255,21 @@ def families(workload: ResolvedWorkload, rng: random.Random) -> list[Family]:
     found = whole + (singled[: MOST_SINGLED_OUT * len(_OF_ONE_INPUT)] if several else [])
     exact = [item for item in workload["outputs"] if "float" not in item["dtype"]]
     exact_inputs = [item for item in inputs if item["mutated"] and "float" not in item["dtype"]]
-    return [family for family in found if not (exact or exact_inputs) or family.kind not in TIES]
+    return [family for family in found if ties or not (exact or exact_inputs) or family.kind not in TIES]
 
 
-def plan(workloads: Sequence[ResolvedWorkload], rng: random.Random, *, sparing: bool) -> dict[str, list[Family]]:
+def plan(
+    workloads: Sequence[ResolvedWorkload],
+    rng: random.Random,
+    *,
+    sparing: bool,
+    ties: Callable[[ResolvedWorkload], bool] = lambda _: False,
+) -> dict[str, list[Family]]:
     """Return the families to ask, by workload id.
 
     All of them on the smallest bench workload, a few drawn at random on every other, so that no shape is known to be
-    safe. `sparing`: a few on the smallest workload alone.
+    safe. `sparing`: a few on the smallest workload alone. `ties`: whether a workload may be asked those of equal
+    elements though it has integer results.
     """
 
     def few(found: list[Family]) -> list[Family]:
@@ -272,10 +279,10 @@ def plan(workloads: Sequence[ResolvedWorkload], rng: random.Random, *, sparing: 
 
     if sparing:
         least = min(workloads, key=elements)
-        return {least["id"]: few(families(least, rng))}
+        return {least["id"]: few(families(least, rng, ties=ties(least)))}
     bench = [workload for workload in workloads if workload["role"] == "bench"]
     most = min(bench or workloads, key=elements)["id"]
-    found = {workload["id"]: families(workload, rng) for workload in workloads}
+    found = {workload["id"]: families(workload, rng, ties=ties(workload)) for workload in workloads}
     return {name: mine if name == most else few(mine) for name, mine in found.items()}
 
 

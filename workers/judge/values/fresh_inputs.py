@@ -1,10 +1,19 @@
-"""New numbers for every call from a stock that is drawn once.
+"""Values that no process was given before: made anew for every call, at a price that a call can bear.
 
-A window of a stock at another place holds the same numbers, and so do a few whole tensors in turn: a candidate that
-remembers numbers, and not calls, would find them again and copy what it has computed before. So a call's values are
-made from the stock: two windows of normal numbers at a random angle are normal again, uniform numbers stay uniform
-under a rotation of their range, a permutation stays one when its places and its numbers are rotated. Small inputs are
-drawn anew.
+A candidate's memory may outlive a call, so values that come again (or the same ones at another place, turned, or
+permuted) are answered from what it remembers. What is new about each kind:
+
+- normal and uniform, floating: drawn. On a CPU beyond DRAWN_ANEW elements each BLOCK of them is mixed from two random
+  places of a stock: normal ones at a random angle, uniform ones added, with a random number, modulo their range.
+- randint, bernoulli, whatever their type: drawn.
+- permutation, indptr: drawn.
+- spd: drawn, so with other eigenvalues, which rows exchanged or signs flipped would leave as they were.
+- code: the spec's own code runs again under another seed (`inputs`).
+- constant: itself. It holds nothing that could be remembered.
+
+To find out from a mixed block which places and which angle made it takes longer than to compute with its BLOCK numbers,
+and tells nothing about the next block. No hash of a whole input, of its beginning, of some elements, of what is in it
+once sorted, and no sum comes twice. An op with few values (a mask of three elements) meets them again by chance.
 """
 
 from __future__ import annotations
@@ -16,62 +25,102 @@ from typing import Any
 import torch
 
 from warpsmith.kernels_db.job import draws
+from warpsmith.workers.judge.machine.buffers import TensorSpec
 
 DRAWN_ANEW = 1 << 16
-"""Most elements of structured values that are drawn anew for each call.
+"""Most elements of floating values that a CPU draws anew for each call; more are mixed from a stock.
 
-Sorting so many takes some milliseconds.
+Drawing takes a CPU some 4 ns an element, mixing 1. A GPU draws everything: it is as fast as a copy.
 """
 
-_ROUNDED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+BLOCK = 1 << 16
+"""Elements that are mixed from the same two places of a stock."""
+
+STOCK = 1 << 21
+"""Elements of a stock: so many places there are for each of a block's two windows."""
+
+CHUNK = 1 << 24
+"""Elements that are drawn at a time, which bounds the memory of the float32 or float64 values that are rounded."""
 
 
-def window(stock: torch.Tensor, elements: int, choose: random.Random) -> torch.Tensor:
-    """So many elements of a flat stock from a random place on."""
-    start = choose.randrange(stock.numel() - elements + 1)
-    return stock[start : start + elements]
+def is_mixed(dist: dict[str, Any], spec: TensorSpec, device: torch.device) -> bool:
+    """Check whether an input's values are mixed from a stock."""
+    floating = spec.dtype.is_floating_point and dist["kind"] in ("normal", "uniform")
+    return device.type == "cpu" and floating and spec.elements > DRAWN_ANEW
 
 
-def independent(dist: dict[str, Any], stock: torch.Tensor, elements: int, choose: random.Random) -> torch.Tensor:
-    """Return flat values for one call from a stock of independent ones.
+def stock(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """Draw the stock from which an input's values are mixed: normal numbers, or uniform ones in [0, range).
 
-    Integers and booleans, which have few values anyway, and floating types without arithmetic are a window.
+    They are float32 (float64 for float64), so that a call's values are rounded to narrower types once.
     """
-    first = window(stock, elements, choose)
-    if stock.dtype not in _ROUNDED:
-        return first
-    if dist["kind"] == "normal":
-        angle = choose.uniform(0.0, 2.0 * math.pi)
-        along, across = math.cos(angle), math.sin(angle)
-        mixed = torch.mul(first, along).add_(window(stock, elements, choose), alpha=across)
-        mean = dist.get("mean", 0.0)
-        return mixed.add_(mean * (1.0 - along - across)) if mean else mixed
-    if dist["kind"] == "uniform":
-        low, high = dist.get("low", 0.0), dist.get("high", 1.0)
-        turned = first + choose.uniform(0.0, high - low)
-        return torch.where(turned >= high, turned - (high - low), turned).clamp_(low, high)
-    return first
+    wide = torch.float64 if spec.dtype == torch.float64 else torch.float32
+    span = dist.get("high", 1.0) - dist.get("low", 0.0)
+    centred = dist | ({"mean": 0.0} if dist["kind"] == "normal" else {"low": 0.0, "high": span})
+    return draws.draw(centred, (STOCK + BLOCK,), wide, generator)
 
 
-def structured(
-    dist: dict[str, Any],
-    variants: list[torch.Tensor],
-    generator: torch.Generator,
-    choose: random.Random,
-) -> torch.Tensor:
-    """Return values for one call of a kind whose elements depend on each other.
+def mixed(dist: dict[str, Any], from_stock: torch.Tensor, spec: TensorSpec, choose: random.Random) -> torch.Tensor:
+    """Return an input's values for one call, each block of them mixed from two places of the stock."""
+    assert spec.shape is not None
+    values = torch.empty(spec.elements, dtype=spec.dtype)
+    mix = _mix_normal if dist["kind"] == "normal" else _mix_uniform
+    for start in range(0, spec.elements, BLOCK):
+        size = min(BLOCK, spec.elements - start)
+        one, other = choose.sample(range(STOCK), 2)
+        values[start : start + size].copy_(
+            mix(dist, from_stock[one : one + size], from_stock[other : other + size], choose)
+        )
+    return values.view(spec.shape)
 
-    There are `variants` of them.
 
-    A constant is itself; the user's own code and large `spd` matrices come as they were drawn.
+def _mix_normal(dist: dict[str, Any], one: torch.Tensor, other: torch.Tensor, choose: random.Random) -> torch.Tensor:
+    """Turn two windows by an angle: independent normal numbers of mean 0 stay that, of the same deviation."""
+    angle = choose.uniform(0.0, 2.0 * math.pi)
+    made = torch.mul(one, math.cos(angle)).add_(other, alpha=math.sin(angle))
+    return made.add_(mean) if (mean := dist.get("mean", 0.0)) else made
+
+
+def _mix_uniform(dist: dict[str, Any], one: torch.Tensor, other: torch.Tensor, choose: random.Random) -> torch.Tensor:
+    """Add two windows and a random number modulo the range: one uniform number makes the sum uniform."""
+    low, high = dist.get("low", 0.0), dist.get("high", 1.0)
+    made = torch.add(one, other).add_(choose.uniform(0.0, high - low)).remainder_(high - low)
+    return made.add_(low).clamp_(low, high)
+
+
+def drawn(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """Return an input's values for one call, drawn from the generator, on its device."""
+    assert spec.shape is not None
+    kind, on_cpu = dist["kind"], generator.device.type == "cpu"
+    if kind in draws.INDEPENDENT and spec.elements > CHUNK:
+        values = torch.empty(spec.elements, dtype=spec.dtype, device=generator.device)
+        for start in range(0, spec.elements, CHUNK):
+            part = values[start : start + CHUNK]
+            part.copy_(draws.draw(dist, (part.numel(),), spec.dtype, generator))
+        return values.view(spec.shape)
+    if kind == "permutation" and on_cpu and spec.shape and spec.shape[-1] > DRAWN_ANEW:
+        return _shuffled(spec, generator)
+    if kind == "spd" and on_cpu and spec.elements > DRAWN_ANEW and spec.dtype != torch.float64:
+        return _spd(dist, spec, generator)
+    return draws.draw(dist, spec.shape, spec.dtype, generator)
+
+
+def _shuffled(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """Shuffle each row: sorting random keys, as `draws` does, takes a CPU eight times as long."""
+    assert spec.shape is not None
+    length = spec.shape[-1]
+    rows = [torch.randperm(length, generator=generator) for _ in range(spec.elements // length)]
+    return torch.stack(rows).to(spec.dtype).view(spec.shape)
+
+
+def _spd(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
+    """Draw a large symmetric positive definite matrix by a product in float32, which is twice as fast.
+
+    Its error is a rounding of float32, which the shift of the diagonal outweighs. A matrix product's two halves may
+    differ in the last bit, so the upper one is the lower one's.
     """
-    chosen = choose.choice(variants)
-    kind = dist["kind"]
-    if kind in ("constant", "code"):
-        return chosen
-    if chosen.numel() <= DRAWN_ANEW or kind == "indptr":
-        return draws.draw(dist, tuple(chosen.shape), chosen.dtype, generator)
-    if kind == "permutation":
-        length = chosen.shape[-1]
-        return chosen.roll(choose.randrange(length), -1).add_(choose.randrange(length)).remainder_(length)
-    return chosen
+    assert spec.shape is not None
+    factor = torch.randn(spec.shape, generator=generator)
+    lower = (factor @ factor.mT).div_(spec.shape[-1]).tril_()
+    lower.diagonal(dim1=-2, dim2=-1).add_(dist.get("shift", 1.0)).div_(2)
+    return (lower + lower.mT).to(spec.dtype)

@@ -1,12 +1,13 @@
 """Input values, drawn by the referee from secret seeds. The seed never enters a runner.
 
-Independent elements (normal, uniform, randint, bernoulli) are drawn once into a stock somewhat larger than the tensor,
-structured values (permutation, indptr, spd) and the user's own code as a few whole tensors; each call gets new numbers
-made from these (`fresh_inputs`) at the price of a copy or two.
+Every call gets values that were never there before; `fresh_inputs` says how for each kind. The generator is seeded
+anew for every call, by a hash of the source's seed: who finds out the seed of one call's values, which for a CPU's
+generator has 32 bits, knows nothing of the next ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,11 +19,6 @@ from warpsmith.kernels_db.job.documents import ResolvedInput
 from warpsmith.workers.judge.machine.buffers import ALIGNMENT, TensorSpec, contiguous_strides
 from warpsmith.workers.judge.values import fresh_inputs
 from warpsmith.workers.judge.values.families import Family, changed
-
-SLACK = 1 << 14
-"""Elements of a stock beyond the tensor's own: so many different windows there are."""
-
-STRUCTURED_VARIANTS = 4
 
 Make = Callable[[str, TensorSpec, int], torch.Tensor]
 """A function that runs the user's generator (source, tensor, seed) in a runner.
@@ -63,43 +59,56 @@ class InputSource:
         device: torch.device = CPU,
         family: Family | None = None,
     ) -> None:
-        """Draw the stocks, on `device`; `family` changes the values that they give.
+        """Draw the stocks and constants, on `device`; `family` changes the values that `draw` gives.
 
-        Raises BadDistribution, and whatever `make` raises where the user's generator fails.
+        Raises BadDistribution.
         """
         self._inputs = inputs
         self._family = family
-        self._choose = random.Random(seed ^ 0x5EED)  # noqa: S311 - unpredictable to runners because the seed is
-        generator = self._generator = torch.Generator(device).manual_seed(seed)
-        self._stocks: list[list[torch.Tensor] | None] = []
+        self._make = make
+        self._seed = seed
+        self._draws = 0
+        self._generator = torch.Generator(device)
+        self._choose = self._reseed()
+        self._kept: list[torch.Tensor | None] = []  # the stock of an input, or the constant that it is
         self._specs = [input_spec(item) for item in inputs]
         for item, spec in zip(inputs, self._specs, strict=True):
             try:
-                self._stocks.append(None if spec.shape is None else _stock(item["dist"], spec, generator, make))
+                self._kept.append(None if spec.shape is None else _kept(item["dist"], spec, self._generator))
             except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch refuses the values
                 raise BadDistribution(item["name"], item["dist"], error) from error
+
+    def _reseed(self) -> random.Random:
+        """Seed the generator for the next values, and return what chooses places and angles for them."""
+        self._draws += 1
+        digest = hashlib.sha256(f"{self._seed} {self._draws}".encode()).digest()
+        self._generator.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+        return random.Random(digest[8:])  # noqa: S311 - unpredictable to runners because the seed is
 
     def draw(self) -> list[torch.Tensor | None]:
         """Return new values for one call, in the declared shapes and dtypes; None for scalars.
 
-        They are views of the stock: do not write.
+        Constants are the same tensor every time: do not write. Raises whatever `make` raises where the user's generator
+        fails.
         """
-        values: list[torch.Tensor | None] = []
-        for item, spec, stock in zip(self._inputs, self._specs, self._stocks, strict=True):
-            if stock is None:
-                values.append(None)
-                continue
-            assert spec.shape is not None
-            if item["dist"]["kind"] in draws.INDEPENDENT:
-                flat = fresh_inputs.independent(item["dist"], stock[0], spec.elements, self._choose)
-                values.append(flat.view(spec.shape))
-            else:
-                values.append(fresh_inputs.structured(item["dist"], stock, self._generator, self._choose))
+        self._choose = self._reseed()
+        values: list[torch.Tensor | None] = [
+            None if spec.shape is None else self._new(item["dist"], spec, kept)
+            for item, spec, kept in zip(self._inputs, self._specs, self._kept, strict=True)
+        ]
         if self._family is not None:
             values = changed(self._family, self._inputs, values, self._generator, self._choose)
         return [
-            None if value is None else _broadcast(value, spec) for value, spec in zip(values, self._specs, strict=True)
+            None if value is None else broadcast(value, spec) for value, spec in zip(values, self._specs, strict=True)
         ]
+
+    def _new(self, dist: dict[str, Any], spec: TensorSpec, kept: torch.Tensor | None) -> torch.Tensor:
+        """Return one input's values for one call."""
+        if dist["kind"] == "code":
+            return self._make(dist["source"], spec, self._choose.getrandbits(62)).to(self._generator.device)
+        if kept is None:
+            return fresh_inputs.drawn(dist, spec, self._generator)
+        return kept if dist["kind"] == "constant" else fresh_inputs.mixed(dist, kept, spec, self._choose)
 
 
 class InputSources:
@@ -115,30 +124,39 @@ class InputSources:
         """Return values of a workload's inputs under a new seed. Raises what InputSource does."""
         return InputSource(inputs, self._rng.getrandbits(62), self._make, self._device, family)
 
+    def seeded(self, inputs: Sequence[ResolvedInput], seed: int) -> InputSource:
+        """Return values of a workload's inputs under a seed that is known. Raises what InputSource does."""
+        return InputSource(inputs, seed, self._make, self._device)
 
-def _broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """Return the value as a buffer with these strides holds it: size 1 on axes of stride 0."""
+
+def broadcast(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """Return a value as a buffer with these strides holds it: size 1 on axes of stride 0."""
     for axis, stride in enumerate(spec.strides):
         if stride == 0 and value.shape[axis] > 1:
             value = value.narrow(axis, 0, 1).expand(value.shape)
     return value
 
 
-def stock_bytes(item: ResolvedInput) -> int:
-    """Return the bytes that an InputSource holds for one input."""
+def stock_bytes(item: ResolvedInput, device: torch.device = CPU) -> int:
+    """Return the bytes that an InputSource holds for one input while it makes a call's values."""
     spec = input_spec(item)
-    variants = 1 if item["dist"].get("kind") in draws.INDEPENDENT else STRUCTURED_VARIANTS
-    return variants * (spec.elements + SLACK) * spec.dtype.itemsize
+    if fresh_inputs.is_mixed(item["dist"], spec, device):
+        return spec.elements * spec.dtype.itemsize + 8 * (fresh_inputs.STOCK + fresh_inputs.BLOCK)
+    if item["dist"].get("kind") in draws.INDEPENDENT or item["dist"].get("kind") == "constant":
+        return spec.elements * spec.dtype.itemsize + 16 * min(spec.elements, fresh_inputs.CHUNK)
+    return spec.elements * (spec.dtype.itemsize + _STRUCTURED_BYTES)
 
 
-def _stock(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator, make: Make) -> list[torch.Tensor]:
+_STRUCTURED_BYTES = 24
+"""Bytes an element that drawing structured values takes besides: three numbers of float64 or int64."""
+
+
+def _kept(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor | None:
+    """Return what an input's values are made from; None where they are drawn, after a trial of a few elements."""
     assert spec.shape is not None
-    kind = dist["kind"]
-    if kind in draws.INDEPENDENT:
-        return [draws.draw(dist, (spec.elements + SLACK,), spec.dtype, generator)]
-    if kind == "code":
-        device = generator.device
-        seeds = torch.randint(0, 2**62, (STRUCTURED_VARIANTS,), generator=generator, device=device).tolist()
-        return [make(dist["source"], spec, seed).to(device) for seed in seeds]
-    variants = 1 if kind == "constant" else STRUCTURED_VARIANTS
-    return [draws.draw(dist, spec.shape, spec.dtype, generator) for _ in range(variants)]
+    if dist["kind"] == "code":
+        return None
+    if dist["kind"] == "constant":
+        return draws.draw(dist, spec.shape, spec.dtype, generator)
+    draws.draw(dist, tuple(min(size, 2) for size in spec.shape), spec.dtype, generator)
+    return fresh_inputs.stock(dist, spec, generator) if fresh_inputs.is_mixed(dist, spec, generator.device) else None

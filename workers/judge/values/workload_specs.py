@@ -62,6 +62,14 @@ def result_positions(workload: ResolvedWorkload) -> list[tuple[str, int]]:
     return outputs + [(item["name"], n) for n, item in enumerate(inputs) if item["mutated"]]
 
 
+def result_spec(workload: ResolvedWorkload, position: int) -> TensorSpec:
+    """Return the buffer of the result at a position of `result_positions`."""
+    outputs = result_specs(workload)
+    if position < len(outputs):
+        return outputs[position]
+    return input_specs(workload)[result_positions(workload)[position][1]]
+
+
 def own_tolerance(workload: ResolvedWorkload, name: str) -> tuple[float, float] | None:
     """Return the op's own (rtol, atol) for an output; None where it is derived."""
     for item in workload["outputs"]:

@@ -33,6 +33,8 @@ _ADVICE = {
     "memory": "Allocate less scratch, where it allocates any.",
     "non_finite": "Look for a division by zero, an overflow in exp, or scratch that is read but never set.",
     "input_modified": "Inputs that are not marked as updated in place are read-only.",
+    "state": "Clear counters and release locks before a call ends; scratch is for torch.empty in run.",
+    "sanitizer": "The tool names the access: look at the bounds, the barrier or the initialisation before it.",
     "not_written": "Every element of every output must be written on every call.",
     "nondeterministic": "Look for a race: two threads that write one element, or a read of what is yet to be written.",
 }

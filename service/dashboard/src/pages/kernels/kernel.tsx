@@ -86,6 +86,7 @@ function Kernel({ kernel }: { kernel: KernelDocument }) {
             ["device", evidence.device ?? format.NONE],
             ...evidence.facts,
             ...evidence.versions,
+            ["judge's protocol", kernel.verification ? String(kernel.verification.protocol) : format.NONE],
             ["fingerprint", evidence.fingerprint ?? format.NONE],
             ["source digest", kernel.source_digest],
           ]}

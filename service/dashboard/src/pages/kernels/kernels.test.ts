@@ -100,10 +100,28 @@ it.each([
     sandbox: null,
     fingerprint: null,
     versions: {},
+    protocol: 3,
+    outdated_protocol: false,
     current,
   });
   expect(state).toMatchObject({ tone, word });
   expect(state.says).not.toBe("");
+});
+
+it("says that the judge checks more by now than it did then", () => {
+  const state = verificationInWords({
+    verdict: "accepted",
+    verified_at: 0,
+    device: "H200",
+    sandbox: null,
+    fingerprint: null,
+    versions: {},
+    protocol: 2,
+    outdated_protocol: true,
+    current: true,
+  });
+  expect(state).toMatchObject({ tone: "warn", word: "older protocol" });
+  expect(state.says).toContain("protocol 2");
 });
 
 it.each([
@@ -123,6 +141,8 @@ it.each([
       sandbox: null,
       fingerprint: null,
       versions: {},
+      protocol: 3,
+      outdated_protocol: false,
       current: false,
     };
     const drifted = tone === "bad";

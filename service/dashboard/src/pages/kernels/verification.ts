@@ -12,6 +12,14 @@ export interface State {
 
 /** Whether a verification still says something here, in words. */
 export function verificationInWords(verification: Verification | null | undefined): State {
+  if (verification?.outdated_protocol)
+    return {
+      tone: "warn",
+      word: "older protocol",
+      says:
+        `Judged under protocol ${verification.protocol} of the judge, which checks more by now. ` +
+        "Have it judged anew (warpsmith reverify) before you rely on it.",
+    };
   switch (verification?.current) {
     case true:
       return {

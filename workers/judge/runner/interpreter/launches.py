@@ -6,11 +6,13 @@ The caller imports Triton, in the process that runs the candidate: names and typ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypedDict
 
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
+
+from warpsmith.workers.judge.runner.interpreter.bfloat16_products import bfloat16_products
 
 
 class Launch(TypedDict):
@@ -24,6 +26,15 @@ class Launch(TypedDict):
     arguments: dict[str, str]
     constexprs: dict[str, str]
     options: dict[str, Any]
+
+
+def run_like_a_device(until: ExitStack) -> None:
+    """Take an autotuned kernel's first configuration and multiply bfloat16, till the stack closes.
+
+    Without a GPU there is nothing on which to compare configurations.
+    """
+    until.enter_context(interpreted_launches(limit=0))
+    until.enter_context(bfloat16_products())
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db.spec.op import Target
-from warpsmith.service.client.errors import misuse
-from warpsmith.service.local import machine
+from dataclasses import dataclass
+
+from warpsmith.kernels_db.spec.op import SpecError, Target
+from warpsmith.workers.judging import machine
 
 SOME_GPU = "cuda:sm_90"
 ON_A_CPU = ("cpp", "python")
@@ -17,11 +18,33 @@ WITHOUT_DEVICE = {
 """Treatment of a candidate for a GPU that this machine lacks, by language."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a candidate is judged.
+
+    `shortfall`: why this machine cannot judge there in full, and what it does instead; None where it can.
+    """
+
+    target: Target
+    shortfall: str | None = None
+
+
+def choose_place(named: str | None, language: str) -> Place:
+    """Choose where a candidate in `language` is judged.
+
+    Raises SpecError for the target, CannotJudge where this machine lacks what the language needs.
+    """
+    target = choose_target(named, language)
+    shortfall = describe_shortfall(target, language)
+    machine.require_judge(language)
+    return Place(target, shortfall)
+
+
 def choose_target(named: str | None, language: str) -> Target:
     """Choose the target to judge on: `named`, or the language's default.
 
     The default is the CPU for C++ and for free Python, which is timed there alone, and the first GPU for the other
-    languages. Ends with misuse where the language cannot run on the named target, or none is named and there is no GPU.
+    languages. Raises SpecError where the language cannot run on the named target, or none is named and there is no GPU.
     """
     if named is None and language in ON_A_CPU:
         return Target.parse("cpu")
@@ -29,13 +52,13 @@ def choose_target(named: str | None, language: str) -> Target:
         found = machine.gpus()
         if not found:
             expected = f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}; without a CUDA GPU here"
-            misuse("--target", None, f"{expected} {WITHOUT_DEVICE[language]}")
+            raise SpecError("target", None, f"{expected} {WITHOUT_DEVICE[language]}")
         return Target.parse(found[0].target)
     target = Target.parse(named)
     if language == "cpp" and target.device != "cpu":
-        misuse("--target", named, "cpu for a cpp candidate")
+        raise SpecError("target", named, "cpu for a cpp candidate")
     if language not in ON_A_CPU and target.device == "cpu":
-        misuse("--target", named, f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}")
+        raise SpecError("target", named, f"cuda:ARCH for a {language} candidate, such as {SOME_GPU}")
     return target
 
 

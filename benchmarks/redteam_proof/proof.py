@@ -1,0 +1,88 @@
+"""Proofs that cheats cheat: where what is meant to catch it is off, each does what it says. One that does not is void.
+
+A void entry would be caught whatever the judge did: it does not compile, falls, or computes nonsense.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from benchmarks.redteam_catalogue.entry import ENDED, Cheat
+from benchmarks.redteam_catalogue.trial import MOST_TRIES, Outcome, judge_once, lost, outcome_of, speedup_of
+from benchmarks.redteam_proof import naive
+from benchmarks.redteam_proof.defences import Defence, Row, row_of
+from benchmarks.redteam_proof.undefended import UndefendedClient
+from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
+
+WITHOUT_A_HOOK: frozenset[Defence] = frozenset({"hold-out", "limits", "process"})
+
+
+def prove(cheats: Sequence[Cheat], cache: Path) -> Iterator[tuple[Cheat, Outcome]]:
+    """Prove each cheat, in the order of what is off: a judge is started for each set of defences."""
+    rows = [(cheat, row) for cheat in cheats if (row := row_of(cheat)) is not None]
+    for cheat in cheats:
+        if row_of(cheat) is None:
+            yield cheat, lost(cheat, LookupError("`defences` has no row of it"))
+    for off, group in groupby(sorted(rows, key=_order), key=lambda one: one[1].defences):
+        if "process" in off:
+            yield from ((cheat, _on_naive(cheat, row, cache)) for cheat, row in group)
+            continue
+        with UndefendedClient(off - WITHOUT_A_HOOK, cache=cache) as client:
+            yield from ((cheat, _undefended(client, cheat, row)) for cheat, row in group)
+
+
+def _order(one: tuple[Cheat, Row]) -> tuple[list[str], str]:
+    return sorted(one[1].defences), one[0].op.name
+
+
+def _on_naive(cheat: Cheat, row: Row, cache: Path) -> Outcome:
+    start = time.monotonic()
+    verdict, said = naive.evaluate(cheat, cache / "naive")
+    works = verdict in row.effect or (verdict == naive.ENDED and bool(row.effect & ENDED))
+    return Outcome(
+        cheat.name,
+        cheat.language,
+        cheat.lines,
+        works,
+        verdict,
+        "naive",
+        "",
+        said,
+        round(time.monotonic() - start, 2),
+        "",
+    )
+
+
+def _undefended(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
+    """Works: a verdict, or a kind of failure, that the entry names; one that gains must also be the faster for it."""
+    if not row.defences & {"families", "hold-out"} and not cheat.gains:
+        cheat = replace(cheat, level="screen")  # nothing that is off is asked later
+    if "hold-out" in row.defences:
+        cheat = replace(cheat, op=replace(cheat.op, workloads=cheat.op.workloads[:1]))
+    try:
+        if cheat.before is not None:
+            judge_once(client, replace(cheat, source=cheat.before))
+        # Two verdicts are timed one after the other: what a neighbour did to one of them is no loss.
+        for _ in range(MOST_TRIES if cheat.gains else 1):
+            outcome = _once(client, cheat, row)
+            if outcome.good:
+                break
+    except (JudgeDied, JudgeTimeout) as error:
+        return lost(cheat, error)
+    return outcome
+
+
+def _once(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
+    verdict = judge_once(client, cheat)
+    kind = verdict["failure"]["kind"] if verdict["failure"] else ""
+    works = bool({verdict["verdict"], kind} & row.effect)
+    if works and cheat.gains and cheat.honest is not None and verdict["verdict"] == "accepted":
+        honest = judge_once(client, replace(cheat, source=cheat.honest))
+        found, measure = (sum(speedup_of(one)) / 2 for one in (verdict, honest))
+        said = f"{found:.2f} times eager's speed, the honest kernel {measure:.2f}"
+        return outcome_of(cheat, verdict, found > measure, said)
+    return outcome_of(cheat, verdict, works)

@@ -1,0 +1,280 @@
+"""The measure of a counterexample: wrong algorithms are found, honest ones of any order and arithmetic pass."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.jobs import output, scalar, tensor, workload
+from tests.support.in_process import InProcess, call_arguments, no_code
+from warpsmith.kernels_db.job.attack_documents import Accuracy, Recipe
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.workers.judge.attack.measure import backward_step
+from warpsmith.workers.judge.attack.oracle import Answer, Oracle
+from warpsmith.workers.judge.attack.recipe import describe
+from warpsmith.workers.judge.attack.search import search
+from warpsmith.workers.judge.attack.shrink import shrink
+from warpsmith.workers.judge.values.inputs import InputSource
+from warpsmith.workers.judge.values.workload_specs import Values
+
+Tensor = torch.Tensor
+Candidate = Callable[..., Any]
+TRIES = 60
+"""The openings of a matrix product are more; these are asked first."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def oracle_of(
+    reference: str,
+    where: ResolvedWorkload,
+    candidate: Candidate,
+    *,
+    math: str = "ieee",
+    accuracy: Accuracy = "componentwise",
+) -> Oracle:
+    def call(one: ResolvedWorkload, values: Values) -> list[Tensor]:
+        found = candidate(*call_arguments(one, values))
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def draw(seed: int) -> Values:
+        return InputSource(where["inputs"], seed, no_code).draw()
+
+    oracle = Oracle(where, InProcess(reference), call, draw, math, accuracy, random.Random(3))
+    oracle.prepare(5)
+    return oracle
+
+
+def worst_of(oracle: Oracle, tries: int = TRIES) -> Answer:
+    found = search(oracle.workload, oracle.ask, random.Random(7), 600.0, most=tries)
+    assert found.worst is not None, "nothing was fair"
+    return found.worst
+
+
+def rows(rows: int, columns: int) -> ResolvedWorkload:
+    return workload("rows", "test", [tensor("x", (rows, columns))], [output("y", (rows, columns))])
+
+
+PRODUCT = "def run(a, b):\n    return a @ b\n"
+MATRICES = workload("mm", "test", [tensor("a", (9, 64)), tensor("b", (64, 20))], [output("c", (9, 20))])
+SQUARES = workload("mm", "test", [tensor("a", (32, 32)), tensor("b", (32, 32))], [output("c", (32, 32))])
+SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
+NORM = "import torch\n\ndef run(x):\n    return torch.nn.functional.layer_norm(x, x.shape[1:], None, None, 1e-5)\n"
+TOTAL = "def run(x):\n    return x.sum(-1, keepdim=True)\n"
+
+
+def in_chain(x: Tensor) -> Tensor:
+    """The sum along the last axis in float32, one after the other."""
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(np.cumsum(x.numpy(), axis=-1, dtype=np.float32)[..., -1:].copy())
+
+
+def product_in_chain(a: Tensor, b: Tensor) -> Tensor:
+    found = torch.zeros(a.shape[0], b.shape[1])
+    for k in range(a.shape[1]):
+        found += a[:, k : k + 1] * b[k : k + 1]
+    return found
+
+
+def cut(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype).to(torch.float32)
+
+
+def split_product(a: Tensor, b: Tensor) -> Tensor:
+    """bfloat16x3: two parts of each operand, without the product of the low ones."""
+    high, top = cut(a, torch.bfloat16), cut(b, torch.bfloat16)
+    low, rest = cut(a - high, torch.bfloat16), cut(b - top, torch.bfloat16)
+    return low @ top + high @ rest + high @ top
+
+
+def shared_scale_product(a: Tensor, b: Tensor) -> Tensor:
+    """float16 pairs, one scale for every operand."""
+    scales = [torch.exp2(14 - one.abs().amax().clamp(1e-30, 1e30).log2().floor()) for one in (a, b)]
+    parts = []
+    for one, scale in zip((a, b), scales, strict=True):
+        high = cut(one * scale, torch.float16)
+        parts.append((high, cut(one * scale - high, torch.float16)))
+    (ah, al), (bh, bl) = parts
+    return (al @ bh + ah @ bl + ah @ bh) / scales[0] / scales[1]
+
+
+def strassen(a: Tensor, b: Tensor) -> Tensor:
+    n = a.shape[0] // 2
+    a11, a12, a21, a22 = a[:n, :n], a[:n, n:], a[n:, :n], a[n:, n:]
+    b11, b12, b21, b22 = b[:n, :n], b[:n, n:], b[n:, :n], b[n:, n:]
+    m1, m2, m3 = (a11 + a22) @ (b11 + b22), (a21 + a22) @ b11, a11 @ (b12 - b22)
+    m4, m5 = a22 @ (b21 - b11), (a11 + a12) @ b22
+    m6, m7 = (a21 - a11) @ (b11 + b12), (a12 - a22) @ (b21 + b22)
+    return torch.cat([torch.cat([m1 + m4 - m5 + m7, m3 + m5], 1), torch.cat([m2 + m4, m1 - m2 + m3 + m6], 1)])
+
+
+def online_softmax(x: Tensor) -> Tensor:
+    most, total = torch.full_like(x[:, :1], -torch.inf), torch.zeros_like(x[:, :1])
+    for block in x.split(16, dim=1):
+        larger = torch.maximum(most, block.amax(-1, keepdim=True))
+        base = torch.where(larger == -torch.inf, 0.0, larger)
+        total = total * torch.exp(most - base) + torch.exp(block - base).sum(-1, keepdim=True)
+        most = larger
+    return torch.exp(x - most) / total
+
+
+def exp2_softmax(x: Tensor) -> Tensor:
+    powers = torch.exp2((x - x.amax(-1, keepdim=True)) * 1.4426950408889634)
+    return powers / in_chain(powers)
+
+
+def softmax_without_maximum(x: Tensor) -> Tensor:
+    return torch.exp(x) / torch.exp(x).sum(-1, keepdim=True)
+
+
+def two_pass(x: Tensor) -> Tensor:
+    away = x - in_chain(x) / x.shape[-1]
+    return away * torch.rsqrt(in_chain(away * away) / x.shape[-1] + 1e-5)
+
+
+def shifted_one_pass(x: Tensor) -> Tensor:
+    y = x - x[:, :1]
+    mean = in_chain(y) / x.shape[-1]
+    variance = in_chain(y * y) / x.shape[-1] - mean * mean
+    return (y - mean) * torch.rsqrt(variance.clamp(min=0) + 1e-5)
+
+
+def one_pass(x: Tensor) -> Tensor:
+    mean = in_chain(x) / x.shape[-1]
+    return (x - mean) * torch.rsqrt((in_chain(x * x) / x.shape[-1] - mean * mean).clamp(min=0) + 1e-5)
+
+
+HONEST: dict[str, tuple[str, ResolvedWorkload, Candidate]] = {
+    "a product in one chain": (PRODUCT, MATRICES, product_in_chain),
+    "a product of split operands": (PRODUCT, MATRICES, split_product),
+    "an online softmax": (SOFTMAX, rows(5, 40), online_softmax),
+    "a softmax by powers of two": (SOFTMAX, rows(5, 40), exp2_softmax),
+    "a variance in two passes": (NORM, rows(4, 50), two_pass),
+    "a variance in one pass with a shift": (NORM, rows(4, 50), shifted_one_pass),
+    "a sum of 4096 in one chain": (
+        TOTAL,
+        workload("sum", "test", [tensor("x", (3, 4096))], [output("y", (3, 1))]),
+        in_chain,
+    ),
+}
+WRONG: dict[str, tuple[str, ResolvedWorkload, Candidate]] = {
+    "a product with shared scales": (PRODUCT, MATRICES, shared_scale_product),
+    "a product in bfloat16": (PRODUCT, MATRICES, lambda a, b: cut(a, torch.bfloat16) @ cut(b, torch.bfloat16)),
+    "a product of Strassen's": (PRODUCT, SQUARES, strassen),
+    "a softmax without its maximum": (SOFTMAX, rows(5, 40), softmax_without_maximum),
+    "a variance in one pass": (NORM, rows(4, 50), one_pass),
+    "a maximum that drops NaN": (
+        "def run(x):\n    return x.amax(-1)\n",
+        workload("max", "test", [tensor("x", (5, 40))], [output("y", (5,))]),
+        lambda x: torch.nan_to_num(x, nan=-torch.inf).amax(-1),
+    ),
+    "counters of eight bits": (
+        "import torch\n\ndef run(i):\n    return torch.bincount(i, minlength=8)\n",
+        workload(
+            "bins",
+            "test",
+            [tensor("i", (1000,), dtype="int64", kind="randint", low=0, high=8)],
+            [output("y", (8,), dtype="int64")],
+        ),
+        lambda i: torch.bincount(i, minlength=8) % 256,
+    ),
+    "a scalar that is not read": (
+        "def run(x, m):\n    return x * m\n",
+        workload("scaled", "test", [tensor("x", (50,)), scalar("m", 0.75)], [output("y", (50,))]),
+        lambda x, m: x * 0.75,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_algorithm_passes(name: str) -> None:
+    worst = worst_of(oracle_of(*HONEST[name]))
+    assert 0 < worst.ratio <= 1, (worst.worst, describe(worst.recipe))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_algorithm_is_found_and_its_recipe_fails_again(name: str) -> None:
+    oracle = oracle_of(*WRONG[name])
+    found = worst_of(oracle)
+    assert found.failed, (found.worst, describe(found.recipe))
+    simple = shrink(found, oracle.ask, 600.0)
+    assert simple.failed
+    assert len(simple.recipe["changes"]) <= len(found.recipe["changes"])
+    again = oracle_of(*WRONG[name]).ask(simple.recipe)
+    assert again.failed
+
+
+def test_normwise_accuracy_keeps_strassen_possible() -> None:
+    worst = worst_of(oracle_of(PRODUCT, SQUARES, strassen, accuracy="normwise"))
+    assert worst.ratio <= 1, (worst.worst, describe(worst.recipe))
+
+
+def test_narrower_operands_pass_under_tf32_alone() -> None:
+    def tf32(x: Tensor) -> Tensor:
+        return ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+    def rounded(a: Tensor, b: Tensor) -> Tensor:
+        return tf32(a) @ tf32(b)
+
+    def half(a: Tensor, b: Tensor) -> Tensor:
+        return cut(a, torch.float16) @ cut(b, torch.float16)
+
+    assert worst_of(oracle_of(PRODUCT, MATRICES, rounded, math="tf32")).ratio <= 1
+    assert worst_of(oracle_of(PRODUCT, MATRICES, rounded)).failed
+    assert worst_of(oracle_of(PRODUCT, MATRICES, half, math="tf32")).failed
+
+
+def ask(oracle: Oracle, *changes: dict[str, Any]) -> Answer:
+    recipe: Recipe = {"workload": oracle.workload["id"], "seed": 11, "changes": list(changes)}
+    return oracle.ask(recipe)
+
+
+def test_an_overflow_near_the_border_is_no_counterexample_and_one_beyond_it_is() -> None:
+    """exp(x) of a softmax without maximum overflows from 88 on."""
+    oracle = oracle_of(SOFTMAX, rows(5, 40), softmax_without_maximum)
+    assert not ask(oracle, {"input": "x", "move": "fill", "number": 100.0}).failed
+    assert ask(oracle, {"input": "x", "move": "fill", "number": 100.0 * 2**5}).failed
+
+
+def test_where_eager_is_not_right_nothing_is_asked_of_a_candidate() -> None:
+    """Squares overflow in eager's float32; a candidate may do better or worse there."""
+    reference = "def run(x):\n    return (x * x).sum(-1, keepdim=True).sqrt()\n"
+    where = workload("norm", "test", [tensor("x", (5, 40))], [output("y", (5, 1))])
+    for candidate in (lambda x: x.double().norm(dim=-1, keepdim=True).float(), lambda x: x[:, :1] * 0):
+        answer = ask(oracle_of(reference, where, candidate), {"input": "x", "move": "fill", "number": 2.0**100})
+        assert answer.worst is None
+
+
+def test_a_reference_that_raises_makes_a_question_unfair() -> None:
+    reference = "def run(x):\n    assert x.isfinite().all()\n    return x\n"
+    where = workload("same", "test", [tensor("x", (5, 40))], [output("y", (5, 40))])
+    change = {"input": "x", "move": "plant", "value": "nan", "where": "one", "axis": 0, "draw": 1}
+    assert ask(oracle_of(reference, where, lambda x: x * 0), change).ratio == -1
+
+
+def test_an_op_that_chooses_may_break_ties_as_it_likes() -> None:
+    where = workload("argmax", "test", [tensor("x", (5, 40))], [output("y", (5,), dtype="int64")])
+    reference = "def run(x):\n    return x.argmax(-1)\n"
+    last = oracle_of(reference, where, lambda x: 39 - x.flip(-1).argmax(-1))
+    assert worst_of(last).ratio == 0
+    assert worst_of(oracle_of(reference, where, lambda x: x[:, :32].argmax(-1))).failed
+
+
+def test_the_step_is_that_of_the_arithmetic() -> None:
+    unit = 2.0**-24
+    assert backward_step([torch.float32], 1000, "ieee") == pytest.approx(1064 * unit)
+    assert backward_step([torch.float32], 1, "ieee") == pytest.approx(9 * unit)
+    assert backward_step([torch.bfloat16, torch.float32], 1000, "ieee") == pytest.approx(2.0**-8 + 1000 * unit)
+    assert backward_step([torch.float64], 1000, "ieee") == pytest.approx(1064 * 2.0**-53)
+    assert backward_step([torch.float32], 1000, "tf32") == pytest.approx(2.0**-11 + 1000 * 2.0**-23)

@@ -1,0 +1,86 @@
+"""Results that have steps: which values are right, and what is wrong however near it looks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpsmith.workers.judge.values.steps import HOPELESS_AFTER, Steps, alike, compare_steps, wrong_elements
+
+
+def steps(*others: torch.Tensor, between: bool = True, distinct: int | None = None) -> Steps:
+    return Steps(lambda: iter(others), between, None, distinct)
+
+
+def whole(*values: int, dtype: torch.dtype = torch.int8) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype)
+
+
+@given(st.lists(st.integers(-100, 100), min_size=1, max_size=20), st.data())
+def test_a_value_is_right_where_it_lies_between_right_ones(right: list[int], data: st.DataObject) -> None:
+    other = [value + data.draw(st.integers(-3, 3)) for value in right]
+    found = [data.draw(st.integers(value - 4, value + 4)) for value in right]
+    told = wrong_elements(whole(*found), whole(*right), steps(whole(*other)))
+    assert told.tolist() == [
+        not min(one, also) <= value <= max(one, also) for value, one, also in zip(found, right, other, strict=True)
+    ]
+
+
+def test_an_index_between_two_right_ones_is_wrong() -> None:
+    right, other = whole(3, 7, dtype=torch.int64), whole(9, 7, dtype=torch.int64)
+    assert compare_steps(whole(9, 7, dtype=torch.int64), right, steps(other, between=False)).passed
+    found = compare_steps(whole(5, 7, dtype=torch.int64), right, steps(other, between=False))
+    assert (found.passed, found.index, found.found, found.expected, found.wrong_elements) == (False, [0], 5, 3, 1)
+
+
+def test_an_index_may_not_come_twice() -> None:
+    right, other = torch.tensor([[4, 6], [1, 2]]), torch.tensor([[6, 4], [1, 2]])
+    assert compare_steps(other, right, steps(other, between=False, distinct=1)).passed
+    assert not compare_steps(torch.tensor([[4, 4], [1, 2]]), right, steps(other, between=False, distinct=1)).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_a_step_of_an_8_bit_float_is_wrong_away_from_a_boundary(dtype: torch.dtype) -> None:
+    wide = torch.tensor([1.0, -2.0, 0.0, float("nan")], dtype=torch.float64)
+    right = wide.to(dtype)
+    assert compare_steps(right, wide, steps()).passed
+    next_one = right.clone().view(torch.uint8)
+    next_one[0] += 1
+    assert not compare_steps(next_one.view(dtype), wide, steps()).passed
+    assert compare_steps(next_one.view(dtype), wide, steps(next_one.view(dtype))).passed
+
+
+def test_nothing_lies_between_a_number_and_nan() -> None:
+    wide = torch.tensor([448.0], dtype=torch.float64)
+    overflown = torch.tensor([float("nan")]).to(torch.float8_e4m3fn)
+    assert compare_steps(overflown, wide, steps(overflown)).passed
+    assert not compare_steps(torch.tensor([1.0]).to(torch.float8_e4m3fn), wide, steps(overflown)).passed
+
+
+def test_a_byte_that_is_no_boolean_is_wrong_and_named_as_not_written() -> None:
+    found = torch.tensor([0xA5, 1], dtype=torch.uint8).view(torch.bool)
+    both = steps(torch.tensor([False, True]), torch.tensor([True, True]))
+    told = compare_steps(found, torch.tensor([True, True]), both)
+    assert (told.passed, told.kind, told.found) == (False, "not_written", 0xA5)
+
+
+def test_a_hopeless_result_is_not_compared_with_every_right_one() -> None:
+    made = 0
+
+    def others() -> object:
+        nonlocal made
+        for _ in range(100):
+            made += 1
+            yield torch.zeros(50, dtype=torch.int8)
+
+    assert not compare_steps(torch.ones(50, dtype=torch.int8), torch.zeros(50, dtype=torch.int8), Steps(others)).passed  # type: ignore[arg-type]
+    assert made == HOPELESS_AFTER + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_nan_is_like_nan(dtype: torch.dtype) -> None:
+    values, others = torch.tensor([[1.0, float("nan"), 2.0], [2.0, float("nan"), float("nan")]]).to(dtype)
+    assert alike(values, values).all()
+    assert alike(values, others).tolist() == [False, True, False]

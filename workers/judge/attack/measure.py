@@ -1,0 +1,296 @@
+"""The measure of a counterexample: the candidate's error as a multiple of what an honest algorithm may have.
+
+Let `y` be the float64 reference, `e` PyTorch eager's error, `N` the most input elements that an output element depends
+on, `u` the unit roundoff of float32 (float64 for float64 ops). An honest algorithm is right for inputs that cannot be
+told from the given ones: its result is `f(x (1 + d))` with `|d|` bounded, element by element of x (backward stability;
+Higham, Accuracy and Stability of Numerical Algorithms, 2002, ch. 1.5 and 3.1). `d` is here
+
+    products, sums          (64 + N) u     a chain in any order has gamma_N = N u / (1 - N u) (Higham 2002, 3.1, 4.2);
+                                           64 u are the split products (three TF32 or bfloat16 products lose 2 to 4
+                                           units of 2^-18; 2.7 for the arithmetic), and Kahan's sum is within both
+    pointwise (N <= 4)      (8 + N) u      a fast exponential moves its argument by some units
+    16-bit and 8-bit inputs v + N u        v of that dtype: an intermediate result may be rounded to it once
+    math: tf32              2^-11 + N 2^-23    operands of 10 bits, sums in the tensor cores' width
+
+The probabilistic bound (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019) has sqrt(N) for
+N. It is not used: it does not hold where roundings lean one way, and a chain over equal elements does so.
+
+What `d` does to an element is measured, for the reference is any PyTorch code: the float64 reference runs on moved
+inputs, and `S` is the largest change of the element over the draws. Elements move up or down at random, tensors as a
+whole or one of them upwards, and numbers so small that arithmetic flushes them (or the low part of a split) move by
+the smallest normal number. A sum that happens to cancel in one draw does not in the others, and a comparison does not
+come out the same way in all: a first look takes `FEW` draws, and a failure must stand after `MANY` and after `MOST`.
+An element passes within
+
+    e + 4 S + N u |y| + 8 ulp(y) + 256 m
+
+with 2 ulp for results narrower than float32; m is the smallest normal float32, for an intermediate result may be
+flushed (none for float16 and float64 results); N u |y|, for N > 4, allows for sums of values that do not move with the
+inputs. For a matrix product this is 4 (64 + N) u times the norm of the element's own terms, which is never above
+|a||b|: a column that is small is held to its own size. That is `accuracy: componentwise`. Under `normwise` inputs move
+by `d` times the largest of their tensor and every element has the largest 4 S of the result, as Strassen's and
+Winograd's products need, whose error is bounded by the norms alone (Higham 2002, 23.2.2); they mix terms, so inputs are
+finite there.
+
+Before a failure stands, two more things are measured. Eager may be exact at one element by luck: its error is taken at
+neighbours of the inputs too, and eight times the largest is allowed. float64 may have lost what the candidate keeps
+(1 + tanh(x) for x below -20 is 0 there): what inputs moved by float64's own roundoff change is allowed `NOISE` times,
+and where the result is zero however inputs move, four units of float64's roundoff of the largest input.
+
+An element counts only where eager is itself within all of this but e, where eager's class (NaN, infinities, finite)
+is that of `y` rounded to the dtype and that of every moved result, and where neither the result nor the terms that it
+is summed from are within 2^4 of overflow. Nor does one count that is NaN or infinite for the sake of an input which
+does not matter: zero times NaN is NaN, and a kernel may skip what weighs nothing. Integers and booleans are exact, and
+count where float64 and all moved results agree with eager.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from warpsmith.kernels_db.job.attack_documents import Accuracy
+from warpsmith.workers.judge.values.compare import ulp, unit_roundoff
+
+FEW, MANY, MOST = 3, 12, 48
+"""Draws of moved inputs at a first look, at a second, and before a failure stands."""
+NEIGHBOURS, EAGER_SLACK = (2.0**-20, 2.0**-14, 2.0**-8) * 2, 8.0
+"""How far away, as a share of each element, eager's error is taken, and how many times the largest is allowed.
+
+An error that comes from a rounding near 1 stays the same for thousands of neighbouring inputs.
+"""
+NOISE_DRAWS, NOISE = 3, 16.0
+"""The same for float64's own roundoff."""
+
+SPLIT_UNITS, POINTWISE_UNITS, POINTWISE_INPUTS = 64, 8, 4
+SLACK = 4.0
+ULPS, NARROW_ULPS = 8.0, 2.0
+FLUSHED = 256.0
+"""Smallest normal numbers that a result may be off: where a factor of it was flushed to zero."""
+BORDER = 2.0**4
+"""Distance from overflow within which honest algorithms may differ."""
+TF32_UNIT, TF32_SUM = 2.0**-11, 2.0**-23
+REPLACED = (1.0, -(2.0**20), 2.0**20)
+"""What NaN and infinities are replaced by, in multiples of the largest other element, to see whether they matter."""
+HIGHEST = 1e9
+"""The ratio of an element whose class is wrong, or that is exact and differs."""
+_TINY = float(torch.finfo(torch.float32).smallest_normal)
+
+
+def backward_step(dtypes: Sequence[torch.dtype], fan_in: int, arithmetic: str) -> float:
+    """Return `d`: the share of its size by which an honest algorithm moves an input of these floating dtypes."""
+    wide = bool(dtypes) and all(dtype == torch.float64 for dtype in dtypes)
+    unit = unit_roundoff(torch.float64 if wide else torch.float32)
+    if arithmetic == "tf32" and torch.float32 in dtypes:
+        return TF32_UNIT + fan_in * TF32_SUM
+    own = POINTWISE_UNITS if fan_in <= POINTWISE_INPUTS else SPLIT_UNITS
+    narrow = max((unit_roundoff(dtype) for dtype in dtypes if dtype.itemsize < torch.float32.itemsize), default=0.0)
+    return max(own * unit, narrow) + fan_in * unit
+
+
+@dataclass
+class Spread:
+    """What is known of one result around the inputs: `S`, eager's error, float64's noise, where the class changes.
+
+    `lost`: what float64 may lose where the result is zero however inputs move; None until noise was measured.
+    """
+
+    largest: torch.Tensor
+    border: torch.Tensor
+    eager: torch.Tensor
+    noise: torch.Tensor
+    lost: float | None = None
+    without: torch.Tensor | None = None  # the result with finite numbers for NaN and infinities
+    idle: torch.Tensor | None = None  # where it is the same for all of them
+
+    @classmethod
+    def of(cls, wide: torch.Tensor) -> Spread:
+        """Return the spread of a result of which nothing is known yet."""
+        border = torch.zeros(wide.shape, dtype=torch.bool, device=wide.device)
+        return cls(*(border.to(torch.float64), border, border.to(torch.float64), border.to(torch.float64)))
+
+    def add(self, wide: torch.Tensor, moved: torch.Tensor) -> None:
+        """Add what moved inputs made of the result."""
+        if not wide.is_floating_point():
+            self.border |= wide != moved
+            return
+        self.border |= ~_same_class(wide, moved)
+        torch.maximum(self.largest, _distance(wide, moved), out=self.largest)
+
+    def add_noise(self, wide: torch.Tensor, moved: torch.Tensor) -> None:
+        """Add what inputs moved by float64's roundoff made of the result."""
+        if wide.is_floating_point():
+            torch.maximum(self.noise, _distance(wide, moved), out=self.noise)
+
+    def add_replaced(self, exact: torch.Tensor) -> None:
+        """Add the result with other numbers in the place of NaN and infinities."""
+        if self.without is None:
+            self.without, self.idle = exact, torch.isfinite(exact)
+        else:
+            assert self.idle is not None
+            self.idle &= exact == self.without
+
+    def add_eager(self, wide: torch.Tensor, eager: torch.Tensor) -> None:
+        """Add eager's error at neighbours of the inputs, where `wide` is the result."""
+        if wide.is_floating_point():
+            torch.maximum(self.eager, _distance(wide, eager.to(torch.float64)), out=self.eager)
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the distance of each element where both are finite, otherwise 0."""
+    finite = torch.isfinite(one) & torch.isfinite(other)
+    return torch.where(finite, (one - other).abs(), 0.0)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst element of one question: `ratio` above 1 fails. All values are as the verdict shows them."""
+
+    ratio: float
+    tensor: str = ""
+    index: list[int] = field(default_factory=list)
+    expected: float | int | bool | None = None
+    found: float | int | bool | None = None
+    eager: float | int | bool | None = None
+    limit: float | None = None
+    wrong: int = 0
+    elements: int = 0
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one result is held: its dtype's own limits, and the op's."""
+
+    name: str
+    own: tuple[float, float] | None
+    accuracy: Accuracy
+    step: float
+    fan_in: int
+
+    def worst(
+        self, found: torch.Tensor, eager: torch.Tensor, wide: torch.Tensor, spread: Spread | None, infinities: bool
+    ) -> Worst | None:
+        """Return the worst element that counts; None where none does.
+
+        Without a `spread` the ratio is a bound from above: S is taken for zero. `infinities`: an input holds some. A
+        split then makes NaN of an infinite term, so a sum that is infinite may be NaN.
+        """
+        if not wide.is_floating_point():
+            ratio, limit = self._exact(found, eager, wide, spread)
+        else:
+            ratio, limit = self._floating(found, eager, wide, spread, infinities)
+        counted = ~ratio.isnan()
+        if not bool(counted.any()):
+            return None
+        flat = torch.where(counted, ratio, -1.0).reshape(-1)
+        at = int(flat.argmax())
+        expected = wide if wide.is_floating_point() else eager
+        return Worst(
+            min(HIGHEST, float(flat[at])),
+            self.name,
+            [int(place) for place in np.unravel_index(at, ratio.shape)],  # torch's own takes seconds at first
+            expected.reshape(-1)[at].item(),
+            _item(found, at),
+            eager.reshape(-1)[at].item(),
+            float(limit.reshape(-1)[at]),
+            int((flat > 1).sum()),
+            flat.numel(),
+        )
+
+    def _exact(
+        self, found: torch.Tensor, eager: torch.Tensor, wide: torch.Tensor, spread: Spread | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        raw = torch.uint8 if eager.dtype == torch.bool else eager.dtype
+        wrong = found.view(raw) != eager.view(raw)
+        unfair = wide != eager if spread is None else (wide != eager) | spread.border
+        ratio = torch.where(wrong, HIGHEST, 0.0).to(torch.float64)
+        return torch.where(unfair, torch.nan, ratio), torch.zeros_like(ratio)
+
+    def _floating(
+        self,
+        found: torch.Tensor,
+        eager: torch.Tensor,
+        wide: torch.Tensor,
+        spread: Spread | None,
+        infinities: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return each element's ratio, NaN where it does not count, and its limit."""
+        dtype = found.dtype
+        rounded, mine, value = wide.to(dtype).to(torch.float64), eager.to(torch.float64), found.to(torch.float64)
+        target = rounded if self.exact else wide
+        finite = torch.isfinite(rounded)
+        error, own = (value - target).abs(), torch.where(finite, (mine - target).abs(), 0.0)
+        unfair = ~_same_class(mine, rounded)
+        allowed = self._base(wide, dtype)
+        if spread is not None and not self.exact:
+            allowed = allowed + self._of_spread(wide, spread)
+            unfair |= spread.border | _near_overflow(wide, spread.largest, dtype, self)
+            own = torch.maximum(own, EAGER_SLACK * spread.eager)
+            if spread.idle is not None:
+                unfair |= spread.idle & ~finite
+        unfair |= finite & ((mine - target).abs() > allowed) if spread is not None else torch.zeros_like(unfair)
+        limit = allowed + own
+        both = finite & torch.isfinite(value)
+        ratio = torch.where(both, error / limit.clamp_min(torch.finfo(torch.float64).tiny), HIGHEST)
+        ratio = torch.where(both & (error == 0), 0.0, ratio)
+        agrees = _same_class(value, rounded) & ~finite
+        if infinities and self.fan_in > 1:
+            agrees |= rounded.isinf() & value.isnan()
+        ratio = torch.where(agrees, 0.0, ratio)
+        return torch.where(unfair, torch.nan, ratio), limit
+
+    @property
+    def exact(self) -> bool:
+        """Whether the result must be float64's, rounded to its dtype."""
+        return self.own == (0.0, 0.0)
+
+    def _base(self, wide: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return what is allowed however the result moves with the inputs."""
+        if self.exact:
+            return torch.zeros_like(wide)
+        kept = torch.where(torch.isfinite(wide), wide, 0.0)
+        narrow = dtype.itemsize < torch.float32.itemsize
+        limit = (NARROW_ULPS if narrow else ULPS) * ulp(kept, dtype)
+        if dtype in (torch.float32, torch.bfloat16):
+            limit = limit + FLUSHED * _TINY
+        if self.fan_in > POINTWISE_INPUTS:
+            sums = torch.float64 if dtype == torch.float64 else torch.float32
+            limit = limit + self.fan_in * unit_roundoff(sums) * kept.abs()
+        if self.own is not None:
+            limit = limit + self.own[1] + self.own[0] * kept.abs()
+        return limit
+
+    def _of_spread(self, wide: torch.Tensor, spread: Spread) -> torch.Tensor:
+        """Return what is allowed because the result moves with the inputs."""
+        largest = spread.largest
+        if self.accuracy == "normwise":
+            largest = largest.max().expand_as(largest)
+        allowed = SLACK * largest + NOISE * spread.noise
+        if spread.lost is None:
+            return allowed
+        return allowed + torch.where((wide == 0) & (spread.largest == 0), spread.lost, 0.0)
+
+
+def _same_class(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    finite = torch.isfinite(one) & torch.isfinite(other)
+    return finite | (one.isnan() & other.isnan()) | (one.isinf() & (one == other))
+
+
+def _near_overflow(wide: torch.Tensor, moved: torch.Tensor, dtype: torch.dtype, rule: Rule) -> torch.Tensor:
+    """Return where a finite result, or the terms that it is summed from, come near the largest number."""
+    most = float(torch.finfo(dtype).max) / BORDER
+    sums = float(torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).max) / BORDER
+    terms = moved * (math.sqrt(rule.fan_in) / rule.step)
+    return torch.isfinite(wide) & ((wide.abs() > most) | (terms > sums))
+
+
+def _item(tensor: torch.Tensor, at: int) -> float | int | bool:
+    """Return an element; a boolean byte as the number that it is."""
+    flat = tensor.reshape(-1)
+    value: float | int | bool = flat.view(torch.uint8)[at].item() if tensor.dtype == torch.bool else flat[at].item()
+    return value

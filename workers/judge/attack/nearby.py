@@ -1,0 +1,125 @@
+"""Inputs near those of a question: moved as an honest algorithm may move them, neighbours, replaced, scaled.
+
+`measure` says what each is for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import torch
+
+from warpsmith.kernels_db.job.attack_documents import Accuracy
+from warpsmith.workers.judge.values.compare import unit_roundoff
+from warpsmith.workers.judge.values.workload_specs import Values
+
+NOISE_STEP = 2.0**-51
+"""Share by which inputs move to show float64's own roundoff."""
+_TINY = float(torch.finfo(torch.float32).smallest_normal)
+_SPLIT_TAIL = 2.0**24
+
+
+def moved(
+    values: Values,
+    step: float,
+    rng: random.Random,
+    number: int,
+    accuracy: Accuracy = "componentwise",
+    *,
+    ties: bool = False,
+) -> list[torch.Tensor | None]:
+    """Return the floating values in float64 as an honest algorithm may move them.
+
+    Normwise each moves by the share of the largest. `ties`: equal elements are to differ, so each moves by a share of
+    its own of that, and zeros as the smallest others do.
+
+    The kind of move goes by `number`: each tensor as a whole (1, 9, 17), one tensor's elements all upwards (5, 13, 21),
+    by which a sum that cancels moves as far as its terms are large, or elements up or down at random.
+    """
+    floating = [place for place, value in enumerate(values) if value is not None and value.is_floating_point()]
+    upwards = rng.choice(floating) if floating and number % 8 == 5 else -1
+    found: list[torch.Tensor | None] = []
+    for place, value in enumerate(values):
+        if value is None or not value.is_floating_point():
+            found.append(value)
+            continue
+        wide = value.to(torch.float64)
+        size = _largest(wide).expand_as(wide) if accuracy == "normwise" else wide.abs()
+        if ties:
+            least = torch.where(size == 0, torch.inf, size).amin()
+            size = torch.where(size == 0, torch.where(least.isinf(), 1.0, least), size)
+        if number % 8 == 1:
+            found.append(wide * (1 + rng.choice((-step, step))))
+        elif place == upwards:
+            found.append(_moved_by(wide, step * size, value.dtype, torch.ones_like(wide)))
+        else:
+            generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
+            share = torch.rand(value.shape, dtype=torch.float64, generator=generator, device=value.device)
+            sign = 2 * share - 1 if ties else torch.where(share < 0.5, 1.0, -1.0).to(torch.float64)
+            found.append(_moved_by(wide, step * size * sign, value.dtype, sign))
+    return found
+
+
+def _largest(wide: torch.Tensor) -> torch.Tensor:
+    """Return the largest finite size in a tensor."""
+    size = wide.abs()
+    return torch.where(size.isfinite(), size, 0.0).amax() if wide.numel() else torch.zeros((), dtype=wide.dtype)
+
+
+def _moved_by(wide: torch.Tensor, by: torch.Tensor, dtype: torch.dtype, sign: torch.Tensor) -> torch.Tensor:
+    """Return moved values; where the low part of one may be flushed, it moves by the smallest normal number more."""
+    moving = torch.where(by.isnan() | by.isinf(), 0.0, by)
+    if dtype in (torch.float32, torch.bfloat16):
+        small = (wide != 0) & (wide.abs() < _TINY * _SPLIT_TAIL)
+        moving = torch.where(small, moving + sign * wide.abs().clamp_max(_TINY), moving)
+    return wide + moving
+
+
+def neighbours(values: Values, distance: float, rng: random.Random) -> list[torch.Tensor | None]:
+    """Return floating values of the same dtypes, each up to `distance` of its size away, or two units in its place."""
+    return [
+        value if value is None or not value.is_floating_point() else _nearby(value, distance, rng) for value in values
+    ]
+
+
+def _nearby(value: torch.Tensor, distance: float, rng: random.Random) -> torch.Tensor:
+    generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
+    share = torch.rand(value.shape, dtype=torch.float64, generator=generator, device=value.device)
+    wide, most = value.to(torch.float64), max(distance, 2 * float(torch.finfo(value.dtype).eps))
+    near = (wide * (1 + most * (2 * share - 1))).to(value.dtype).to(torch.float64)
+    return torch.where(torch.isfinite(near), near, wide).to(value.dtype)
+
+
+def jittered(values: Values, rng: random.Random) -> list[torch.Tensor | None]:
+    """Return floating values in float64, moved by its own roundoff."""
+    return moved(values, NOISE_STEP, rng, 0)
+
+
+def lost_in_float64(values: Values) -> float:
+    """Return four units of float64's roundoff of the largest finite input."""
+    sizes = [_largest(value.to(torch.float64)) for value in values if value is not None and value.is_floating_point()]
+    return 4 * unit_roundoff(torch.float64) * max((float(size) for size in sizes), default=0.0)
+
+
+def replaced(values: Values, size: float) -> list[torch.Tensor | None]:
+    """Return values in float64 with a multiple of the largest finite element, or of 1, for NaN and infinities."""
+    found: list[torch.Tensor | None] = []
+    for value in values:
+        if value is None or not value.is_floating_point():
+            found.append(value)
+            continue
+        wide = value.to(torch.float64)
+        number = size * max(1.0, float(_largest(wide)))
+        found.append(torch.where(torch.isfinite(wide), wide, number))
+    return found
+
+
+def scaled(values: Values, power: float, bounded: Sequence[bool]) -> list[torch.Tensor | None]:
+    """Return the floating values times a power of two, those of inputs that are `bounded` as they are."""
+    return [
+        value
+        if value is None or fixed or not value.is_floating_point()
+        else (value.to(torch.float64) * power).to(value.dtype)
+        for value, fixed in zip(values, bounded, strict=True)
+    ]

@@ -1,0 +1,133 @@
+"""The first recipes of a search: every class of move once on every input, the most telling first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from warpsmith.kernels_db.job.attack_documents import Recipe
+from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.workers.judge.attack.bounds import kind_of
+from warpsmith.workers.judge.attack.move import Change, exponents, rank
+from warpsmith.workers.judge.attack.recipe import moves_for
+
+OPENINGS_PER_MOVE = 2
+"""Recipes with parameters drawn at random for each move and input, after the listed ones."""
+
+
+def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[Recipe]:
+    """Return the first recipes, in the order in which to ask them."""
+    inputs = [item for item in workload["inputs"] if kind_of(item) is not None]
+    floats = [item for item in inputs if kind_of(item) == "float"]
+    plans: list[list[Change]] = []
+    rows = [list(_of_input(item)) for item in inputs]
+    for turn in range(max((len(row) for row in rows), default=0)):
+        plans += [[row[turn]] for row in rows if turn < len(row)]
+        if turn == 0:
+            plans += _together(floats)
+    for _ in range(OPENINGS_PER_MOVE):
+        drawn = [
+            {"input": item["name"], "move": move.name, **move.draw(item, rng)}
+            for item in inputs
+            for move in moves_for(item)
+        ]
+        plans += [[change] for change in rng.sample(drawn, len(drawn))]
+    return [{"workload": workload["id"], "seed": seed, "changes": changes} for changes in plans]
+
+
+def _of_input(item: ResolvedInput) -> Iterator[Change]:
+    """Yield the listed changes of one input, the most telling first."""
+    listed = {
+        "float": _of_float,
+        "integer": _of_integer,
+        "mask": _of_mask,
+        "scalar": _of_scalar,
+    }.get(str(kind_of(item)))
+    for move, parameters in listed(item) if listed else ():
+        yield {"input": item["name"], "move": move, **parameters}
+
+
+_Listed = Iterator[tuple[str, dict[str, Any]]]
+
+
+def _of_float(item: ResolvedInput) -> _Listed:
+    least, most = exponents(item)
+    axes = range(rank(item) - 1, -1, -1)
+    far = min(20, most // 2)
+    for axis in axes:
+        yield "grade", {"axis": axis, "low": -far, "high": far, "draw": 1}
+    yield "plant", {"value": "nan", "where": "one", "axis": 0, "draw": 1}
+    for power in (6, 11, 17, 24):
+        if power < most:
+            yield "shift", {"by": 2.0**power}
+    yield "spread", {"low": -far, "high": far, "draw": 1}
+    for power in (5, 8, 12, 20, most // 2, -8, -20, least // 2, most - 8, least + 4):
+        yield "scale", {"exponent": power}
+    for value in ("inf", "-inf"):
+        for where in ("one", "slice", "all"):
+            yield "plant", {"value": value, "where": where, "axis": 0, "draw": 1}
+    yield "plant", {"value": "nan", "where": "some", "axis": 0, "draw": 1}
+    for axis in axes:
+        yield "keep", {"axis": axis, "count": 1, "draw": 1}
+        yield "slope", {"axis": axis, "low": -far, "high": far}
+        yield "peak", {"axis": axis, "exponent": 14, "draw": 1}
+        yield "cancel", {"axis": axis, "bits": 12}
+        yield "same", {"axis": axis}
+        yield "order", {"axis": axis, "how": "rising"}
+        yield "shift slices", {"axis": axis, "low": 0, "high": 12, "draw": 1}
+        yield "grade", {"axis": axis, "low": least, "high": most - 8, "draw": 2}
+    for number in (0.0, 1.0, -1.0):
+        yield "fill", {"number": number}
+    for value in ("denormal", "smallest", "largest", "-0"):
+        yield "plant", {"value": value, "where": "some", "axis": 0, "draw": 1}
+    yield "levels", {"steps": 1}
+
+
+def _of_integer(item: ResolvedInput) -> _Listed:
+    yield "all equal", {"at": 0.0}
+    yield "all equal", {"at": 1.0}
+    yield "ends", {"draw": 1}
+    yield "skew", {"power": 4, "draw": 1}
+    yield "count", {}
+    yield "order", {"axis": rank(item) - 1, "how": "rising"}
+
+
+def _of_mask(item: ResolvedInput) -> _Listed:
+    yield "share", {"share": 0.0, "draw": 1}
+    yield "share", {"share": 1.0, "draw": 1}
+    for axis in range(rank(item)):
+        yield "mask slices", {"axis": axis, "to": 0, "draw": 1}
+        yield "mask part", {"axis": axis, "share": 0.5}
+
+
+def _of_scalar(item: ResolvedInput) -> _Listed:
+    given = item.get("values", {}).get("range")
+    value = item["value"]
+    assert value is not None
+    if given is not None:
+        whole = "float" not in item["dtype"]
+        yield from (("number", {"number": round(end) if whole else end}) for end in given)
+    elif "float" in item["dtype"]:
+        yield "number", {"number": float(value) * 0.5}
+
+
+def _together(floats: Sequence[ResolvedInput]) -> list[list[Change]]:
+    """Return changes of all floating inputs at once: scales that meet, that cancel each other, one rising."""
+    if len(floats) < 2:
+        return []
+    plans: list[list[Change]] = [[] for _ in range(6)]
+    for number, item in enumerate(floats):
+        name, (_, most) = item["name"], exponents(item)
+        far, last = min(20, most // 4), rank(item) - 1
+        axis = last if number % 2 == 0 else 0
+        low, high = (-far, far) if number % 2 == 0 else (far, -far)
+        plans[0].append({"input": name, "move": "slope", "axis": axis, "low": low, "high": high})
+        plans[1].append({"input": name, "move": "slope", "axis": last, "low": low, "high": high})
+        plans[2].append({"input": name, "move": "spread", "low": -far, "high": far, "draw": 1 + number})
+        plans[3].append({"input": name, "move": "scale", "exponent": min(8, most // 4)})
+        plans[4].append({"input": name, "move": "keep", "axis": axis, "count": 1, "draw": 1 + number})
+        plans[5].append({"input": name, "move": "scale", "exponent": 2})
+    # What weighs little, times what is large: weights that are further apart, of values of every size
+    plans[5][-1] = {"input": name, "move": "grade", "axis": max(0, last - 1), "low": -far, "high": far, "draw": 1}
+    return plans

@@ -1,0 +1,270 @@
+"""Ask one recipe of a candidate: run the references and the candidate, and hold its result to the measure.
+
+Most questions are settled by three calls: eager, float64 and the candidate. Only where the candidate may be worse than
+allowed are the references run on moved inputs, few times, then many; and a failure near the ends of the dtype must
+stand when everything is scaled away from them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from warpsmith.kernels_db.job.attack_documents import Accuracy, Recipe
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.workers.judge.attack.bounds import kind_of
+from warpsmith.workers.judge.attack.measure import (
+    BORDER,
+    FEW,
+    HIGHEST,
+    MANY,
+    MOST,
+    NEIGHBOURS,
+    NOISE_DRAWS,
+    REPLACED,
+    Rule,
+    Spread,
+    Worst,
+    backward_step,
+)
+from warpsmith.workers.judge.attack.nearby import jittered, lost_in_float64, moved, neighbours, replaced, scaled
+from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
+from warpsmith.workers.judge.reference.baselines import OpRunners
+from warpsmith.workers.judge.runner.faults import RunnerFault
+from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.values.workload_specs import Values, own_tolerance, result_positions
+
+Call = Callable[[ResolvedWorkload, Values], Sequence[torch.Tensor]]
+"""Calls the candidate on a workload's values and returns what it produced, once everything that it may have touched has
+been looked at. Raises where something is wrong with that, and RunnerFault."""
+
+PROBES = 3
+CLOSE, NEAR = 0.25, 0.5
+"""Bounds of the ratio from above below which it is not worth knowing nearer: without moved inputs, and with few."""
+NOT_STANDING = 0.99
+"""The ratio of a failure that does not stand further from the ends of the dtype."""
+_NEAR_END = 2.0**8
+_NEAR_TINY = 2.0**26
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one recipe. `worst` is None where nothing about it was fair."""
+
+    recipe: Recipe
+    worst: Worst | None
+
+    @property
+    def ratio(self) -> float:
+        """The candidate's worst error as a multiple of what is allowed; -1 where nothing was fair."""
+        return -1.0 if self.worst is None else self.worst.ratio
+
+    @property
+    def failed(self) -> bool:
+        """Whether the recipe is a counterexample."""
+        return self.ratio > 1.0
+
+
+@dataclass
+class Oracle:
+    """Asks recipes on one workload. `draw` gives its declared values under a seed; `rng` chooses how inputs are moved.
+
+    `asked` counts the questions.
+    """
+
+    workload: ResolvedWorkload
+    runners: OpRunners
+    call: Call
+    draw: DrawBase
+    math: str
+    accuracy: Accuracy
+    rng: random.Random
+    asked: int = 0
+    most: int = MOST
+    rules: list[Rule] = field(default_factory=list)
+
+    def prepare(self, seed: int) -> None:
+        """Find out how many inputs an output depends on, from the reference. Raises RunnerFault."""
+        fan_in = self._fan_in(self.draw(seed))
+        dtypes = [getattr(torch, item["dtype"]) for item in self.workload["inputs"] if item["shape"] is not None]
+        outputs = [getattr(torch, item["dtype"]) for item in self.workload["outputs"]]
+        floating = [one for one in dtypes if one.is_floating_point] or [one for one in outputs if one.is_floating_point]
+        step = backward_step(floating, fan_in, self.math)
+        self.rules = [
+            Rule(name, own_tolerance(self.workload, name), self.accuracy, step, fan_in)
+            for name, _ in result_positions(self.workload)
+        ]
+
+    def ask(self, recipe: Recipe, *, thorough: bool = True) -> Answer:
+        """Ask a recipe; a failure that is not `thorough` may not stand when it is asked again.
+
+        Raises RunnerFault and what `call` raises, where the candidate is at fault.
+        """
+        self.asked += 1
+        workload = variant(self.workload, recipe)
+        values = build(recipe, workload, self.draw(recipe["seed"]))
+        if (self.accuracy == "normwise" or self._chooses) and any(map(_is_special, values)):
+            return Answer(recipe, None)  # such algorithms mix terms; and which of two infinities comes first is open
+        self.most = MOST if thorough else MANY
+        worst = self._worst(workload, values)
+        if worst is not None and worst.ratio > 1 and not self._stands(workload, values, worst):
+            worst = Worst(NOT_STANDING, worst.tensor, worst.index)
+        return Answer(recipe, worst)
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether the op makes integers of floating values, as a sort does, and may break ties as it likes."""
+        floating = any("float" in item["dtype"] for item in self.workload["inputs"] if item["shape"] is not None)
+        return floating and any("float" not in item["dtype"] for item in self.workload["outputs"])
+
+    def _worst(self, workload: ResolvedWorkload, values: Values) -> Worst | None:
+        eager, wide = self._reference("eager", workload, values), self._reference("float64", workload, values)
+        if eager is None or wide is None:
+            return None
+        found = [tensor.clone() for tensor in self.call(workload, values)]
+        infinities = any(
+            value is not None and value.is_floating_point() and bool(value.to(torch.float64).isinf().any())
+            for value in values
+        )
+        worst = self._compare(found, eager, wide, [None] * len(found), infinities)
+        if worst is None or worst.ratio <= CLOSE:
+            return worst
+        spreads = [Spread.of(one) for one in wide]
+        made = 0
+        for draws, enough in ((FEW, NEAR), (MANY, 1.0), (self.most, 1.0)):
+            if made and not self._look_around(workload, values, wide, spreads):
+                return None
+            for number in range(made, draws):
+                step, ties = self.rules[0].step, self._chooses
+                inputs = moved(values, step, self.rng, number, self.accuracy, ties=ties)
+                if not self._add("float64", workload, inputs, wide, spreads, Spread.add):
+                    return None
+            made = draws
+            worst = self._compare(found, eager, wide, spreads, infinities)
+            settled = made >= MANY and not self._chooses and worst is not None and worst.ratio == HIGHEST  # a class
+            if worst is None or worst.ratio <= enough or settled:
+                break
+        return worst
+
+    def _look_around(
+        self, workload: ResolvedWorkload, values: Values, wide: Sequence[torch.Tensor], spreads: Sequence[Spread]
+    ) -> bool:
+        """Measure eager's error at neighbours and float64's noise; false where the reference fails there."""
+        for spread in spreads:
+            spread.lost = lost_in_float64(values)
+        for _ in range(NOISE_DRAWS):
+            if not self._add("float64", workload, jittered(values, self.rng), wide, spreads, Spread.add_noise):
+                return False
+        for distance in NEIGHBOURS:
+            near = neighbours(values, distance, self.rng)
+            exact = self._reference("float64", workload, near)
+            if exact is None or not self._add("eager", workload, near, exact, spreads, Spread.add_eager):
+                return False
+        if any(map(_is_special, values)):
+            for size in REPLACED:
+                exact = self._reference("float64", workload, replaced(values, size))
+                if exact is None:
+                    return False
+                for spread, one in zip(spreads, exact, strict=True):
+                    spread.add_replaced(one)
+        return True
+
+    def _add(
+        self,
+        mode: Mode,
+        workload: ResolvedWorkload,
+        inputs: Values,
+        wide: Sequence[torch.Tensor],
+        spreads: Sequence[Spread],
+        add: Callable[[Spread, torch.Tensor, torch.Tensor], None],
+    ) -> bool:
+        """Run a reference on inputs near the question's and add what it gives; false where it fails."""
+        again = self._reference(mode, workload, inputs)
+        for spread, one, other in zip(spreads, wide, again or [], strict=again is not None):
+            add(spread, one, other)
+        return again is not None
+
+    def _compare(
+        self,
+        found: Sequence[torch.Tensor],
+        eager: Sequence[torch.Tensor],
+        wide: Sequence[torch.Tensor],
+        spreads: Sequence[Spread | None],
+        infinities: bool,
+    ) -> Worst | None:
+        every = [
+            rule.worst(one, own, exact, spread, infinities)
+            for rule, one, own, exact, spread in zip(self.rules, found, eager, wide, spreads, strict=True)
+            if one.numel()
+        ]
+        return max((one for one in every if one is not None), key=lambda one: one.ratio, default=None)
+
+    def _stands(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
+        """Check whether a failure near the ends of the dtype also stands further from them."""
+        near_most, near_least = _nearness(values, worst)
+        bounded = [
+            item["shape"] is None or kind_of(item) != "float" or item.get("values", {}).get("range") is not None
+            for item in workload["inputs"]
+        ]
+        for near, power in ((near_most, 1 / BORDER), (near_least, BORDER)):
+            if near and not all(bounded):
+                again = self._worst(workload, scaled(values, power, bounded))
+                if again is None or again.ratio <= 1:
+                    return False
+        return True
+
+    def _reference(self, mode: Mode, workload: ResolvedWorkload, values: Values) -> list[torch.Tensor] | None:
+        """Return what the reference makes of values; None where it fails on them, which makes them unfair."""
+        try:
+            return [tensor.clone() for tensor in self.runners.run(mode, workload, values)]
+        except RunnerFault as fault:
+            if fault.external:
+                raise
+            return None
+
+    def _fan_in(self, values: Values) -> int:
+        """Return the most elements of an input that an element of the results depends on.
+
+        One element of each input is changed at a time: the results that change with it, times the input's elements, by
+        the elements of the results.
+        """
+        plain = self._reference("float64", self.workload, values)
+        most = 1.0
+        for place, value in enumerate(values):
+            if value is None or not value.is_floating_point() or plain is None or value.numel() == 0:
+                continue
+            for _ in range(PROBES):
+                wide = value.to(torch.float64).clone(memory_format=torch.contiguous_format)
+                at = self.rng.randrange(wide.numel())
+                one = float(wide.view(-1)[at])
+                wide.view(-1)[at] = 1.5 * one + (0.5 if one >= 0 else -0.5)
+                changed = self._reference("float64", self.workload, [*values[:place], wide, *values[place + 1 :]])
+                for one_result, other in zip(plain, changed or [], strict=False):
+                    if one_result.numel():
+                        count = int(((one_result != other) & ~(one_result.isnan() & other.isnan())).sum())
+                        most = max(most, count * value.numel() / one_result.numel())
+        return max(1, round(most))
+
+
+def _is_special(value: torch.Tensor | None) -> bool:
+    """Check whether a tensor holds NaN or infinities."""
+    return value is not None and value.is_floating_point() and not bool(torch.isfinite(value.to(torch.float64)).all())
+
+
+def _nearness(values: Values, worst: Worst) -> tuple[bool, bool]:
+    """Return whether a failure may be one of overflow, and whether it may be one of underflow."""
+    found, expected = worst.found, worst.expected
+    classes = [isinstance(one, float) and not torch.isfinite(torch.tensor(one)) for one in (found, expected)]
+    most, least = classes[0] != classes[1], False
+    for value in values:
+        if value is None or not value.is_floating_point() or not value.numel():
+            continue
+        size = value.to(torch.float64).abs()
+        information = torch.finfo(value.dtype)
+        most |= bool((torch.isfinite(size) & (size > float(information.max) / _NEAR_END)).any())
+        reach = _NEAR_TINY if information.smallest_normal < _NEAR_TINY**-1 else BORDER
+        least |= bool(((size > 0) & (size < float(information.smallest_normal) * reach)).any())
+    return most, least

@@ -1,0 +1,68 @@
+"""compute-sanitizer at a verification on a GPU: beside the checks, and done before anything is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, tier_of
+from warpsmith.workers.gate import own_kernels
+from warpsmith.workers.judge.gates.job_run import JobRun
+from warpsmith.workers.judge.gates.verdict import Stopped
+from warpsmith.workers.judge.sanitizers.sanitizer import NAME, Sanitizer, Sanitizing
+from warpsmith.workers.judge.values import families
+
+
+@contextmanager
+def sanitizing(job_run: JobRun) -> Iterator[Callable[[], None]]:
+    """Have every tool look at the candidate while the block runs; what is yielded waits for what they found.
+
+    It raises Stopped for a finding. Where a tool cannot look, the verdict notes it.
+    """
+    sanitizer = _wanted(job_run)
+    if sanitizer is None:
+        yield lambda: None
+        return
+    assert job_run.prepared is not None
+    workload = min(job_run.workloads, key=families.elements)
+    try:
+        started = sanitizer.start(job_run.job, workload, job_run.prepared.environment)
+    except OSError as error:
+        job_run.note(f"{NAME} could not be run: {error}")
+        yield lambda: None
+        return
+    with started:
+        yield lambda: _conclude(job_run, workload, started)
+
+
+def _wanted(job_run: JobRun) -> Sanitizer | None:
+    """Return the sanitizer where the job has a use for it, on a host that has it."""
+    job, candidate = job_run.job, job_run.job["candidate"]
+    if not job_run.on_gpu or job["level"] != "verify" or not job["limits"].get("sanitize", True):
+        return None
+    if candidate is None or tier_of(candidate["language"]) != "gated":
+        return None
+    sanitizer = job_run.bench.sanitizer()
+    if sanitizer is None:
+        job_run.note(f"{NAME} is not installed here: memory, races and barriers were not looked at by it")
+        return None
+    minimum, reached = job["limits"].get("sandbox"), sanitizer.confinement(job)
+    if minimum is not None and not reached.reaches(minimum):
+        job_run.note(f"not run under {NAME}: limits.sandbox is {minimum}, and {reached.level} is what it allows")
+        return None
+    return sanitizer
+
+
+def _conclude(job_run: JobRun, workload: ResolvedWorkload, started: Sanitizing) -> None:
+    candidate = job_run.job["candidate"]
+    assert candidate is not None
+    kernels = own_kernels(candidate["source"], candidate["language"])
+    for tool, report in started.reports(kernels).items():
+        if report.findings:
+            first = report.findings[0]
+            message = f"workload {workload['id']}: {tool}: {first.line}"
+            failure: Failure = {"kind": "sanitizer", "message": message, "workload": workload["id"], "found": tool}
+            failure["log"] = "\n".join(finding.line for finding in report.findings)
+            raise Stopped("rejected", "verify", message, failure)
+        if report.refused is not None:
+            job_run.note(f"{NAME} {tool}: {report.refused}")
