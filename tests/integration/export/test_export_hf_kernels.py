@@ -201,6 +201,7 @@ def used(script: str, library: Path, tmp_path: Path, second: str = WRONG_CPP) ->
     arguments = [str(tmp_path / "script.py"), *map(str, repositories)]
     variables = {
         "HF_HUB_OFFLINE": "1",
+        "WARPSMITH_WATCH": "off",  # it would put PyTorch in the place of the kernel that is told by its wrong results
         "LOCAL_KERNELS": f"org/first={repositories[0]}:org/second={repositories[1]}",
     }
     done = in_fresh_process(out / "none", *arguments, home=tmp_path, paths=[library], variables=variables)

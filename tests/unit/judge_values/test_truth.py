@@ -235,7 +235,11 @@ def test_every_dtype_of_a_spec_is_examined(given: str, made: str) -> None:
     if "float" not in given:
         dist = {"kind": "bernoulli"} if given == "bool" else {"kind": "randint", "low": 0, "high": 100}
     where = place((11, 17), given, output("out", (11, 17), dtype=made), **dist)
-    value = "x.to(torch.float32) > 0" if made == "bool" else f"(x.to(torch.float32) * 3).to(torch.{made})"
+    value = (
+        "x.to(torch.float32) > x.to(torch.float32).mean()"
+        if made == "bool"
+        else f"(x.to(torch.float32) * 3).to(torch.{made})"
+    )
     runners, sources = InProcess(op(f"return {value}")), InputSources(random.Random(1), no_code)
     learn(runners, where, sources)
     checks = examine({"math": "ieee"}, [where], runners, sources, random.Random(2))  # type: ignore[typeddict-item]
