@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import random
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from warpsmith.workers.judge.clock.deferral import ALLOWED, Ledger
+from warpsmith.workers.judge.clock.timing import Samples, plan_for
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 
 
 def ledger(calls: dict[str, list[float]]) -> Ledger:
@@ -63,3 +69,25 @@ def test_a_share_within_the_allowance_does_not_count_and_one_beyond_counts_whole
 def test_a_candidate_alone_and_baselines_alone_have_nothing_to_compare() -> None:
     assert ledger({"candidate": [1.0, 9.0]}).deferred_us({"candidate": [1.0]}, "candidate", "cpu") == 0.0
     assert ledger({"eager": [1.0, 9.0]}).deferred_us({"eager": [1.0]}, "candidate", "cpu") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("found", "counted", "made"), [([0.0], 0.0, 1), ([9.0, 0.0], 0.0, 2), ([9.0, 7.0, 8.0, 0.0], 7.0, 3)]
+)
+def test_a_timing_that_seems_to_leave_work_out_is_made_again(
+    found: list[float], counted: float, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour's one long call does not come twice; who defers work does so every time."""
+    left = list(found)
+
+    def timed(self: WorkloadRun, baselines: object, plan: object) -> Samples:
+        self.deferred_us = left.pop(0)
+        return {"eager": [1.0], "candidate": [float(len(left))]}
+
+    monkeypatch.setattr(WorkloadRun, "_time_calls", timed)
+    nothing: Any = SimpleNamespace(device=SimpleNamespace(type="cpu"))
+    run = WorkloadRun(nothing, nothing, None, 1.0, nothing, random.Random(0))
+    samples = run.time([], plan_for(False, "cpu", 1.0))
+    assert len(found) - len(left) == made
+    assert run.deferred_us == counted
+    assert samples == {"eager": [1.0], "candidate": [len(found) - 1 - found.index(counted) + counted]}

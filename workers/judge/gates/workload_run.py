@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -30,6 +31,12 @@ from warpsmith.workers.judge.values.inputs import InputSource
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions
 
 _EMPTY_CALLS = 7
+
+_TIMINGS = 3
+"""Timings at most: one in which the candidate seems to defer work is made again.
+
+A neighbour that held one long call back looks the same once; who defers work does so every time, or is timed in full.
+"""
 
 
 class Wrong(Exception):  # noqa: N818 - named for what happened
@@ -178,10 +185,14 @@ class WorkloadRun:
             self._baseline_call(mode, self.source.draw())
         if self.candidate is not None:
             self._call_candidate(self.source.draw())
+        timed: list[tuple[float, timing.Samples]] = []
         with _held([self.runners.on(mode, self.workload) for mode in baselines]):  # as the candidate always is
-            if self.runners.device.type == "cuda":
-                return self._time_bursts(baselines, plan)
-            return self._time_calls(baselines, plan)
+            while len(timed) < _TIMINGS and not (timed and self.deferred_us == 0.0):
+                on_gpu = self.runners.device.type == "cuda"
+                samples = self._time_bursts(baselines, plan) if on_gpu else self._time_calls(baselines, plan)
+                timed.append((self.deferred_us, samples))
+        self.deferred_us, samples = min(timed, key=itemgetter(0))
+        return _longer(samples, self.deferred_us)
 
     def _time_bursts(self, baselines: Sequence[Mode], plan: timing.Plan) -> timing.Samples:
         """Time in bursts on a GPU.
@@ -207,7 +218,7 @@ class WorkloadRun:
             block("candidate", checking=True)
         self.clocks_us = bursts.clocks()
         self.deferred_us = bursts.ledger.deferred_us(samples, "candidate", "cuda")
-        return _longer(bursts.corrected(samples, "candidate"), self.deferred_us)
+        return bursts.corrected(samples, "candidate")
 
     def _inspect_call(self, name: str, contender: RunnerHandle, checking: bool, call: Call) -> None:
         """Check that a call's results are those that stood as it ended; `checking`: check it in full.
@@ -266,7 +277,7 @@ class WorkloadRun:
                     one("candidate", False)
                 one("candidate", True)
         self.deferred_us = ledger.deferred_us(samples, "candidate", "cpu")
-        return _longer(samples, self.deferred_us)
+        return samples
 
     def _one(self, name: str, checked: bool) -> int:
         values = self.source.draw()
