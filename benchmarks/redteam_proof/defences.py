@@ -16,8 +16,11 @@ from benchmarks.redteam_catalogue.entry import ENDED, Cheat
 Defence = Literal[
     "gate",
     "compile",
+    "confined",
     "compare",
     "families",
+    "attack",
+    "sanitizers",
     "hold-out",
     "independent",
     "degenerate",
@@ -30,8 +33,11 @@ Defence = Literal[
     "closing",
     "held",
     "clock",
+    "seals",
+    "sums",
     "physics",
     "state",
+    "environment",
     "scratch",
     "sandbox",
     "limits",
@@ -43,16 +49,20 @@ WORKS = frozenset({"accepted", "quarantined"})
 
 
 class Row(NamedTuple):
-    """All that catches a cheat, and the verdicts or kinds of failure that show that it works without."""
+    """All that catches a cheat, and the verdicts or kinds of failure that show that it works without.
+
+    says: what the reason says then, where a kind alone does not tell its effect from being caught.
+    """
 
     defences: frozenset[Defence]
     effect: frozenset[str] = WORKS
+    says: str = ""
 
 
-def _row(defences: str, *effect: str) -> Row:
+def _row(defences: str, *effect: str, says: str = "") -> Row:
     found = frozenset(defences.split())
     assert found <= set(get_args(Defence)), defences
-    return Row(found, frozenset(effect) or WORKS)  # type: ignore[arg-type]  # checked above
+    return Row(found, frozenset(effect) or WORKS, says)  # type: ignore[arg-type]  # checked above
 
 
 _ENDS = tuple(sorted(ENDED))
@@ -143,6 +153,38 @@ ROWS: dict[str, Row] = {
         "Python includes a file", "Python includes by a macro",  # the compiler quotes the file
         "Python loads a compiler plugin",  # the runtime refuses the flag, too
     ), _row("gate", "compile")),
+    # The compiler: it quotes the file in what it says of it.
+    "includes a file behind a form feed": _row("confined", "compile", says="does not name a type"),
+    "assembles a file in a section's name": _row("confined compile"),
+    **dict.fromkeys((
+        "keeps values by thread", "computes as it is loaded", "chooses its code as it is loaded", "starts a thread",
+    ), _row("compile")),
+    "has a section of its own": _row("compile state"),
+    # What native code leaves behind, and what C++ does not define.
+    "counts its calls": _row("state"),
+    "tabulates in its first call": _row("state"),
+    "keeps its last pointers": _row("state"),
+    "flushes small numbers for good": _row("environment"),
+    "flushes small numbers in the other threads": _row("environment"),
+    "rounds upwards for good": _row("environment"),
+    "reads past its tensor and drops it": _row("sanitizers"),
+    "lets a number overflow": _row("sanitizers"),
+    # The search for counterexamples.
+    **dict.fromkeys((
+        "drops NaN from a relu", "begins a maximum at zero", "takes a variance in one pass", "skips factors near zero",
+    ), _row("attack")),
+    # float64, ties and steps.
+    **dict.fromkeys((
+        "sums float64 in float32", "rounds every other term of a float64 sum",
+        "takes float32's exponential for float64", "takes float32's root for float64", "multiplies float64 in float32",
+        "turns equals of a stable sort", "names an expert twice", "names another expert",
+        "rounds scores before it chooses", "nearest code in bfloat16", "nearest code by products alone",
+        "nearest code of the first half", "int8 cut", "int8 cut in a few places", "int8 of a bfloat16 quotient",
+        "uint8 without its offset's half", "float8 cut", "float8 of bfloat16", "sums bfloat16 in one bfloat16 chain",
+        "sums float16 of bfloat16",
+    ), _row("compare")),
+    "names the last of equals": _row("families"),
+    "looks at bfloat16 for a maximum": _row("compare families"),
     # The clock.
     "answers before it works": _row("closing held clock"),
     "answers in advance": _row("closing held clock", "protocol"),
@@ -155,6 +197,16 @@ ROWS: dict[str, Row] = {
     "goes on by a timer": _row("sandbox held physics"),
     "goes on by a signal": _row("sandbox held physics"),
     "keeps the cores busy while others are timed": _row("held"),
+    "puts its work off to every fourth call": _row("state scratch clock seals sums"),
+    "puts its work off to the end of a burst": _row("state scratch clock seals sums"),
+    "answers a call in the next one": _row("state scratch clock seals sums families"),
+    "computes every second call": _row("state scratch clock families"),
+    "works by half where it is not checked": _row("state scratch clock families"),
+    **dict.fromkeys((
+        "caches integers by all of them", "caches integers by what is in them",
+        "caches a permutation by its beginning", "caches a permutation by its steps", "caches numbers by some of them",
+        "caches numbers by their sum",
+    ), _row("fresh_values state scratch")),
     "cheats where it was just checked": _row("clock"),
     "works only where its output is poisoned": _row("clock"),
     # The host and the harness.
@@ -258,8 +310,8 @@ ROWS: dict[str, Row] = {
 # fmt: on
 
 
-OF_A_GPU: frozenset[Defence] = frozenset({"state", "scratch"})
-"""What there is on a GPU alone: native code keeps what it likes in its process."""
+OF_A_GPU: frozenset[Defence] = frozenset({"scratch", "seals"})
+"""What there is on a GPU alone."""
 
 
 def row_of(cheat: Cheat) -> Row | None:

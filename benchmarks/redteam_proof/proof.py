@@ -16,9 +16,12 @@ from benchmarks.redteam_catalogue.trial import MOST_TRIES, Outcome, judge_once, 
 from benchmarks.redteam_proof import naive
 from benchmarks.redteam_proof.defences import Defence, Row, row_of
 from benchmarks.redteam_proof.undefended import UndefendedClient
+from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
 
 WITHOUT_A_HOOK: frozenset[Defence] = frozenset({"hold-out", "limits", "process"})
+ASKED_LATE: frozenset[Defence] = frozenset({"families", "hold-out", "attack", "sanitizers"})
+"""What is at work in a verification alone."""
 
 
 def prove(cheats: Sequence[Cheat], cache: Path) -> Iterator[tuple[Cheat, Outcome]]:
@@ -59,7 +62,7 @@ def _on_naive(cheat: Cheat, row: Row, cache: Path) -> Outcome:
 
 def _undefended(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
     """Works: a verdict, or a kind of failure, that the entry names; one that gains must also be the faster for it."""
-    if not row.defences & {"families", "hold-out"} and not cheat.gains:
+    if not row.defences & ASKED_LATE and not cheat.gains:
         cheat = replace(cheat, level="screen")  # nothing that is off is asked later
     if "hold-out" in row.defences:
         cheat = replace(cheat, op=replace(cheat.op, workloads=cheat.op.workloads[:1]))
@@ -79,10 +82,16 @@ def _undefended(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
 def _once(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
     verdict = judge_once(client, cheat)
     kind = verdict["failure"]["kind"] if verdict["failure"] else ""
-    works = bool({verdict["verdict"], kind} & row.effect)
+    works = bool({verdict["verdict"], kind} & row.effect) and row.says in _words(verdict)
     if works and cheat.gains and cheat.honest is not None and verdict["verdict"] == "accepted":
         honest = judge_once(client, replace(cheat, source=cheat.honest))
         found, measure = (sum(speedup_of(one)) / 2 for one in (verdict, honest))
         said = f"{found:.2f} times eager's speed, the honest kernel {measure:.2f}"
         return outcome_of(cheat, verdict, found > measure, said)
     return outcome_of(cheat, verdict, works)
+
+
+def _words(verdict: Verdict) -> str:
+    """Return the reason and the log of a verdict."""
+    failure = verdict["failure"]
+    return f"{verdict['reason']}\n{failure.get('log', '') if failure else ''}"

@@ -10,8 +10,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import statistics
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +69,15 @@ def _gate() -> None:
 
 
 def _compile() -> None:
-    """What was built may take anything from its process."""
-    _module("languages.cpp").foreign = lambda _: []
+    """What was built may hold and take anything."""
+    _module("languages.cpp").inspect = _nothing
+
+
+def _confined() -> None:
+    """The compiler reads what this process reads."""
+    from warpsmith.kernels_db.runtime.process import run_limited  # noqa: PLC0415 - of this alone
+
+    _module("languages.confined_compiler").run = run_limited
 
 
 def _compare() -> None:
@@ -96,6 +105,18 @@ def _families() -> None:
     """No input family is asked."""
     plan = _module("values.families")
     plan.plan = lambda workloads, rng, *, sparing: {workload["id"]: [] for workload in workloads}
+
+
+def _attack() -> None:
+    """Nobody searches for a counterexample."""
+    _module("gates.gates").attack = _nothing
+
+
+def _sanitizers() -> None:
+    """Nothing is run under sanitizers."""
+    gates = _module("gates.gates")
+    gates.sanitize = _nothing
+    gates.sanitizing = lambda _: nullcontext(_nothing)
 
 
 def _drawn(change: Callable[[list[Any]], list[Any]]) -> None:
@@ -215,14 +236,42 @@ def _clock() -> None:
     _module("gates.gates").name_kernels = _nothing
 
 
+def _seals() -> None:
+    """Results may be written after their call has ended."""
+    clock = _module("clock.burst_clock")
+    call = clock.Call
+    clock.Call = lambda slot, values, kept, *others: call(slot, values, True, *others)
+
+
+def _sums() -> None:
+    """A block's value is the median of its calls, and what the others took is not added."""
+    workload_run, clock = _module("gates.workload_run"), _module("clock.burst_clock")
+    workload_run.sum = lambda spent: statistics.median(spent) * len(spent)  # hides the built-in one in that module
+    clock.sum = lambda spent: statistics.median(spent) * len(spent)
+    _module("clock.deferral").Ledger.deferred_us = lambda *_: 0.0
+
+
 def _physics() -> None:
     """Any time is believed."""
     _module("gates.gates").believe = _nothing
 
 
 def _state() -> None:
-    """What a candidate keeps in device variables is its own."""
+    """What a candidate keeps in variables, of the device or of its libraries, is its own."""
     _module("runner.device_state").DeviceState.changed = lambda _: None
+    watch = _module("machine.native_watch").NativeWatch
+    loaded = watch.loaded
+
+    def not_compared(self: Any, directory: str) -> None:
+        loaded(self, directory)
+        self._regions.clear()
+
+    watch.loaded, watch.begin = not_compared, _nothing
+
+
+def _environment() -> None:
+    """A call leaves rounding, and the flushing of small numbers, as it likes."""
+    _module("machine.native_watch")._FloatEnvironment._compared = _nothing
 
 
 def _scratch() -> None:
@@ -243,8 +292,11 @@ def _sandbox() -> None:
 OFF: dict[Defence, Callable[[], None]] = {
     "gate": _gate,
     "compile": _compile,
+    "confined": _confined,
     "compare": _compare,
     "families": _families,
+    "attack": _attack,
+    "sanitizers": _sanitizers,
     "independent": _independent,
     "degenerate": _degenerate,
     "signs": _signs,
@@ -256,13 +308,16 @@ OFF: dict[Defence, Callable[[], None]] = {
     "closing": _closing,
     "held": _held,
     "clock": _clock,
+    "seals": _seals,
+    "sums": _sums,
     "physics": _physics,
     "state": _state,
+    "environment": _environment,
     "scratch": _scratch,
     "sandbox": _sandbox,
 }
 """What to do in the referee's process to switch a defence off."""
-IN_RUNNERS: tuple[Defence, ...] = ("state", "scratch", "sandbox")
+IN_RUNNERS: tuple[Defence, ...] = ("state", "environment", "scratch", "sandbox")
 """Those that are at work in runners, which the fork server forks: they are switched off there, too."""
 
 
