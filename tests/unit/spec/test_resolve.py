@@ -270,6 +270,7 @@ def test_jobs() -> None:
         "math": "ieee",
         "library_calls": [],
         "baselines": ["eager"],
+        "accuracy": "componentwise",
     }
     assert baseline["target"] == "cpu:x86_64"
     assert baseline["candidate"] is None
