@@ -95,6 +95,13 @@ class Settings(BaseSettings):
     sandbox_minimum: SandboxLevel | None = Field(
         None, description="Least confinement of the judge's runners; where a machine reaches less, nothing is judged"
     )
+    attack_s: float | None = Field(
+        None,
+        ge=0,
+        lt=86_400,
+        description="Seconds for which a verification searches for a counterexample, a workload; 0: it does not; "
+        "default is 5 on a CPU and 2 on a GPU",
+    )
     ncu: str | None = Field(
         None,
         description="Nsight Compute's command line, for metrics in profiles on a GPU: a path, or `off`; default is "

@@ -14,7 +14,8 @@ def build_envelope(
     """Return the envelope of a kernel that was verified on `workloads`.
 
     `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds dtype,
-    rank and whether every verified call was contiguous (strided inputs are outside unless they were verified).
+    rank and whether every verified call was contiguous (strided inputs are outside unless they were verified), and what
+    the op says that they may hold (`values`), beyond which nothing was asked.
     """
     axes: dict[str, set[int]] = {}
     for workload in workloads:
@@ -29,6 +30,7 @@ def build_envelope(
                 "rank": None if first["shape"] is None else len(first["shape"]),
                 "contiguous": all(w["inputs"][position]["strides"] is None for w in workloads),
                 "mutated": first["mutated"],
+                **({"values": first["values"]} if "values" in first else {}),
             }
         )
     return {

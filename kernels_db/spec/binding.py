@@ -9,13 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from warpsmith.kernels_db.job.attack_documents import InputValues
 from warpsmith.kernels_db.job.documents import ResolvedInput
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import INTEGER_RANGE, MAX_ELEMENTS, is_float
 from warpsmith.kernels_db.spec.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.spec.schema import InputOverride
-from warpsmith.kernels_db.spec.tensors import Axis, ConstAxis, ExprAxis, Input, VarAxis
+from warpsmith.kernels_db.spec.tensors import Axis, ConstAxis, ExprAxis, Input, Values, VarAxis
 
 Sizes = Mapping[str, int]
 
@@ -221,8 +222,14 @@ def bind_input(field: str, item: Input, override_field: str, override: InputOver
         if not item.optional:
             raise SpecError(f"{override_field}.omit", True, f"false, because input {item.name!r} is not optional")
         return resolved
+    held = bind_values(f"{field}.values", item.values, item.dtype)
     if item.shape is None:
-        return {**resolved, "value": _scalar(field, item, override_field, override)}
+        number = _scalar(field, item, override_field, override)
+        _check_within(f"{field}.values", held, item.dtype, {"kind": "constant", "value": number})
+        resolved["value"] = number
+        if held:
+            resolved["values"] = held
+        return resolved
     if override.value is not None:
         raise SpecError(f"{override_field}.value", override.value, f"nothing, because {item.name!r} is a tensor")
     shape = bind_shape(f"{field}.shape", item.shape, bound)
@@ -234,9 +241,60 @@ def bind_input(field: str, item: Input, override_field: str, override: InputOver
         "dist": bind_dist(dist_field, override.dist or item.dist, item.dtype, shape, bound),
         "mutated": item.mutated,
     }
+    _check_within(f"{field}.values", held, item.dtype, resolved["dist"])
     if item.alignment is not None:
         resolved["alignment"] = item.alignment
+    if held:
+        resolved["values"] = held
     return resolved
+
+
+def bind_values(field: str, values: Values, dtype: str) -> InputValues:
+    """Return what an input of `dtype` may hold, without what says nothing. Raises SpecError."""
+    found: InputValues = {}
+    if values.finite:
+        if not is_float(dtype):
+            raise SpecError(f"{field}.finite", True, f"nothing, for every number of dtype {dtype} is finite")
+        found["finite"] = True
+    if values.range is not None:
+        if dtype == "bool":
+            raise SpecError(f"{field}.range", list(values.range), "nothing, for dtype bool")
+        found["range"] = [bind_value(f"{field}.range[{at}]", end, dtype) for at, end in enumerate(values.range)]
+    return found
+
+
+def _check_within(field: str, values: InputValues, dtype: str, dist: Mapping[str, Any]) -> None:
+    """Raise SpecError where a distribution gives what an input may not hold, or is one that no search may change."""
+    if not values:
+        return
+    if dist["kind"] not in _CHANGEABLE:
+        name = "range" if "range" in values else "finite"
+        raise SpecError(
+            f"{field}.{name}", values.get(name), f"nothing, for values of kind {dist['kind']} are never changed"
+        )
+    if "range" not in values:
+        return
+    low, high = values["range"]
+    least, most = _extremes(dist, dtype)
+    if least < low or most > high:
+        expected = f"a range that holds what dist {dist['kind']} gives, from {least:g} to {most:g}"
+        raise SpecError(f"{field}.range", values["range"], expected)
+
+
+_CHANGEABLE = ("normal", "uniform", "constant", "randint")
+_DEVIATIONS = 6.0
+"""Standard deviations of a normal distribution that a range must hold: beyond is one value in a billion."""
+
+
+def _extremes(dist: Mapping[str, Any], dtype: str) -> tuple[float, float]:
+    """Return the smallest and the largest value that a distribution gives."""
+    if dist["kind"] == "normal":
+        reach = _DEVIATIONS * dist.get("std", 1.0)
+        return dist.get("mean", 0.0) - reach, dist.get("mean", 0.0) + reach
+    if dist["kind"] == "constant":
+        return float(dist["value"]), float(dist["value"])
+    high = dist.get("high", 1.0)
+    return dist.get("low", 0.0), high if is_float(dtype) else high - 1
 
 
 def _scalar(field: str, item: Input, override_field: str, override: InputOverride) -> bool | int | float:

@@ -40,7 +40,7 @@ _WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", A
 _SECTIONS: Sequence[tuple[str, str, Sequence[type[basic_types.Spec]]]] = (
     ("The document", "", (schema.Op,)),
     ("Axes", "", (tensors.ConstAxis, tensors.VarAxis, tensors.ExprAxis)),
-    ("Inputs and state", "", (tensors.Input, tensors.State)),
+    ("Inputs and state", "", (tensors.Input, tensors.State, tensors.Values)),
     (
         "Distributions",
         inspect.cleandoc(dist.__doc__ or "").partition("\n\n")[2],

@@ -42,14 +42,25 @@ LIBRARY_CALLS = (
 
 DEFAULT_LIMITS: JobLimits = {"compile_s": 60.0, "call_s": 10.0, "time_s": 3.0, "memory_bytes": None}
 
+ATTACK_S = {"cpu": 5.0, "cuda": 2.0}
+"""Seconds of counterexample search a workload in a verification, by type of device, where the limits say nothing.
+
+A question costs a CPU as much more time as its calls take longer.
+"""
+
 _NO_OVERRIDE = InputOverride()
 
 
-def limits_with(sandbox: SandboxLevel | None) -> JobLimits:
-    """Return the default limits, under at least this much confinement; None demands none."""
+def limits_with(sandbox: SandboxLevel | None, attack_s: float | None = None) -> JobLimits:
+    """Return the default limits, under at least this much confinement; None demands none.
+
+    `attack_s`: seconds of counterexample search a workload in a verification; None: as ATTACK_S has them.
+    """
     limits = DEFAULT_LIMITS.copy()
     if sandbox is not None:
         limits["sandbox"] = sandbox
+    if attack_s is not None:
+        limits["attack_s"] = attack_s
     return limits
 
 
@@ -145,6 +156,9 @@ def build_job(
         if level != "screen":
             rng = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed is for tests
             derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng)
+    limits = DEFAULT_LIMITS if limits is None else limits
+    if level == "verify":
+        limits = {**limits, "attack_s": limits.get("attack_s", ATTACK_S[target.device])}
     resolved = [resolve_workload(op, workload) for workload in workloads]
     resolved += [{**resolve_workload(op, workload), "derived": True} for workload in derived]
     return {
@@ -157,11 +171,12 @@ def build_job(
             "math": op.math,
             "library_calls": list(LIBRARY_CALLS) if op.library_calls else [],
             "baselines": list(op.objective.baselines),
+            "accuracy": op.accuracy,
         },
         "target": str(target),
         "workloads": resolved,
         "candidate": candidate,
-        "limits": DEFAULT_LIMITS.copy() if limits is None else limits,
+        "limits": limits.copy(),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from warpsmith.kernels_db.job.attack_documents import Accuracy
 from warpsmith.kernels_db.spec.basic_types import (
     MAX_TENSORS,
     Amount,
@@ -156,6 +157,9 @@ class Op(Spec):
     """What differs by type of device."""
     math: Literal["ieee", "tf32"] = "ieee"
     """The arithmetic that baselines and candidates may use for float32 products."""
+    accuracy: Accuracy = "componentwise"
+    """How the judge's counterexample search measures errors: every element against its own size, or (`normwise`)
+    against the largest of its tensor, which fast matrix products such as Strassen's and Winograd's need."""
     objective: Objective = Objective()
     """What to be faster than."""
     library_calls: bool = False
@@ -187,7 +191,7 @@ class Op(Spec):
 
     def semantic_document(self) -> dict[str, Any]:
         """Return those fields of `document` that define the computation, without descriptions."""
-        fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math")
+        fields = ("name", "axes", "constraints", "inputs", "outputs", "reference", "init", "state", "math", "accuracy")
         document = self.document()
         return {field: _undescribed(document[field]) for field in fields if field in document}
 

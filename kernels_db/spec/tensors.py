@@ -59,6 +59,22 @@ class ExprAxis(Spec):
 Axis = Annotated[ConstAxis | VarAxis | ExprAxis, Discriminator("kind")]
 
 
+class Values(Spec):
+    """What an input may hold in use, beyond its distribution: nothing else is asked of a kernel, nor promised."""
+
+    finite: bool = False
+    """Whether NaN and infinities never occur. Floating dtypes."""
+    range: Annotated[Items[Number], Field(min_length=2, max_length=2)] | None = None
+    """Smallest and largest value, both included; NaN and infinities are outside of every range. What the distribution
+    gives must lie within, six standard deviations of a normal one. A scalar's values are drawn from all of it."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Values:
+        if self.range is not None and self.range[0] > self.range[1]:
+            raise refuse("a range whose first number is not above its second")
+        return self
+
+
 class Input(Spec):
     """One argument of `run`, in order: a tensor, or a scalar where `shape` is null."""
 
@@ -72,6 +88,8 @@ class Input(Spec):
     """How values are drawn. Default: standard normal for floating dtypes, a fair coin for bool; integers must say."""
     value: Number | None = None
     """A scalar's value. A workload may give another."""
+    values: Values = Values()
+    """What it may hold in use. Default: whatever its dtype holds, of the sign that the distribution has."""
     role: Literal["input", "weight"] = "input"
     """`weight`: a parameter, the same from call to call in use, as opposed to an activation."""
     optional: bool = False
@@ -100,12 +118,16 @@ class State(Spec):
     """Element type, by torch's name."""
     dist: Dist | None = None
     """How values are drawn; defaults as for inputs."""
+    values: Values = Values()
+    """What it may hold in use, as for inputs."""
     description: Text = ""
     """For people and models; no effect."""
 
     def as_input(self) -> Input:
         """Return the argument of `run` that it becomes."""
-        return Input(name=self.name, shape=self.shape, dtype=self.dtype, dist=self.dist, role="weight")
+        return Input(
+            name=self.name, shape=self.shape, dtype=self.dtype, dist=self.dist, values=self.values, role="weight"
+        )
 
 
 class Tolerance(Spec):

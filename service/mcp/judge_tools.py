@@ -13,7 +13,7 @@ from pydantic import Field
 
 from warpsmith.kernels_db.job.documents import CandidateLanguage, tier_of
 from warpsmith.kernels_db.spec.op import parse_op
-from warpsmith.kernels_db.spec.resolve import limits_with, resolve_workload
+from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.service.client.errors import misuse
 from warpsmith.service.documents.workloads import read_workload_times
 from warpsmith.service.local.judging import judge_once
@@ -22,7 +22,7 @@ from warpsmith.service.mcp.results import JudgeReport
 from warpsmith.service.mcp.specs import OpArgument, spec_of
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging.candidates import read_candidate
-from warpsmith.workers.judging.submission import candidate_job
+from warpsmith.workers.judging.submission import candidate_job, limits_of
 from warpsmith.workers.judging.targets import choose_place, choose_target, list_own_targets
 from warpsmith.workers.llm.prompt import feedback
 
@@ -80,7 +80,7 @@ class Judging:
         if wanted not in (here := list_own_targets()):
             misuse("target", wanted, f"{' or '.join(here)}, which the host of this MCP server has; {INSTEAD}")
         place = choose_place(wanted, candidate.language)
-        limits = limits_with(ServiceSettings().sandbox_minimum)
+        limits = limits_of(ServiceSettings())
         job = candidate_job(spec, candidate, place, level=level, workloads=None, limits=limits)
         with self._desk.judging:
             verdict = judge_once(job)

@@ -84,11 +84,12 @@ class Judge:
             target: "cpu", "cuda:sm_90" ...; by default the CPU for C++ and free Python, else the first GPU.
             sandbox: the least confinement of what runs; on a machine that reaches less the verdict is `ambiguous`.
             limits: of one job, in place of the defaults: `compile_s`, `call_s` and `time_s` (seconds for one compiler
-                run, one call, the timing of one workload) and `memory_bytes`.
+                run, one call, the timing of one workload), `attack_s` (seconds a workload of a verification's search
+                for a counterexample; 0: none) and `memory_bytes`.
             cache: directory for binaries, baselines and device peaks.
             log: gets the judge's diagnostics, line by line, from another thread.
 
-        Where `sandbox` and `cache` are not given, WARPSMITH_SANDBOX_MINIMUM and WARPSMITH_JUDGE_CACHE (by default
+        Where they are not given, WARPSMITH_SANDBOX_MINIMUM, WARPSMITH_ATTACK_S and WARPSMITH_JUDGE_CACHE (by default
         ~/.warpsmith/judge) hold, as for the command line. Raises SpecError for a bad limit, pydantic's ValidationError
         for a bad setting.
         """
@@ -97,7 +98,7 @@ class Judge:
 
         settings = Settings()
         self._target = target
-        self._limits = limits_from(limits or {}, sandbox or settings.sandbox_minimum)
+        self._limits = limits_from(limits or {}, sandbox or settings.sandbox_minimum, settings.attack_s)
         self._timeout_s = settings.judge_job_timeout_s
         directory = settings.judge_cache_dir if cache is None else Path(cache)
         self._client = JudgeClient(cache=directory.expanduser().resolve(), log=log, ncu=settings.ncu)

@@ -15,6 +15,7 @@ from warpsmith.kernels_db.job.documents import CandidateLanguage, Job, JobCandid
 from warpsmith.kernels_db.spec.op import Op, SpecError, Target, Workload, load_op, parse_op
 from warpsmith.kernels_db.spec.resolve import DEFAULT_LIMITS, build_job, limits_with
 from warpsmith.workers.judging.targets import Place
+from warpsmith.workers.settings import Settings
 
 LANGUAGES: tuple[str, ...] = get_args(CandidateLanguage)
 LEVELS: tuple[str, ...] = tuple(level for level in get_args(Level) if level != "baseline")
@@ -82,28 +83,37 @@ def record_job(
     target: str,
     level: Level,
     candidate: tuple[str | None, str | None] | None,
-    sandbox: SandboxLevel | None,
+    limits: JobLimits,
 ) -> Job:
     """Build the job of stored rows: an op's document, a target, and a candidate's language and source.
 
     Raises SpecErrors where the op asks for what the judge cannot do.
     """
     named = None if candidate is None else dict(zip(("language", "source"), candidate, strict=True))
-    limits = limits_with(sandbox)
     return build_job(
         parse_op(op), Target.parse(target), level=level, candidate=cast("JobCandidate | None", named), limits=limits
     )
 
 
-def limits_from(given: Mapping[str, float | None], sandbox: SandboxLevel | None) -> JobLimits:
+def limits_of(settings: Settings) -> JobLimits:
+    """Return the limits of the jobs that these settings are for."""
+    return limits_with(settings.sandbox_minimum, settings.attack_s)
+
+
+def limits_from(
+    given: Mapping[str, float | None], sandbox: SandboxLevel | None, attack_s: float | None = None
+) -> JobLimits:
     """Return the default limits with some replaced; SpecError where one has another name or value."""
-    limits = limits_with(sandbox)
+    limits = limits_with(sandbox, attack_s)
+    names = [*DEFAULT_LIMITS, "attack_s"]
     for name, value in given.items():
-        if name not in DEFAULT_LIMITS:
-            raise SpecError(f"limits.{name}", value, f"one of {', '.join(DEFAULT_LIMITS)}")
+        if name not in names:
+            raise SpecError(f"limits.{name}", value, f"one of {', '.join(names)}")
         whole = name == "memory_bytes"
-        if not (whole and value is None) and not _is_limit(value, whole=whole):
-            expected = "bytes, more than 0, or None" if whole else "seconds, more than 0 and less than a day"
+        none = (whole and value is None) or (name == "attack_s" and value == 0)
+        if not none and not _is_limit(value, whole=whole):
+            least = "0 or more" if name == "attack_s" else "more than 0"
+            expected = "bytes, more than 0, or None" if whole else f"seconds, {least} and less than a day"
             raise SpecError(f"limits.{name}", value, expected)
         limits[name] = value  # type: ignore[literal-required] # one of its names
     return limits

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from warpsmith.kernels_db.job.documents import Job, SandboxLevel, Verdict
+from warpsmith.kernels_db.job.documents import Job, JobLimits, Verdict
 from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.steps import Work
 
 
-def job_of(work: Work, sandbox_minimum: SandboxLevel | None) -> Job:
+def job_of(work: Work, limits: JobLimits) -> Job:
     """Build the job of a judge or verify step.
 
-    Its runners must reach `sandbox_minimum`. Raises SpecErrors where the op asks for what the judge cannot do.
+    `limits`: as the settings of who gives it out say. Raises SpecErrors where the op asks for what the judge cannot do.
     """
     assert work.level is not None, "a model step has no job"
     candidate = None if work.level == "baseline" else (work.node.language, work.node.source)
-    job = record_job(work.op, work.target, work.level, candidate, sandbox_minimum)
+    job = record_job(work.op, work.target, work.level, candidate, limits)
     if work.level == "screen" and work.known_binaries:
         job["known_binaries"] = dict(work.known_binaries)
     return job

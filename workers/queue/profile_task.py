@@ -22,7 +22,7 @@ from warpsmith.kernels_db.store.profiles import (
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.judge.nsight import access
-from warpsmith.workers.judging.submission import record_job
+from warpsmith.workers.judging.submission import limits_of, record_job
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Work
@@ -75,7 +75,7 @@ def _has_ncu(settings: Settings) -> bool:
 def profile_job(work: ProfileWork, settings: Settings) -> Job:
     """Build the judge's job. Raises SpecErrors where the op asks for what the judge cannot do."""
     candidate = work.language, work.source
-    return record_job(work.op, work.target, "profile", candidate, settings.sandbox_minimum)
+    return record_job(work.op, work.target, "profile", candidate, limits_of(settings))
 
 
 def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:

@@ -10,7 +10,7 @@ from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log
-from warpsmith.workers.judging.submission import record_job
+from warpsmith.workers.judging.submission import limits_of, record_job
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.reverification.finding import Finding, finding
@@ -76,4 +76,4 @@ def reverification_job(work: Reverification, settings: Settings) -> Job:
     Raises SpecErrors where the op asks for what the judge cannot do.
     """
     candidate = work.language, work.source
-    return record_job(work.op, work.target, "verify", candidate, settings.sandbox_minimum)
+    return record_job(work.op, work.target, "verify", candidate, limits_of(settings))

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log, reverification, steps
+from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
 from warpsmith.workers.queue.celery_app import app
@@ -84,7 +85,7 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     try:
         with _lease(here, work, owner) as lease:
             verdict = here.judge().judge(
-                job_of(work, here.settings.sandbox_minimum),
+                job_of(work, limits_of(here.settings)),
                 here.settings.judge_job_timeout_s,
                 on_wait=lease.check,
             )

@@ -48,6 +48,7 @@ from warpsmith.service.documents.problems import (
 )
 from warpsmith.service.views.bundles import make_bundle_summaries
 from warpsmith.workers import steps
+from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.judge_step import job_of
 
@@ -120,7 +121,7 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
             once.record(session, answers[0])
 
     def create() -> Answer:
-        make_job = partial(job_of, sandbox_minimum=service.settings.sandbox_minimum)
+        make_job = partial(job_of, limits=limits_of(service.settings))
         try:
             steps.take_jobs(service.db, search_id, make_job, time.time(), most_bytes=MOST_BYTES, also=answer, by=asker)
         except steps.WrongState as error:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from warpsmith.kernels_db.job.attack_documents import Attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, tier_of
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
@@ -47,6 +48,15 @@ def judge(
     language: Annotated[
         str | None, typer.Option(help="cpp, triton or cuda, read from the imports where not given; or python, free.")
     ] = None,
+    attack: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="With verify: how long to search each workload for values on which the candidate is wrong; 0: not at "
+            "all. WARPSMITH_ATTACK_S where not given, else 5 on a CPU and 2 on a GPU.",
+        ),
+    ] = None,
     sandbox_minimum: Annotated[
         SandboxLevel | None,
         typer.Option(help="Least confinement of what runs; WARPSMITH_SANDBOX_MINIMUM where not given."),
@@ -69,7 +79,8 @@ def judge(
     for note in candidate.notes:
         say(f"note: {note}")
     place = choose_place(target, candidate.language)
-    limits = limits_with(sandbox_minimum or ServiceSettings().sandbox_minimum)
+    settings = ServiceSettings()
+    limits = limits_with(sandbox_minimum or settings.sandbox_minimum, settings.attack_s if attack is None else attack)
     job = candidate_job(spec, candidate, place, level=level, workloads=workload, limits=limits)
     say(f"judging {file} against {spec.name} on {place.target} ({level}, {len(job['workloads'])} workloads)")
     if place.shortfall:
@@ -97,9 +108,20 @@ def show(verdict: Verdict) -> None:
     if verdict["score"] is not None:
         tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     level = verdict["sandbox"].get("level", "none")
+    if "attack" in verdict:
+        tell(describe_attack(verdict["attack"]))
     tell(f"sandbox: {level}" + (" (nothing of the candidate was run)" if level == "none" else ""))
     if verdict.get("tier") == "sandbox":
         tell("tier: sandbox (free Python: no gate has read it, and no search keeps it)")
+
+
+def describe_attack(attack: Attack) -> str:
+    """Describe the search for a counterexample in a line."""
+    if "skipped" in attack:
+        return f"counterexample search: none ({attack['skipped']})"
+    ratios = [one["ratio"] for one in attack["workloads"] if one["ratio"] is not None]
+    worst = f", largest error {max(ratios):.2g} of what is allowed" if ratios else ""
+    return f"counterexample search: {attack['tries']} questions in {attack['seconds']:.1f} s{worst}"
 
 
 def describe_kernels(report: dict[str, Any]) -> list[str]:
@@ -131,6 +153,9 @@ def describe_failure(failure: Failure) -> list[str]:
     lines += [f"{name:9} {value}" for name, value in values.items() if value is not None]
     if failure.get("wrong_elements") is not None:
         lines.append(f"wrong     {failure['wrong_elements']:,} of {failure.get('elements', 0):,} elements")
+    if failure.get("description"):
+        lines.append("values on which it is wrong:")
+        lines += [f"  {line}" for line in failure["description"].splitlines()]
     if failure.get("log"):
         lines.append("log:")
         lines += failure["log"][-LONGEST_LOG:].splitlines()

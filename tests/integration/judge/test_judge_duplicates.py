@@ -10,6 +10,7 @@ from benchmarks.jobs import job
 from tests import judging
 from tests.support.steps_support import Driver, create, verdict
 from warpsmith.kernels_db.job.documents import Level, Verdict
+from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import steps
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -63,7 +64,7 @@ def test_later_candidates_are_told_of_earlier_binaries_and_close_as_duplicates(d
     _screened(driver, first, "a" * 64)
     second = driver.claim(next(one.id for one in driver.attempts() if (one.kind, one.state) == ("judge", "pending")))
     assert second.known_binaries == {"a" * 64: first.node.seq}
-    assert job_of(second, None)["known_binaries"] == {"a" * 64: first.node.seq}
+    assert job_of(second, limits_with(None))["known_binaries"] == {"a" * 64: first.node.seq}
     twin = verdict(
         "screen",
         "rejected",

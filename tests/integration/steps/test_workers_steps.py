@@ -224,7 +224,7 @@ def test_a_job_that_the_judge_cannot_read_ends_its_branch(
     assert steps.claim(here.db, coding, "me", 30.0, time.time()) is not None
     assert steps.complete_code(here.db, coding, "me", source(1), "cpp", [], time.time())
     (judging,) = [m for m in steps.advance(here.db, search_id, time.time()) if m.queue.startswith("judge.")]
-    monkeypatch.setattr(tasks, "job_of", lambda work, minimum: {**job_of(work, minimum), "level": "glance"})
+    monkeypatch.setattr(tasks, "job_of", lambda work, limits: {**job_of(work, limits), "level": "glance"})
     tasks.perform(app, judging.attempt_id, tasks.judge)
     attempt = row(here, judging.attempt_id)
     assert attempt.state == "failed"

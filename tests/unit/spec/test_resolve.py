@@ -19,6 +19,7 @@ from warpsmith.kernels_db.spec.resolve import (
     LIBRARY_CALLS,
     arguments,
     build_job,
+    limits_with,
     reference_source,
     resolve_workload,
     workload_bytes,
@@ -204,6 +205,54 @@ def test_a_check_of_indices_names_what_it_lacks(dtype: str, check: dict[str, Any
         resolved(outputs=[INDICES | {"dtype": dtype, "check": {"kind": "indices", **check}}])
 
 
+@pytest.mark.parametrize(
+    ("position", "values", "held"),
+    [
+        (0, {}, None),
+        (0, {"finite": False}, None),
+        (0, {"finite": True}, {"finite": True}),
+        (0, {"range": [-10, 10]}, {"range": [-10.0, 10.0]}),
+        (1, {"range": [0, 2000]}, {"range": [0, 2000]}),
+        (2, {"range": [-2, 2], "finite": True}, {"finite": True, "range": [-2.0, 2.0]}),
+    ],
+)
+def test_what_an_input_may_hold_reaches_the_job(position: int, values: dict[str, Any], held: Any) -> None:
+    inputs = [item | ({"values": values} if at == position else {}) for at, item in enumerate(SPEC["inputs"])]
+    op = parse_op(spec(inputs=inputs))
+    found = [resolve_workload(op, workload)["inputs"][position].get("values") for workload in op.workloads]
+    assert found == [held, held]
+    # An op of before keeps its identity; one that promises more computes less.
+    same = held is None
+    assert (op.digest == parse_op(spec()).digest) is same
+    assert (op.semantic_digest == parse_op(spec()).semantic_digest) is same
+
+
+def test_values_of_a_kind_that_never_changes_are_not_promised() -> None:
+    source = "def make(shape, dtype, generator):\n    return None\n"
+    given = spec(inputs=with_input(dist={"kind": "code", "source": source}, values={"finite": True}))
+    with pytest.raises(SpecErrors, match="values of kind code are never changed"):
+        parse_op(given)
+
+
+def test_the_measure_of_errors_is_part_of_what_is_computed() -> None:
+    default, normwise = parse_op(spec(accuracy="componentwise")), parse_op(spec(accuracy="normwise"))
+    assert default.digest == parse_op(spec()).digest
+    assert normwise.semantic_digest != default.semantic_digest
+    job = build_job(normwise, CPU, level="verify", candidate=CANDIDATE)
+    assert job["op"]["accuracy"] == "normwise"
+
+
+@pytest.mark.parametrize(
+    ("level", "given", "expected"),
+    [("verify", None, 5.0), ("verify", 0.0, 0.0), ("verify", 0.5, 0.5), ("screen", None, None)],
+)
+def test_a_verification_searches_for_counterexamples(level: Any, given: float | None, expected: float | None) -> None:
+    limits = limits_with(None, given)
+    job = build_job(parse_op(spec()), CPU, level=level, candidate=CANDIDATE, limits=limits)
+    assert job["limits"].get("attack_s") == expected
+    assert DEFAULT_LIMITS.get("attack_s") is None
+
+
 def test_a_foreign_workload_is_refused() -> None:
     op = parse_op(spec())
     foreign = op.workloads[0].model_copy(update={"axes": {}})
@@ -221,6 +270,7 @@ def test_jobs() -> None:
         "math": "ieee",
         "library_calls": [],
         "baselines": ["eager"],
+        "accuracy": "componentwise",
     }
     assert baseline["target"] == "cpu:x86_64"
     assert baseline["candidate"] is None

@@ -123,7 +123,7 @@ def test_an_interpreted_screening_gets_the_tests_too(passes: bool, ids: list[str
 def test_stored_rows_make_the_job_that_the_op_makes() -> None:
     target = str(Target.parse("cpu"))
     for level, candidate in (("screen", ("cpp", "text")), ("baseline", None)):
-        job = record_job(OP.document(), target, level, candidate, "isolated")  # type: ignore[arg-type] # literals
+        job = record_job(OP.document(), target, level, candidate, limits_with("isolated"))  # type: ignore[arg-type] # literals
         assert job["candidate"] == (None if candidate is None else {"language": "cpp", "source": "text"})
         assert (job["level"], job["target"], job["limits"]["sandbox"]) == (level, target, "isolated")
         assert job["op"]["digest"] == OP.digest

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedInput
-from warpsmith.workers.judge.values.families import ONE_SIDED
+from warpsmith.workers.judge.values.families import ONE_SIDED, inward
 
 Kind = Literal["float", "spd", "integer", "mask", "permutation", "indptr", "scalar"]
 """How an input may change: `float` element by element, the others only in ways that keep what they are."""
@@ -109,11 +109,5 @@ def keep_within(wide: torch.Tensor, item: ResolvedInput) -> torch.Tensor:
     bounds, dtype = bounds_of(item), getattr(torch, item["dtype"])
     signed = bounds.side * wide.abs() if bounds.side else wide
     held = torch.nan_to_num(signed, nan=0.0) if bounds.finite else signed
-    limited = held.clamp(_inward(bounds.low, dtype), _inward(bounds.high, dtype))
+    limited = held.clamp(inward(bounds.low, dtype), inward(bounds.high, dtype))
     return (limited if bounds.finite else torch.where(held.isinf(), held, limited)).to(dtype)
-
-
-def _inward(bound: float, dtype: torch.dtype) -> float:
-    """Return the bound, or the next number of a dtype towards zero where rounding would carry it away from zero."""
-    rounded = float(torch.tensor(bound, dtype=torch.float64).to(dtype).to(torch.float64))
-    return bound if abs(rounded) <= abs(bound) else bound * (1.0 - float(torch.finfo(dtype).eps))

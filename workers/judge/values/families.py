@@ -21,7 +21,8 @@ that were drawn, never their shapes:
 
 Only floating inputs change, and of them only those whose distribution is normal or uniform. A uniform one stays within
 its declared range, and takes part in the families that make sense there. A normal one whose mean is 3 standard
-deviations or more from zero is taken to be of one sign (a variance, a scale): it stays so. Integers, masks, structured
+deviations or more from zero is taken to be of one sign (a variance, a scale): it stays so. What an op says of an
+input's `values` holds for all. Integers, masks, structured
 values and what the user's own code makes are left alone.
 """
 
@@ -315,7 +316,15 @@ def _changed(
     found = change(_Drawn(wide, item["dist"], value.dtype, generator, rng))
     if item["dist"]["kind"] == "uniform":
         found = found.clamp(*_within(item["dist"], value.dtype))
+    if (given := item.get("values", {}).get("range")) is not None:
+        found = found.clamp(inward(given[0], value.dtype), inward(given[1], value.dtype))
     return found.to(value.dtype)
+
+
+def inward(bound: float, dtype: torch.dtype) -> float:
+    """Return the bound, or the next number of a dtype towards zero where rounding would carry it away from zero."""
+    rounded = float(torch.tensor(bound, dtype=torch.float64).to(dtype).to(torch.float64))
+    return bound if abs(rounded) <= abs(bound) else bound * (1.0 - float(torch.finfo(dtype).eps))
 
 
 def _within(dist: dict[str, Any], dtype: torch.dtype) -> tuple[float, float]:

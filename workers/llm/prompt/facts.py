@@ -113,7 +113,8 @@ def _input_line(spec: Any, item: ResolvedInput, workloads: Sequence[ResolvedWork
     same = [entry for workload in workloads for entry in workload["inputs"] if entry["name"] == name]
     if all(entry["shape"] is None for entry in same) and getattr(spec, "shape", None) is None:
         values = sorted({repr(entry["value"]) for entry in same})
-        return f"`{name}`: Python number ({item['dtype']}); value {' or '.join(values)}"
+        allowed = "".join(f"; {note}" for note in _allowed(same))
+        return f"`{name}`: Python number ({item['dtype']}); value {' or '.join(values)}{allowed}"
     notes = [_contiguity(same)]
     if item["mutated"]:
         notes.append("UPDATED IN PLACE: it is checked as an output, and restored before every call")
@@ -128,9 +129,19 @@ def _input_line(spec: Any, item: ResolvedInput, workloads: Sequence[ResolvedWork
         least = " and no more" if alignment < ALIGNMENT else ""
         notes.append(f"data pointer aligned to {alignment} bytes{least}")
     kinds = {_distribution(entry["dist"]) for entry in same if entry["dist"]}
+    notes += _allowed(same)
     if kinds:
         notes.append(f"values {' or '.join(sorted(kinds))}")
     return f"`{name}`: {item['dtype']} tensor {_symbolic(spec, item['shape'])}; {'; '.join(notes)}"
+
+
+def _allowed(same: Sequence[ResolvedInput]) -> list[str]:
+    """Say what an input may hold in use, where the op says it."""
+    held = same[0].get("values", {})
+    if "range" in held:
+        low, high = held["range"]
+        return [f"only ever holds values from {low:g} to {high:g}, neither NaN nor infinities"]
+    return ["never holds NaN or infinities"] if held.get("finite") else []
 
 
 def _output_line(spec: Any, item: ResolvedOutput) -> str:

@@ -192,6 +192,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
             "init": list(op.init or ()),
             "is_module": bool(op.state) or op.init is not None,
             "math": op.math,
+            "accuracy": op.accuracy,
             "axes": facts.axes_line(op),
             "constraints": [" ".join(constraint.split()) for constraint in op.constraints],
             "has_float32": any(
