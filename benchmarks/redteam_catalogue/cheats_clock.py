@@ -17,6 +17,9 @@ LENGTH = 20_000
 LENGTHS = [(LENGTH,), (257,), (1031,)]
 ADDED = ops.add(LENGTHS)
 TIMED = ops.add([(1 << 16,), (257,), (1031,)])
+MANY = 1 << 20
+LONG = ops.add([(MANY,), (257,), (1031,)])
+"""Long enough for half of a call to be seen in its time."""
 ANY = WRONG | MEMORY | ENDED
 LEARNT = 30
 """Calls after which a cheat has seen enough: its checks had some 15, the shortest timing has some 40."""
@@ -24,26 +27,36 @@ KEPT = 64
 
 TABLE = """
 struct Call { const float* x; const float* y; float* out; long long n; };
-__device__ Call table[64]; __device__ int used; __device__ long long calls, last;
+__device__ Call table[64]; __device__ int used; __device__ long long last, gap;
 """
 
 
+GAP = """
+    long long now; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); gap = now - last; last = now;
+"""
+FIRST = 400_000
+"""Nanoseconds since the last call: more only for the first call of a burst, and for one that is made alone."""
+
+
 def _deferred() -> list[Cheat]:
-    """Calls are noted, and computed by a later one of the same burst or block."""
+    """Calls are noted, and computed by a later one of the same burst or block. A call that comes alone is computed."""
     batch = """
 extern "C" __global__ void note(const float* x, const float* y, float* out, long long n) {
-    if (used == BATCH) used = 0;
+    GAP
+    if (used == BATCH || gap > FIRST) used = 0;
+    if (gap > FIRST) return;
     table[used].x = x; table[used].y = y; table[used].out = out; table[used].n = n; used++;
 }
 extern "C" __global__ void add(const float* x, const float* y, float* out, long long n) {
     const long long i = blockIdx.x * 256ll + threadIdx.x;
-    if (n < LONG) { if (i < n) out[i] = x[i] + y[i]; return; }
+    if (used == 0) { if (i < n) out[i] = x[i] + y[i]; return; }
     if (used < BATCH) return;
     for (int k = 0; k < BATCH; k++) if (i < table[k].n) table[k].out[i] = table[k].x[i] + table[k].y[i];
 }
 """
     late = batch.replace(
-        "if (used < BATCH) return;\n    for (int k = 0; k < BATCH; k++)", "for (int k = 0; k + 1 < used; k++)"
+        "if (used < BATCH) return;\n    for (int k = 0; k < BATCH; k++)",
+        "if (used < 2) return;\n    for (int k = used - 2; k + 1 < used; k++)",
     )
     launch = "n = out.numel()\nkernels.note[1, 1](x, y, out, n)\nkernels.add[(n + 255) // 256, 256](x, y, out, n)"
     found = []
@@ -52,11 +65,11 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
         ("puts its work off to the end of a burst", batch, 20),
         ("answers a call in the next one", late, 64),
     ):
-        text = TABLE + code.replace("BATCH", str(size)).replace("LONG", str(1 << 16))
+        text = TABLE + code.replace("BATCH", str(size)).replace("GAP", GAP).replace("FIRST", str(FIRST))
         does = "results that are right once the burst has ended, and were not when their call had"
         found.append(
             Cheat(name, (17, 27), "cuda", TIMED, cuda(text, run(ADD, launch)), does, CHECKED, ANY,
-                  level="verify", honest=HONEST_ADD["cuda"], gains=True)
+                  level="verify", honest=HONEST_ADD["cuda"], gains=code is batch)
         )  # fmt: skip
     native = f"""
     static const float *px = nullptr, *py = nullptr; static float* po = nullptr; static int calls = 0;
@@ -66,32 +79,28 @@ extern "C" __global__ void add(const float* x, const float* y, float* out, long 
     """
     found.append(
         Cheat("answers a call in the next one", (17, 27), "cpp", ADDED, add_cpp(native), "of the same block",
-              CHECKED, ANY, level="verify", honest=HONEST_ADD["cpp"], gains=True)
+              CHECKED, ANY, level="verify", honest=HONEST_ADD["cpp"])
     )  # fmt: skip
     return found
 
 
 def _skips() -> list[Cheat]:
-    """Every second call is computed; or those alone that look like checks."""
-    every_second = "if (calls % 2 == 0 && i < n) out[i] = x[i] + y[i];"
+    """Every second call of a burst or block is computed; or those alone that look like checks."""
+    every_second = f"if (i < n && (gap > {FIRST} || calls % 2 == 0)) out[i] = x[i] + y[i];"
     count = '__device__ long long calls, last, gap;\nextern "C" __global__ void count() {\n    calls++;\n'
-    count += (
-        '    long long now; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); gap = now - last; last = now;\n}\n'
-    )
-    in_burst = f"if (i < n && (gap > 400000 || i % 2 == 0 || n != {1 << 16})) out[i] = x[i] + y[i];"
+    count += f"{GAP}}}\n"
+    in_burst = f"if (i < n && (gap > {FIRST} || i % 2 == 0 || n != {1 << 16})) out[i] = x[i] + y[i];"
     host = "kernels.count[1, 1]()"
     cores = f"""
     static int calls = 0;
-    const bool one_core = sched_getaffinity(0, 128, mask) > 0 && __builtin_popcountll(mask[0]) == 1;
-    const int64_t until = n == {LENGTH} && !one_core && ++calls > 8 ? n / 2 : n;
+    const int64_t until = n == {MANY} && omp_get_num_procs() > 1 && ++calls > {LEARNT} ? n / 2 : n;
     for (int64_t i = 0; i < until; i++) out[i] = x[i] + y[i];
     """
-    affinity = 'extern "C" int sched_getaffinity(int, unsigned long, void*);\nstatic unsigned long mask[16];\n'
-    second = f"static int calls = 0; if (n == {LENGTH} && ++calls > {LEARNT} && calls % 2) return;\n{ALL}"
+    second = f"static int calls = 0; if (n == {MANY} && ++calls > {LEARNT} && calls % 2) return;\n{ALL}"
     entries: list[tuple[str, Language, Op, str, str]] = [
-        ("computes every second call", "cpp", ADDED, add_cpp(second), "and leaves the others as they are"),
+        ("computes every second call", "cpp", LONG, add_cpp(second), "and leaves the others as they are"),
         ("computes every second call", "cuda", TIMED, add_cuda(every_second, count, host=host), "and leaves the others as they are"),
-        ("works by half where it is not checked", "cpp", ADDED, add_cpp(cores, affinity), "a check shows by its one core and comes early"),
+        ("works by half where it is not checked", "cpp", LONG, add_cpp(cores), "a check shows by its one core and comes early"),
         ("works by half where it is not checked", "cuda", TIMED, add_cuda(in_burst, count, host=host), "a check shows by the time since the last call"),
     ]  # fmt: skip
     return [

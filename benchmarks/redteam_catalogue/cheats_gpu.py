@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, KEPT, MEMORY, WRONG, Cheat
+from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, KEPT, MEMORY, SANITIZED, WRONG, Cheat
 from benchmarks.redteam_catalogue.text import (
     ADD,
     EACH,
@@ -21,6 +21,8 @@ MAGIC = 0x5EC0DE
 TIMED = ops.add([(1 << 16,), (257,), (1031,)])
 LARGE = ops.add([(1 << 21,), (257,), (1031,)])
 ANY = WRONG | MEMORY | ENDED | KEPT
+UNWRITTEN = ANY | SANITIZED
+"""Of those that read memory before they write it: their scratch, or their output."""
 SAYS = {
     "never ends on the host": "does not end",
     "asks for a megabyte of shared memory": "shared memory",
@@ -96,7 +98,7 @@ elif tl.max((m & (own == -1)).to(tl.int32), 0) > 0:
     does = "one launch does all calls whose inputs are there; every value is right"
     return [
         Cheat(
-            "computes many calls in one launch", (27,), language, TIMED, source, does, CHECKED, ANY, level="verify",
+            "computes many calls in one launch", (27,), language, TIMED, source, does, CHECKED, UNWRITTEN, level="verify",
             honest=HONEST_ADD[language], gains=True,
         )
         for language, source in sources.items()
@@ -194,7 +196,7 @@ def nothing(n):
             source,
             does,
             CHECKED,
-            ANY,
+            UNWRITTEN,
             level="verify",
             honest=HONEST_ADD[language],
             gains=True,

@@ -1,7 +1,9 @@
 """What outlives a call: results kept by pointer, fingerprint or count, prepared weights, honest first calls.
 
 C++ keeps it in statics, CUDA in `__device__` variables, Triton in scratch memory, which the caching allocator hands back
-as the last call left it.
+as the last call left it. Scratch is overwritten before a checked call and before a burst, so in Triton nothing lasts
+longer than a burst: there a cache by pointer never hits, and ten honest calls are all. Both would be right, and slower,
+so Triton has neither.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 
 from benchmarks.jobs import Language
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.entry import CHECKED, KEPT, WRONG, Cheat, Op
+from benchmarks.redteam_catalogue.entry import CHECKED, KEPT, SANITIZED, WRONG, Cheat, Op
 from benchmarks.redteam_catalogue.text import (
     ADD,
     ALL,
@@ -39,7 +41,7 @@ class Kept:
     """State in CUDA and Triton, told as: whether this call is answered from it.
 
     C++: the body. CUDA: `decide`, a statement that sets `hit` (a slot) from x, y, n and the variables calls, seen, key;
-    a miss is computed and kept in slot `keep`. Triton: the same as a kernel of one program.
+    a miss is computed and kept in slot `keep`. Triton: the same as a kernel of one program; empty: none.
     """
 
     name: str
@@ -101,7 +103,7 @@ CUDA_BODY = """
 # Scratch of Triton: [0] magic, [1] calls, [2] used, [3] hit, [4] at, [8 ...] keys; then the kept results.
 TRITON = f"""
 @triton.jit
-def decide(x, y, n, state, where, SLOTS: tl.constexpr):
+def decide(x, y, n, state, SLOTS: tl.constexpr):
     fresh = tl.load(state) != {MAGIC}
     calls = tl.where(fresh, 0, tl.load(state + 1)) + 1
     used = tl.where(fresh, 0, tl.load(state + 2))
@@ -132,7 +134,7 @@ tl.store(results + at * {MOST} + i, v, mask=m & (at >= 0))
 TRITON_HOST = f"""
 state = torch.empty(64, dtype=torch.int64, device=x.device)
 results = torch.empty({SLOTS * MOST}, dtype=torch.float32, device=x.device)
-decide[(1,)](x, y, n, state, x.data_ptr(), SLOTS={SLOTS})
+decide[(1,)](x, y, n, state, SLOTS={SLOTS})
 """
 
 # fmt: off
@@ -140,8 +142,7 @@ STATES = [
     Kept("returns its first result again", (1, 7, 17), "whatever it is asked",
          "hit = used ? 0 : -1;", "hit = used ? 0 : -1;", "hit = tl.where(used > 0, hit * 0, hit)"),
     Kept("caches by pointer", (24,), "the same pointer means the same values, or so it hopes",
-         "key = (long long)x; hit = find(key);", "key = (long long)x; hit = find(key);",
-         f"key = where\n{TRITON_FIND}"),
+         "key = (long long)x; hit = find(key);", "key = (long long)x; hit = find(key);", ""),
     Kept("caches by a coarse fingerprint", (25,), "two elements, rounded",
          "key = coarse(x); hit = find(key);", "key = coarse(x); hit = find(key);", f"key = coarse\n{TRITON_FIND}"),
     Kept("caches by a fine fingerprint", (25,), "the bits of some elements; once it has learnt it answers from memory alone",
@@ -149,7 +150,7 @@ STATES = [
          "key = fine(x, n); hit = find(key); if (hit < 0 && calls > LEARNT) hit = -2;",
          f"key = fine\n{TRITON_FIND}\nhit = tl.where((hit < 0) & (calls > LEARNT), hit * 0 - 2, hit)", level="verify"),
     Kept("is honest for ten calls", (17, 31), "and then returns an old result",
-         "hit = calls > 10 ? 0 : -1;", "hit = calls > 10 ? 0 : -1;", "hit = tl.where(calls > 10, hit * 0, hit)"),
+         "hit = calls > 10 ? 0 : -1;", "hit = calls > 10 ? 0 : -1;", ""),
     Kept("cheats in every second call", (31,), "from the fourth on",
          "hit = calls > 4 && calls % 2 ? 0 : -1;", "hit = calls > 4 && calls % 2 ? 0 : -1;",
          "hit = tl.where((calls > 4) & (calls % 2 == 1), hit * 0, hit)", level="verify"),
@@ -183,6 +184,8 @@ def _states() -> list[Cheat]:
             "triton": triton_source,
         }
         for language, source in sources.items():
+            if language == "triton" and not state.tl:
+                continue
             found.append(
                 Cheat(
                     state.name,
@@ -191,7 +194,7 @@ def _states() -> list[Cheat]:
                     op,
                     source,
                     state.does,
-                    kinds=WRONG | KEPT,
+                    kinds=WRONG | KEPT | (SANITIZED if language == "triton" else frozenset()),
                     level=state.level,
                 )
             )

@@ -25,6 +25,8 @@ MEMORY = frozenset({"input_modified", "out_of_bounds", "ahead", "late"})
 """Failures of a candidate that wrote where it may not, or for a call that was not made."""
 KEPT = frozenset({"state"})
 """Failures of a candidate that keeps something on the device from call to call."""
+SANITIZED = frozenset({"sanitizer"})
+"""Failures that compute-sanitizer or a build with sanitizers tells."""
 REFUSED = frozenset({"gate"})
 ENDED = frozenset({"crash", "timeout", "memory", "raises", "protocol"})
 """Failures of a candidate whose process or call did not end as it should."""
