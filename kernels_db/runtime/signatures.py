@@ -47,7 +47,7 @@ _SCALARS: dict[str, _Scalar] = {
     "bool": _scalar("bool", "uint8"),
     "char": _scalar("int8", *_BYTE),
     "signed char": _scalar("int8", *_BYTE),
-    "unsigned char": _scalar("uint8", *_BYTE),
+    "unsigned char": _scalar("uint8", *_BYTE, "float8_e4m3fn", "float8_e5m2"),
     "int8_t": _scalar("int8", *_BYTE),
     "uint8_t": _scalar("uint8", *_BYTE, "float8_e4m3fn", "float8_e5m2"),
     "std::byte": ("uint8", None),

@@ -189,6 +189,11 @@ WRONG: dict[str, tuple[str, ResolvedWorkload, Candidate]] = {
         ),
         lambda i: torch.bincount(i, minlength=8) % 256,
     ),
+    "a sign that is read by comparison": (
+        "import torch\n\ndef run(x, s):\n    return torch.copysign(x, s)\n",
+        workload("signs", "test", [tensor("x", (50,)), tensor("s", (50,))], [output("y", (50,))]),
+        lambda x, s: torch.where(s < 0, -x.abs(), x.abs()),
+    ),
     "a scalar that is not read": (
         "def run(x, m):\n    return x * m\n",
         workload("scaled", "test", [tensor("x", (50,)), scalar("m", 0.75)], [output("y", (50,))]),

@@ -80,6 +80,8 @@ CODES = op("return torch.cdist(x, y).argmin(-1)")
 INT8 = op("return torch.clamp(torch.round(x / y), -128, 127).to(torch.int8)")
 FLOAT8 = op("return (x / y).to(torch.float8_e4m3fn)")
 
+OWN_SCALE = op("s = x.float().abs().amax(-1, True) / 127.0; return torch.round(x.float() / s).to(torch.int8)")
+
 DOUBLES = place((8, 999), "float64", output("out", (8,), dtype="float64"))
 NARROWS = place((32, 999), "bfloat16", output("out", (32,), dtype="bfloat16"))
 ROWS = place((40, 60), "bfloat16", output("out", (40,), dtype="int64"))
@@ -90,6 +92,15 @@ NEAREST = place((300, 16), "float32", output("out", (300,), dtype="int64"), othe
 SCALE = tensor("y", (40, 1), kind="uniform", low=0.3, high=0.9)
 QUANTISED = place((40, 60), "float32", output("out", (40, 60), dtype="int8"), other=SCALE, kind="normal", std=20.0)
 EIGHTS = place((40, 60), "float32", output("out", (40, 60), dtype="float8_e4m3fn"), other=SCALE)
+
+
+SCALED = place((400, 300), "bfloat16", output("out", (400, 300), dtype="int8"))
+
+
+def own_scale(x: torch.Tensor, reciprocal: float) -> torch.Tensor:
+    """Another last bit of the scale: half of a row's largest, which is common in bfloat16, goes the other way."""
+    scale = x.float().abs().amax(-1, True) * torch.tensor(reciprocal)
+    return torch.round(x.float() / torch.nextafter(scale, torch.full_like(scale, 9e9))).to(torch.int8)
 
 
 def last_largest(x: torch.Tensor) -> torch.Tensor:
@@ -138,6 +149,7 @@ def clamped(x: torch.Tensor) -> torch.Tensor:
         ),
         pytest.param(INT8, QUANTISED, lambda x, y: clamped((x * (1 / y)).round()), id="int8 by a reciprocal"),
         pytest.param(INT8, QUANTISED, lambda x, y: clamped((x / y + 0.5).floor()), id="int8, halves up"),
+        pytest.param(OWN_SCALE, SCALED, lambda x: own_scale(x, 1 / 127), id="int8 by a scale of its own, a reciprocal"),
         pytest.param(FLOAT8, EIGHTS, lambda x, y: (x * (1 / y)).to(torch.float8_e4m3fn), id="float8 by a reciprocal"),
     ],
 )
@@ -226,6 +238,16 @@ def test_an_exact_check_of_integers_stays_exact() -> None:
         (40, 60), "float32", own, other=tensor("y", (40, 1), kind="constant", value=2.0), kind="randint", low=-9, high=9
     )
     assert wrong_answers(INT8, halves, lambda x, y: clamped((x / y + 0.5).floor()))  # fmt: skip
+
+
+def test_an_exact_check_of_indices_is_asked_for_ties() -> None:
+    """`argmax` of a mask: the reference itself does not show that the result holds indices."""
+    mask = op("return (x == x.amax(-1, keepdim=True)).to(torch.int8).argmax(-1)")
+    own = output("out", (40,), dtype="int64", tolerance={"rtol": 0.0, "atol": 0.0})
+    where = place((40, 60), "float32", own)
+    assert learnt(mask, where).decides_ties(where)
+    assert wrong_answers(mask, where, lambda x: x.argmax(-1)) == []
+    assert wrong_answers(mask, where, last_largest)
 
 
 @pytest.mark.parametrize("given", DTYPE_BYTES)

@@ -73,7 +73,7 @@ def _moved_by(wide: torch.Tensor, by: torch.Tensor, dtype: torch.dtype, sign: to
     if dtype in (torch.float32, torch.bfloat16):
         small = (wide != 0) & (wide.abs() < _TINY * _SPLIT_TAIL)
         moving = torch.where(small, moving + sign * wide.abs().clamp_max(_TINY), moving)
-    return wide + moving
+    return torch.where(moving == 0, wide, wide + moving)  # -0.0 stays what it is
 
 
 def neighbours(values: Values, distance: float, rng: random.Random) -> list[torch.Tensor | None]:

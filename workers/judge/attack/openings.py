@@ -67,7 +67,8 @@ def _of_float(item: ResolvedInput) -> _Listed:
     for value in ("inf", "-inf"):
         for where in ("one", "slice", "all"):
             yield "plant", {"value": value, "where": where, "axis": 0, "draw": 1}
-    yield "plant", {"value": "nan", "where": "some", "axis": 0, "draw": 1}
+    for value in ("nan", "-0"):
+        yield "plant", {"value": value, "where": "some", "axis": 0, "draw": 1}
     for axis in axes:
         yield "keep", {"axis": axis, "count": 1, "draw": 1}
         yield "slope", {"axis": axis, "low": -far, "high": far}
@@ -79,7 +80,7 @@ def _of_float(item: ResolvedInput) -> _Listed:
         yield "grade", {"axis": axis, "low": least, "high": most - 8, "draw": 2}
     for number in (0.0, 1.0, -1.0):
         yield "fill", {"number": number}
-    for value in ("denormal", "smallest", "largest", "-0"):
+    for value in ("denormal", "smallest", "largest"):
         yield "plant", {"value": value, "where": "some", "axis": 0, "draw": 1}
     yield "levels", {"steps": 1}
 

@@ -35,7 +35,7 @@ from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
-from warpsmith.workers.judge.values.workload_specs import Values, own_tolerance, result_positions
+from warpsmith.workers.judge.values.workload_specs import Values, is_exact, own_tolerance, result_positions
 
 Call = Callable[[ResolvedWorkload, Values], Sequence[torch.Tensor]]
 """Calls the candidate on a workload's values and returns what it produced, once everything that it may have touched has
@@ -116,9 +116,13 @@ class Oracle:
 
     @property
     def _chooses(self) -> bool:
-        """Whether the op makes integers of floating values, as a sort does, and may break ties as it likes."""
+        """Whether the op makes integers of floating values, as a sort does, and may break ties as it likes.
+
+        What has the check `exact` is the reference's.
+        """
         floating = any("float" in item["dtype"] for item in self.workload["inputs"] if item["shape"] is not None)
-        return floating and any("float" not in item["dtype"] for item in self.workload["outputs"])
+        chosen = (at for at, item in enumerate(self.workload["outputs"]) if "float" not in item["dtype"])
+        return floating and any(not is_exact(self.workload, at) for at in chosen)
 
     def _worst(self, workload: ResolvedWorkload, values: Values) -> Worst | None:
         eager, wide = self._reference("eager", workload, values), self._reference("float64", workload, values)

@@ -27,6 +27,7 @@ from warpsmith.workers.judge.values.steps import Limit, compare_result
 from warpsmith.workers.judge.values.workload_specs import (
     Values,
     input_specs,
+    is_exact,
     result_positions,
     result_specs,
     slots_for,
@@ -230,10 +231,10 @@ class OpRunners:
     def decides_ties(self, workload: ResolvedWorkload) -> bool:
         """Check whether it is known of every integer result which of equals it may choose.
 
-        `learn` comes first.
+        A result with the check `exact` is the reference's. `learn` comes first.
         """
         indices = self.facts(workload).indices
-        exact = [at for at, limit in enumerate(self.limits(workload)) if limit is None]
+        exact = [at for at, limit in enumerate(self.limits(workload)) if limit is None and not is_exact(workload, at)]
         return all(at in indices and ((one := indices[at]) is None or one.sharp) for at in exact)
 
     def untouched(self, workload: ResolvedWorkload, values: Values) -> tuple[str, list[int]] | None:

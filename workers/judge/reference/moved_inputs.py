@@ -57,10 +57,13 @@ def step_of(values: Values, math: str) -> float:
     return TF32_STEP if math == "tf32" else STEPS * unit_roundoff(torch.float32)
 
 
-def moved(values: Values, step: float, rng: random.Random, *, together: bool) -> list[torch.Tensor | None]:
+def moved(
+    values: Values, step: float, rng: random.Random, *, together: bool, uneven: bool = False
+) -> list[torch.Tensor | None]:
     """Return the floating values in float64, each moved by `step` of its size.
 
-    Up or down, all of a tensor alike (`together`) or each for itself.
+    Up or down, all of a tensor alike (`together`) or each for itself. `uneven`: of those half by less, drawn uniformly:
+    the quotient of two elements then changes, too.
     """
     found: list[torch.Tensor | None] = []
     for value in values:
@@ -73,7 +76,11 @@ def moved(values: Values, step: float, rng: random.Random, *, together: bool) ->
             continue
         generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
         up = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
-        found.append(wide * (1 - step + 2 * step * up.to(torch.float64)))
+        by = torch.full_like(wide, step)
+        if uneven:
+            share = torch.rand(value.shape, dtype=torch.float64, generator=generator, device=value.device)
+            by *= (2 * share).clamp_max(1.0)
+        found.append(wide * (1 + torch.where(up, by, -by)))
     return found
 
 

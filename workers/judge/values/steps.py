@@ -19,10 +19,10 @@ import torch
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.compare import Comparison, Tolerance, compare_floats, is_poison, unravel
 
-HOPELESS_AFTER, HOPELESS_SHARE = 6, 0.75
+HOPELESS_AFTER, HOPELESS_SHARE, HOPELESS_LEAST = 6, 0.75, 64
 """Sets of right values after which a result is wrong where this share of its doubtful elements is still unexplained.
 
-Each set explains about half of what lies at a boundary.
+Each set explains a quarter of what lies at a boundary, or more: among so many doubtful elements chance decides nothing.
 """
 Ties = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """Whether two indices select equal values: flat positions in the result, found and wanted indices there."""
@@ -113,7 +113,9 @@ def wrong_places(found: torch.Tensor, expected: torch.Tensor, steps: Steps) -> t
     values, low = _values(found, left), _values(wanted, left)
     high, doubtful = low, left.numel()
     for number, other in enumerate(steps.others() if left.numel() else ()):
-        if not left.numel() or (number >= HOPELESS_AFTER and left.numel() > HOPELESS_SHARE * doubtful):
+        if not left.numel() or (
+            number >= HOPELESS_AFTER and left.numel() > max(HOPELESS_LEAST, HOPELESS_SHARE * doubtful)
+        ):
             break
         theirs = _values(other, left)
         low, high = torch.fmin(low, theirs), torch.fmax(high, theirs)  # nothing lies between a number and NaN

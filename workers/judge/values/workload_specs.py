@@ -70,6 +70,11 @@ def result_spec(workload: ResolvedWorkload, position: int) -> TensorSpec:
     return input_specs(workload)[result_positions(workload)[position][1]]
 
 
+def is_exact(workload: ResolvedWorkload, position: int) -> bool:
+    """Check whether the result at a position of `result_positions` has the check `exact`."""
+    return own_tolerance(workload, result_positions(workload)[position][0]) == (0.0, 0.0)
+
+
 def own_tolerance(workload: ResolvedWorkload, name: str) -> tuple[float, float] | None:
     """Return the op's own (rtol, atol) for an output; None where it is derived."""
     for item in workload["outputs"]:
