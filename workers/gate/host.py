@@ -46,6 +46,12 @@ class Host(Body):
                     node,
                     f"`{dotted}` is not allowed as a value: expected a dtype, a constant of math, or an allowed call",
                 )
+        elif self._compiled(node) is not None:
+            self.refuse(
+                node,
+                f"kernel `{ast.unparse(node)}` is not a value: expected it to be called or launched where it is named, "
+                "in both branches of an `if` where there are two",
+            )
         elif node.attr not in allowed.HOST_ATTRIBUTES:
             self.refuse(
                 node,
