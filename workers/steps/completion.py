@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Verdict, limit_fraction
+from warpsmith.kernels_db.store.counterexamples import keep_counterexample
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -128,7 +129,8 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
 def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -> None:
     """Store the verdict on a step that is held, and its consequences.
 
-    Raises ValueError as `complete_judge`.
+    Values on which a verification found the candidate wrong stay with the op, for its later candidates. Raises
+    ValueError as `complete_judge`.
     """
     search, node, attempt = work.search, work.node, work.attempt
     level = level_of(node, attempt)
@@ -149,6 +151,7 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
             created_at=now,
         )
     )
+    keep_counterexample(session, search.op_id, search.target, document, now, node_id=node.id)
     close_attempt(attempt, "succeeded", now)
     search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
     if level == "screen" and (twin := _twin(document)) is not None:
