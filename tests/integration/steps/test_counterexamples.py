@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from warpsmith.kernels_db.store.tables import AttemptRow, CounterexampleRow
 from warpsmith.workers import steps
 from warpsmith.workers.judge.gates import attack
 from warpsmith.workers.queue.judge_step import job_of
+from warpsmith.workers.queue.model_step import request_context
 from warpsmith.workers.queue.reverification_task import reverification_job
 from warpsmith.workers.reverification import Finding, ask, claim, finish
 from warpsmith.workers.settings import Settings
@@ -154,6 +156,7 @@ def test_a_hold_out_that_the_op_declares_is_kept_and_hidden(db: Database) -> Non
     op_id = store_op(db, parse_op({**document, "workloads": [*document["workloads"], secret]}))
     kept(db, op_id, wrong(recipe()))
     kept(db, op_id, wrong(recipe(workload="secret")), now=2.0)
+    assert [one["workload"] for one in known(db, op_id)] == ["secret", "ragged"]
     with db.reading() as session:
         assert [one.hidden for one in known_counterexamples(session, op_id, CPU)] == [True, False]
 
@@ -203,6 +206,10 @@ def test_what_a_verification_found_is_asked_of_the_next_search(db: Database) -> 
         later = Driver(db, create(db))
         seen[kind] = later.until(kind)
         assert [one.recipe for one in seen[kind].counterexamples] == [recipe(8), recipe(7, "large")]
+        if kind in ("ideate", "code"):
+            assert request_context(seen[kind]).counterexamples == ("x: scaled by 2^-20",) * 2
+            hidden = tuple(replace(one, hidden=True) for one in seen[kind].counterexamples)
+            assert request_context(replace(seen[kind], counterexamples=hidden)).counterexamples == ()
     # A screening has the bench workloads alone.
     assert job_of(seen["judge"], None)["op"]["counterexamples"] == [recipe(7, "large")]
     assert job_of(seen["verify"], None)["op"]["counterexamples"] == [recipe(8), recipe(7, "large")]
