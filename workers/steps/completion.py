@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Verdict, limit_fraction
 from warpsmith.kernels_db.store.counterexamples import keep_counterexample
 from warpsmith.kernels_db.store.db import Database, new_id
@@ -251,6 +252,7 @@ def _challenge(session: Session, search: SearchRow, node: NodeRow) -> None:
 
 
 def _progress(search: SearchRow, node: NodeRow, document: Mapping[str, Any]) -> dict[str, Any]:
+    attack = summarise_attack(document.get("attack"))
     return {
         "round": node.round,
         "technique": node.technique,
@@ -266,6 +268,7 @@ def _progress(search: SearchRow, node: NodeRow, document: Mapping[str, Any]) -> 
         "candidates": search.candidates,
         "model_calls": search.model_calls,
         "cost_usd": search.cost_usd,
+        **({} if attack is None else {"attack": attack}),
     }
 
 

@@ -26,7 +26,8 @@ from warpsmith.kernels_db.store.counterexamples import (
     known_counterexamples,
 )
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AttemptRow, CounterexampleRow
+from warpsmith.kernels_db.store.tables import AttemptRow, CounterexampleRow, EventRow, SearchRow
+from warpsmith.service.story.gather import gather
 from warpsmith.workers import steps
 from warpsmith.workers.judge.gates import attack
 from warpsmith.workers.queue.judge_step import job_of
@@ -213,6 +214,20 @@ def test_what_a_verification_found_is_asked_of_the_next_search(db: Database) -> 
     # A screening has the bench workloads alone.
     assert job_of(seen["judge"], None)["op"]["counterexamples"] == [recipe(7, "large")]
     assert job_of(seen["verify"], None)["op"]["counterexamples"] == [recipe(8), recipe(7, "large")]
+
+
+def test_the_event_and_the_story_tell_what_a_search_came_to(db: Database) -> None:
+    driver, work = searched(db)
+    entries = [{"workload": "large", "tries": 5, "ratio": 0.25, "recipe": None}]
+    attack = {"tries": 5, "seconds": 1.5, "workloads": entries, "counterexample": None}
+    document: Any = {**verdict("verify", score=2.0), "attack": attack}
+    assert steps.complete_judge(db, work.attempt_id, "me", document, driver.now)
+    summary = {"tries": 5, "seconds": 1.5, "ratio": 0.25, "found": False}
+    with db.reading() as session:
+        payloads = session.scalars(select(EventRow.payload).where(EventRow.type.in_(("node.judged", "node.verified"))))
+        assert [payload.get("attack") for payload in payloads][-1:] == [summary]
+        search = session.get_one(SearchRow, driver.search_id)
+        assert gather(session, search, 60.0).attack == summary
 
 
 def test_a_result_that_is_dropped_keeps_nothing(db: Database) -> None:
