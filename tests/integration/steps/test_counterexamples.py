@@ -37,7 +37,6 @@ from warpsmith.workers.reverification import Finding, ask, claim, finish
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Work
 
-db = on_both_databases
 CPU, CUDA = str(TARGET), "cuda:sm_90"
 
 
@@ -74,6 +73,7 @@ def known(db: Database, op_id: str, target: str = CPU) -> list[Recipe]:
         return [one.recipe for one in known_counterexamples(session, op_id, target)]
 
 
+@on_both_databases("db")
 def test_a_verdicts_counterexample_is_kept_once_as_it_was(db: Database) -> None:
     op_id = store_op(db)
     assert kept(db, op_id, wrong(recipe())) == 1
@@ -122,6 +122,7 @@ def test_only_a_full_verification_that_is_sure_brings_one(db: Database) -> None:
         assert kept(db, op_id, document) == 0
 
 
+@on_both_databases("db")
 def test_the_newest_stay(db: Database) -> None:
     op_id = store_op(db)
     for seed in range(MOST_KEPT + 3):
@@ -131,6 +132,7 @@ def test_the_newest_stay(db: Database) -> None:
     assert len(known(db, op_id, CUDA)) == 1
 
 
+@on_both_databases("db")
 def test_searches_that_find_the_same_at_once_keep_it_once(db: Database) -> None:
     op_id, start, failures = store_op(db), threading.Barrier(6), []
 
@@ -187,6 +189,7 @@ def searched(db: Database) -> tuple[Driver, Work]:
     return driver, driver.until("verify")
 
 
+@on_both_databases("db")
 def test_what_a_verification_found_is_asked_of_the_next_search(db: Database) -> None:
     driver, work = searched(db)
     assert steps.complete_judge(db, work.attempt_id, "me", wrong(recipe(7, "large")), driver.now)
@@ -216,6 +219,7 @@ def test_what_a_verification_found_is_asked_of_the_next_search(db: Database) -> 
     assert job_of(seen["verify"], None)["op"]["counterexamples"] == [recipe(8), recipe(7, "large")]
 
 
+@on_both_databases("db")
 def test_the_event_and_the_story_tell_what_a_search_came_to(db: Database) -> None:
     driver, work = searched(db)
     entries = [{"workload": "large", "tries": 5, "ratio": 0.25, "recipe": None}]
@@ -252,6 +256,7 @@ def test_a_bundle_carries_them(db: Database) -> None:
     assert [asked["op"]["counterexamples"] for _, asked in taken.jobs] == [[recipe(7, "large")]] * len(taken.jobs)
 
 
+@on_both_databases("db")
 def test_a_kernel_that_is_judged_again_is_asked_and_brings_its_own(db: Database) -> None:
     kernel_id, op_id = keep(db, OP), store_op(db)
     kept(db, op_id, wrong(recipe()))
