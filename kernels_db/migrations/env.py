@@ -6,7 +6,7 @@ The caller puts the connection into the configuration's attributes.
 from alembic import context
 from sqlalchemy import Connection
 
-from warpsmith.kernels_db.store.tables import Base
+from warpsmith.kernels_db.store.tables import METADATA
 
 
 def run() -> None:
@@ -19,7 +19,7 @@ def run() -> None:
         raise RuntimeError(
             "migrations run through `warpsmith db upgrade` (warpsmith.kernels_db.store.db.Database.upgrade)"
         )
-    context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True)
+    context.configure(connection=connection, target_metadata=METADATA, render_as_batch=True)
     with context.begin_transaction():
         context.run_migrations()
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import ColumnElement, CursorResult, and_, or_, select, update
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import Leased
+from warpsmith.kernels_db.store.table_base import Leased
 
 Row = TypeVar("Row", bound=Leased)
 

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     BundleJobRow,
+    CounterexampleRow,
     KernelRow,
     NodeRow,
     OpRow,
@@ -28,7 +29,7 @@ from warpsmith.kernels_db.store.tables import (
     SearchRow,
 )
 
-Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow)
+Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow)
 Row = TypeVar("Row")
 
 Order = Literal["asc", "desc"]
@@ -82,6 +83,16 @@ class Bundle:
 def list_ops(session: Session, *, limit: int, after: str | None = None, name: str | None = None) -> Page[OpRow]:
     """List ops, newest first."""
     return _page(session, OpRow, [] if name is None else [OpRow.name == name], limit, after)
+
+
+def list_counterexamples(
+    session: Session, *, limit: int, after: str | None = None, op_id: str, device: str | None = None
+) -> Page[CounterexampleRow]:
+    """List the counterexamples of an op, newest first; `device` is a type of device."""
+    filters = [CounterexampleRow.op_id == op_id]
+    if device is not None:
+        filters.append(CounterexampleRow.device == device)
+    return _page(session, CounterexampleRow, filters, limit, after)
 
 
 def list_searches(

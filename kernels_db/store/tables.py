@@ -9,40 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.engine.default import DefaultExecutionContext
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
-Document = JSON().with_variant(JSONB(), "postgresql")
-"""A JSON document; binary JSON on PostgreSQL."""
+from warpsmith.kernels_db.store.table_base import Base, Document, Leased
 
-
-class Base(DeclarativeBase):
-    # Named constraints, so that Alembic can drop them on either database.
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-
-
-class Leased(Base):
-    """A row that one worker at a time holds: `pending`, `running`, then states of its own."""
-
-    __abstract__ = True
-    id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    state: Mapped[str] = mapped_column(String(16))
-    owner: Mapped[str | None] = mapped_column(String(128))
-    lease_expires_at: Mapped[float | None]  # None of a held one: it is out in a bundle, and no time brings it back
-    tries: Mapped[int] = mapped_column(default=0)  # claims since a worker last gave it back alive
-    sent_at: Mapped[float | None]  # when its message last went to the broker
-    created_at: Mapped[float]
-    started_at: Mapped[float | None]
-    finished_at: Mapped[float | None]
+METADATA = Base.metadata
+"""All of them."""
 
 
 class OpRow(Base):
@@ -328,6 +302,30 @@ class ReverificationRow(Leased):
         Index(None, "created_at", "id"),
         Index(None, "state", "lease_expires_at"),
         Index(None, "target", "finished_at"),
+    )
+
+
+class CounterexampleRow(Base):
+    """Values on which a candidate of an op was found wrong; later candidates of the op are asked them first.
+
+    Kept by the op's row and the type of device: a recipe names a workload and inputs of that very spec, and the values
+    that it begins with are drawn on the device. Of declared workloads alone.
+    """
+
+    __tablename__ = "counterexamples"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    op_id: Mapped[str] = mapped_column(ForeignKey("ops.id"))
+    device: Mapped[str] = mapped_column(String(16))  # cpu cuda
+    workload: Mapped[str] = mapped_column(String(128))
+    digest: Mapped[str] = mapped_column(String(64))  # of the canonical recipe
+    recipe: Mapped[dict[str, Any]] = mapped_column(JSON)  # as it was written: binary JSON makes 1e300 a whole number
+    description: Mapped[str] = mapped_column(Text)  # the recipe in plain words, a line for each change
+    node_id: Mapped[str | None] = mapped_column(ForeignKey("nodes.id"))  # the candidate that was wrong
+    kernel_id: Mapped[str | None] = mapped_column(ForeignKey("kernels.id"))  # or the kernel that was judged again
+    created_at: Mapped[float]
+    __table_args__ = (
+        UniqueConstraint("op_id", "device", "digest"),
+        Index(None, "op_id", "created_at", "id"),
     )
 
 

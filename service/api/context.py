@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import db
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.table_base import Base
 from warpsmith.kernels_db.store.tables import (
     AskRow,
-    Base,
     KernelRow,
     NodeRow,
     OpRow,

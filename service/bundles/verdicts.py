@@ -226,6 +226,10 @@ def _replace_non_finite(line: Any) -> Any:
         verdict["failure"] = {**verdict["failure"], "limit": 0.0}
     if isinstance(verdict.get("workloads"), list):
         verdict["workloads"] = [_replace_in_workload(workload) for workload in verdict["workloads"]]
+    attack = verdict.get("attack")
+    if isinstance(attack, dict) and isinstance(attack.get("workloads"), list):
+        entries = [_replace_in_errors(entry) if isinstance(entry, dict) else entry for entry in attack["workloads"]]
+        verdict["attack"] = {**attack, "workloads": entries}
     return {**line, "verdict": verdict}
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from warpsmith.service.client.progress import LONGEST_REASON, LONGEST_TITLE, shorten
-from warpsmith.service.documents.figures import BASELINE_NAMES, format_microseconds, format_ratio, format_repairs
+from warpsmith.service.documents.figures import (
+    BASELINE_NAMES,
+    format_attack,
+    format_microseconds,
+    format_ratio,
+    format_repairs,
+)
 from warpsmith.service.documents.searches import EventDocument
 
 
@@ -52,7 +58,8 @@ def _describe_verdict(event: EventDocument, title: str) -> str:
     verified = "verified: " if event.type == "node.verified" else ""
     if payload.get("verdict") == "accepted":
         best = ", the best so far" if payload.get("best") else ""
-        outcome = f"accepted {format_ratio(payload.get('score'), payload.get('ci95'))}{best}"
+        searched = f"; {shorten(format_attack(payload['attack']), LONGEST_REASON)}" if payload.get("attack") else ""
+        outcome = f"accepted {format_ratio(payload.get('score'), payload.get('ci95'))}{best}{searched}"
     else:
         after = format_repairs(payload.get("repairs", 0))
         outcome = f"{payload.get('verdict')} at {payload.get('gate')}{after} ({_get_reason(event)})"

@@ -9,6 +9,18 @@ from typing import Any
 BASELINE_NAMES = {"eager": "eager", "compile": "torch.compile", "max_autotune": "max-autotune"}
 
 
+def format_attack(attack: Mapping[str, Any]) -> str:
+    """Describe a counterexample search, by its summary, in one line."""
+    if attack.get("skipped"):
+        return f"counterexample search: not made, {attack['skipped']}"
+    tries = f"{attack['tries']:,} {'try' if attack['tries'] == 1 else 'tries'}"
+    if attack.get("found"):
+        return f"counterexample search: wrong values found, {tries}"
+    ratio = attack.get("ratio")
+    worst = "no question was fair" if ratio is None else f"worst error {float(ratio):.2g} of what is allowed"
+    return f"counterexample search: {tries}, {worst}"
+
+
 def format_dollars(cost: float | None) -> str:
     """Format US dollars, or say that the cost is unknown."""
     return "cost unknown" if cost is None else f"${cost:,.2f}"

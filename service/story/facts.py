@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from warpsmith.kernels_db.job.attack_summary import AttackSummary
 from warpsmith.service.documents.searches import SearchDocument
 from warpsmith.workers.search.tree import ENDED
 
@@ -77,7 +78,7 @@ class StoryFacts:
 
     `nodes` by rising `seq`, the root first. Times in seconds; `judge_s` is the judge's time, `device_s` the part of it
     in which it held the device. `branched_from`: search and `seq`; `branches`: the searches that were branched from
-    this one.
+    this one. `attack`: the search for a counterexample to the best candidate, where it was verified with one.
     """
 
     search: SearchDocument
@@ -88,6 +89,7 @@ class StoryFacts:
     steers: Sequence[Steer] = ()
     branched_from: tuple[str, int] | None = None
     branches: Sequence[str] = ()
+    attack: AttackSummary | None = None
 
     @property
     def ended(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.attack_summary import AttackSummary, summarise_attack
 from warpsmith.kernels_db.store.tables import EventRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.service.documents.figures import format_limits
 from warpsmith.service.story.facts import Answers, Steer, StoryFacts, StoryNode
@@ -38,6 +39,7 @@ def gather(session: Session, search: SearchRow, alive_after_s: float) -> StoryFa
         steers=_read_steers(session, search),
         branched_from=_find_origin(session, search),
         branches=_list_branches(session, search.id),
+        attack=_read_attack(session, search.best_node_id),
     )
 
 
@@ -107,6 +109,15 @@ def _read_nodes(session: Session, search_id: str, failures: dict[str, str]) -> l
 
 def _read_word(idea: dict[str, Any], name: str) -> str | None:
     return str(idea[name]) if idea.get(name) else None
+
+
+def _read_attack(session: Session, node_id: str | None) -> AttackSummary | None:
+    query = (
+        select(VerdictRow.document["attack"])
+        .where(VerdictRow.node_id == node_id, VerdictRow.level == "verify")
+        .order_by(VerdictRow.id.desc())
+    )
+    return summarise_attack(session.scalar(query.limit(1)))
 
 
 def _count_answers(session: Session, search_id: str) -> list[Answers]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from warpsmith.service.documents.escaping import mark_foreign, quote_foreign
 from warpsmith.service.documents.figures import (
     BASELINE_NAMES,
+    format_attack,
     format_duration,
     format_limits,
     format_microseconds,
@@ -181,6 +182,8 @@ def tell_winner(facts: StoryFacts) -> Section | None:
         sentences.append(f"It reaches the physical limit ({format_share(fraction)} of it).")
     passed = "It passed the full verification." if best.verified else "It has not been verified in full."
     sentences.append(passed)
+    if facts.attack is not None:
+        sentences.append(f"Its {mark_foreign(format_attack(facts.attack), LONGEST_REASON)}.")
     if search.kernels:
         sentences.append(f"It is kept as kernel {join_words([mark_foreign(kernel) for kernel in search.kernels])}.")
     bench = [workload for workload in best.workloads if workload.role == "bench"]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
@@ -57,6 +58,23 @@ class FailureDocument(BaseModel):
     samples: list[dict[str, Any]] | None = Field(None, description="The worst of the examined wrong elements")
     pattern: str | None = Field(None, description="Properties that the wrong elements share")
     log: str | None = None
+    eager: Any = Field(None, description="PyTorch eager's value of the element, of a counterexample")
+    description: str | None = Field(
+        None, description="The inputs that a search found, in plain words, a line for each change"
+    )
+    recipe: dict[str, Any] | None = Field(None, description="The same for the judge: it makes these inputs again")
+
+
+class AttackDocument(BaseModel):
+    """The search for inputs on which the candidate is wrong and PyTorch right."""
+
+    tries: int = Field(description="Questions asked")
+    seconds: float
+    ratio: float | str | None = Field(
+        description="The worst error as a multiple of what is allowed; null: no question was fair"
+    )
+    found: bool = Field(description="Whether it found such inputs: then they are the failure's")
+    skipped: str | None = Field(None, description="The reason why nothing was searched")
 
 
 class ErrorDocument(BaseModel):
@@ -141,6 +159,7 @@ class ReportDocument(BaseModel):
     score_ci95: list[float] | None
     failure: FailureDocument | None
     compile: CompileDocument | None
+    attack: AttackDocument | None = Field(None, description="null where no search for a counterexample was asked for")
     workloads: list[WorkloadReport]
     device: dict[str, Any] = Field(description="The device that it ran on, with the measured peaks")
     versions: dict[str, str]
@@ -160,6 +179,7 @@ def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) 
     resolved = _resolve_workloads(session.get_one(OpRow, search.op_id), search.target)
     device = found.get("device") or {}
     failure, compiled = found.get("failure"), found.get("compile")
+    attack = summarise_attack(found.get("attack"))
     return ReportDocument(
         node_id=node.id,
         verdict_id=row.id,
@@ -172,6 +192,7 @@ def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) 
         score_ci95=found.get("score_ci95"),
         failure=FailureDocument(**_pick_fields(FailureDocument, failure)) if failure else None,
         compile=CompileDocument(**_pick_fields(CompileDocument, compiled)) if compiled else None,
+        attack=None if attack is None else AttackDocument(**attack),
         workloads=[
             _make_workload(item, resolved.get(item["id"]), device, node, others)
             for item in found.get("workloads") or []

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from tests.services import DATABASES, migrate, postgres_database
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import Base
+from warpsmith.kernels_db.store.tables import METADATA
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
@@ -43,7 +43,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     if request.param == "postgresql":
         database: Database = request.getfixturevalue("_postgresql")
         yield database
-        tables = ", ".join(table.name for table in Base.metadata.sorted_tables)
+        tables = ", ".join(table.name for table in METADATA.sorted_tables)
         with database.writing() as session:
             session.execute(text(f"TRUNCATE {tables}"))
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, Verdict, WorkloadVerdict
@@ -180,6 +181,31 @@ WRONG: Failure = {
     "elements": 37296,
 }
 
+DESCRIBED = "x: each slice of axis 1 scaled by a power of two from 2^-20 to 2^20\nweight: 4096 added to every element"
+COUNTEREXAMPLE: Failure = {
+    "kind": "counterexample",
+    "message": "workload ragged: y[36, 1007] is 1.5, expected 1.25 (PyTorch eager: 1.25000012), 2.27e+05 times what is "
+    "allowed; 37 of 37296 elements are wrong, on these values: " + "; ".join(DESCRIBED.splitlines()),
+    "workload": "ragged",
+    "tensor": "y",
+    "index": [36, 1007],
+    "expected": 1.25,
+    "found": 1.5,
+    "eager": 1.25000012,
+    "limit": 1.1e-6,
+    "wrong_elements": 37,
+    "elements": 37296,
+    "recipe": {
+        "workload": "ragged",
+        "seed": 7,
+        "changes": [
+            {"input": "x", "move": "grade", "axis": 1, "low": -20, "high": 20, "draw": 3},
+            {"input": "weight", "move": "shift", "by": 4096.0},
+        ],
+    },
+    "description": DESCRIBED,
+}
+
 PARENT = NodeFacts(seq=3, idea=IDEA, source=PARENT_SOURCE, source_digest="a" * 64, verdict=verdict())
 BEST = NodeFacts(
     seq=7,
@@ -251,6 +277,11 @@ def scenarios() -> dict[str, RequestContext]:
         "code_no_idea": context("code", idea=None),
         "code_no_idea_root": context("code", idea=None, parent=None, variant=0, variants=1),
         "repair": context("repair"),
+        "repair_counterexample": context(
+            "repair",
+            failing=replace(FAILING, verdict=rejected("screen", COUNTEREXAMPLE)),
+            counterexamples=(DESCRIBED, "x: NaN everywhere", DESCRIBED),
+        ),
         "reask_ideas": context(
             "ideate", parent=None, ledger=(), best=None, ordinal=1, unreadable="Sure, here", problem="No JSON list."
         ),

@@ -21,7 +21,7 @@ from tests.support.played import Played, all_wrong, by_digest, kind_of
 from tests.support.scenario import LOOP, OP, candidate
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import Base, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import METADATA, NodeRow, SearchRow
 from warpsmith.workers import steps
 
 POLICY = {
@@ -237,7 +237,7 @@ def copied(head: Database, url: str) -> None:
         for name in inspect(engine).get_table_names()
     }
     with head.reading() as session, engine.begin() as connection:
-        for table in Base.metadata.sorted_tables:
+        for table in METADATA.sorted_tables:
             names = [column for column in table.columns if column.name in columns.get(table.name, set())]
             for row in session.execute(select(*names)) if names else ():
                 # A table without the defaults of today's columns.

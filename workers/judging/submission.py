@@ -6,7 +6,7 @@ One way for all who submit jobs: the API, the command line, MCP, and the workers
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -84,14 +84,27 @@ def record_job(
     level: Level,
     candidate: tuple[str | None, str | None] | None,
     limits: JobLimits,
+    tests: Collection[str] = (),
 ) -> Job:
     """Build the job of stored rows: an op's document, a target, and a candidate's language and source.
 
-    Raises SpecErrors where the op asks for what the judge cannot do.
+    `tests`: ids of test workloads that a screening has besides the bench ones, for recipes to be asked on them. Raises
+    SpecErrors where the op asks for what the judge cannot do.
     """
+    spec, device = parse_op(op), Target.parse(target)
     named = None if candidate is None else dict(zip(("language", "source"), candidate, strict=True))
+    chosen = None
+    if level == "screen" and tests:
+        chosen = [
+            one for one in spec.workloads_for(device) if one.role == "bench" or (one.role == "test" and one.id in tests)
+        ]
     return build_job(
-        parse_op(op), Target.parse(target), level=level, candidate=cast("JobCandidate | None", named), limits=limits
+        spec,
+        device,
+        level=level,
+        candidate=cast("JobCandidate | None", named),
+        workloads=chosen,
+        limits=limits,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsmith.kernels_db.job.documents import Job, JobLimits, Verdict
+from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.workers.judging.submission import record_job
 from warpsmith.workers.steps import Work
 
@@ -10,11 +11,14 @@ from warpsmith.workers.steps import Work
 def job_of(work: Work, limits: JobLimits) -> Job:
     """Build the job of a judge or verify step.
 
-    `limits`: as the settings of who gives it out say. Raises SpecErrors where the op asks for what the judge cannot do.
+    `limits`: as the settings of who gives it out say. The op's counterexamples go with it, to be asked first. Raises
+    SpecErrors where the op asks for what the judge cannot do.
     """
     assert work.level is not None, "a model step has no job"
     candidate = None if work.level == "baseline" else (work.node.language, work.node.source)
-    job = record_job(work.op, work.target, work.level, candidate, limits)
+    tests = {known.recipe["workload"] for known in work.counterexamples}
+    job = record_job(work.op, work.target, work.level, candidate, limits, tests)
+    ask_first(job, work.counterexamples)
     if work.level == "screen" and work.known_binaries:
         job["known_binaries"] = dict(work.known_binaries)
     return job

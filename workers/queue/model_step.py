@@ -212,6 +212,7 @@ def request_context(work: Work) -> requests.RequestContext:
         variant=work.node.variant,
         variants=work.variants,
         failing=_facts(work.node) if kind == "repair" else None,
+        counterexamples=tuple(one.description for one in work.counterexamples if not one.hidden),
     )
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.kernels_db.spec.op import SpecErrors
+from warpsmith.kernels_db.store.counterexamples import ask_first
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log
 from warpsmith.workers.judging.submission import limits_of, record_job
@@ -71,9 +72,11 @@ def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Find
 
 
 def reverification_job(work: Reverification, settings: Settings) -> Job:
-    """Build the judge's job: a full verification.
+    """Build the judge's job: a full verification, the op's counterexamples first.
 
     Raises SpecErrors where the op asks for what the judge cannot do.
     """
     candidate = work.language, work.source
-    return record_job(work.op, work.target, "verify", candidate, limits_of(settings))
+    job = record_job(work.op, work.target, "verify", candidate, limits_of(settings))
+    ask_first(job, work.counterexamples)
+    return job

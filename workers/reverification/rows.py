@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store import leases
+from warpsmith.kernels_db.store.counterexamples import Counterexample, keep_counterexample, known_counterexamples
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
 from warpsmith.workers.queue_names import judge_queue
@@ -45,7 +46,7 @@ KEPT_OF_WORKLOADS = ("id", "role", "time_us", "speedup", "ci95")
 class Reverification:
     """A claimed re-verification with all that judging needs.
 
-    op: the spec's document; evidence: the verify verdict that the kernel was kept for.
+    op: the spec's document; evidence: the verify verdict that the kernel was kept for. counterexamples: of the op.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Reverification:
     source: str
     evidence: dict[str, Any]
     tries: int
+    counterexamples: tuple[Counterexample, ...] = ()
 
 
 def message(row: ReverificationRow) -> Message:
@@ -117,6 +119,7 @@ def claim(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
             source=kernel.source,
             evidence=kernel.evidence,
             tries=row.tries,
+            counterexamples=known_counterexamples(session, kernel.op_id, kernel.target),
         )
 
 
@@ -129,8 +132,9 @@ def renew(db: Database, row_id: str, owner: str, lease_s: float, now: float) -> 
 def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdict | None, now: float) -> bool:
     """Store the result of a re-verification, and set the kernel's standing by it.
 
-    The standing stays where nothing is known, or a search has kept the kernel again since the claim. Returns False, and
-    writes nothing, where the lease was lost. `verdict`: None where the judge gave none.
+    The standing stays where nothing is known, or a search has kept the kernel again since the claim. Values on which
+    the kernel is wrong stay with its op. Returns False, and writes nothing, where the lease was lost. `verdict`: None
+    where the judge gave none.
     """
     with db.writing() as session:
         kernel_id = session.scalar(select(ReverificationRow.kernel_id).where(ReverificationRow.id == row_id))
@@ -141,6 +145,8 @@ def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdi
         if row is None:
             return False
         end(kernel, row, found, verdict, now)
+        if row.verdict is not None:
+            keep_counterexample(session, kernel.op_id, kernel.target, row.verdict, now, kernel_id=kernel.id)
         return True
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Verdict, limit_fraction
+from warpsmith.kernels_db.store.counterexamples import keep_counterexample
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest
@@ -128,7 +130,8 @@ def complete_judge(db: Database, attempt_id: str, owner: str, verdict: Verdict, 
 def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -> None:
     """Store the verdict on a step that is held, and its consequences.
 
-    Raises ValueError as `complete_judge`.
+    Values on which a verification found the candidate wrong stay with the op, for its later candidates. Raises
+    ValueError as `complete_judge`.
     """
     search, node, attempt = work.search, work.node, work.attempt
     level = level_of(node, attempt)
@@ -149,6 +152,7 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
             created_at=now,
         )
     )
+    keep_counterexample(session, search.op_id, search.target, document, now, node_id=node.id)
     close_attempt(attempt, "succeeded", now)
     search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
     if level == "screen" and (twin := _twin(document)) is not None:
@@ -248,6 +252,7 @@ def _challenge(session: Session, search: SearchRow, node: NodeRow) -> None:
 
 
 def _progress(search: SearchRow, node: NodeRow, document: Mapping[str, Any]) -> dict[str, Any]:
+    attack = summarise_attack(document.get("attack"))
     return {
         "round": node.round,
         "technique": node.technique,
@@ -263,6 +268,7 @@ def _progress(search: SearchRow, node: NodeRow, document: Mapping[str, Any]) -> 
         "candidates": search.candidates,
         "model_calls": search.model_calls,
         "cost_usd": search.cost_usd,
+        **({} if attack is None else {"attack": attack}),
     }
 
 

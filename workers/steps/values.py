@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
+from warpsmith.kernels_db.store.counterexamples import Counterexample
 from warpsmith.workers.llm.base import ModelReply, ModelRequest
 
 StepKind = Literal["ideate", "code", "judge", "verify"]
@@ -199,7 +200,7 @@ class Work:
     root's verdict. best: the champion so far. Model steps alone have `ledger` (ideate: every idea that was tried),
     `asked` (ideate: how often ideas were asked for on this node before) and `variants` (code: of how many candidates
     for its idea this is one). A judge step has `known_binaries`: the first node of every binary that
-    the search judged.
+    the search judged. counterexamples: of the op, newest first; of a candidate's steps and of model steps.
     """
 
     attempt_id: str
@@ -222,3 +223,4 @@ class Work:
     asked: int = 0
     variants: int = 1
     known_binaries: Mapping[str, int] = field(default_factory=dict)
+    counterexamples: tuple[Counterexample, ...] = ()

@@ -9,6 +9,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Level, Verdict
+from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.planting import bare_variants
@@ -31,6 +32,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     parent = node if kind == "ideate" else _node(session, node.parent_id)
     root_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0))
     best = _node(session, search.best_node_id) if asks_model else None
+    baselines_alone = node.seq == 0 and not asks_model
     return Work(
         attempt_id=attempt.id,
         search_id=search.id,
@@ -52,6 +54,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
         known_binaries=_known_binaries(session, search.id) if kind == "judge" and node.seq > 0 else {},
+        counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
     )
 
 

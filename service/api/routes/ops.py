@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
@@ -20,7 +20,7 @@ from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.spec_check import CheckedSpec, check_spec
 from warpsmith.service.api.submission import ADD_RELU
-from warpsmith.service.documents.ops import OpDocument, OpSummary
+from warpsmith.service.documents.ops import CounterexampleDocument, OpDocument, OpSummary
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
     BodyTooLarge,
@@ -34,6 +34,7 @@ from warpsmith.service.documents.problems import (
     document_problems,
 )
 from warpsmith.service.views.ops import make_op_document, make_op_summary
+from warpsmith.service.views.rows import make_document
 
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 SPEC_BODY: dict[str, Any] = {
@@ -116,6 +117,26 @@ def get_op(op_id: str, service: ServiceDependency) -> OpDocument:
     """Get an op with its spec."""
     with service.db.reading() as session:
         return make_op_document(service.row(session, OpRow, op_id, "op"))
+
+
+@router.get(
+    "/{op_id}/counterexamples", summary="Counterexamples of an op", responses=document_problems(NotFound, InvalidInput)
+)
+def list_counterexamples(
+    op_id: str,
+    service: ServiceDependency,
+    device: Annotated[Literal["cpu", "cuda"] | None, Query(description="Only those of this type of device")] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[CounterexampleDocument]:
+    """List inputs on which verifications found candidates of the op wrong, newest first.
+
+    Later candidates on the same type of device are asked some of them before anything else."""
+    with service.db.reading() as session:
+        service.row(session, OpRow, op_id, "op")
+        found = page(listing.list_counterexamples, session, limit=limit, after=after, op_id=op_id, device=device)
+        items = [make_document(CounterexampleDocument, row) for row in found.items]
+        return Page(items=items, next=found.next)
 
 
 def read_spec(body: RawBody) -> Op:

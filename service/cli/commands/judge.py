@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.kernels_db.job.attack_documents import Attack
+from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, tier_of
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
@@ -16,7 +16,7 @@ from warpsmith.service.cli.options import Json, OpFile
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, misuse
 from warpsmith.service.client.progress import build_result_rows, build_result_table
-from warpsmith.service.documents.figures import format_ratio
+from warpsmith.service.documents.figures import format_attack, format_ratio
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
@@ -108,20 +108,12 @@ def show(verdict: Verdict) -> None:
     if verdict["score"] is not None:
         tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
     level = verdict["sandbox"].get("level", "none")
-    if "attack" in verdict:
-        tell(describe_attack(verdict["attack"]))
+    attack = summarise_attack(verdict.get("attack"))
+    if attack is not None:
+        tell(format_attack(attack))
     tell(f"sandbox: {level}" + (" (nothing of the candidate was run)" if level == "none" else ""))
     if verdict.get("tier") == "sandbox":
         tell("tier: sandbox (free Python: no gate has read it, and no search keeps it)")
-
-
-def describe_attack(attack: Attack) -> str:
-    """Describe the search for a counterexample in a line."""
-    if "skipped" in attack:
-        return f"counterexample search: none ({attack['skipped']})"
-    ratios = [one["ratio"] for one in attack["workloads"] if one["ratio"] is not None]
-    worst = f", largest error {max(ratios):.2g} of what is allowed" if ratios else ""
-    return f"counterexample search: {attack['tries']} questions in {attack['seconds']:.1f} s{worst}"
 
 
 def describe_kernels(report: dict[str, Any]) -> list[str]:

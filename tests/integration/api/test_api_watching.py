@@ -338,6 +338,16 @@ def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestCli
         row.document, row.verdict, row.gate = document, "rejected", "screen"
     found = get(local, "/v1/nodes/nd_good/report", verdict="vd_1")
     assert (found["failure"]["message"], found["failure"]["index"], found["compile"]) == (HOSTILE, [3], None)
+    assert (found["failure"]["recipe"], found["attack"]) == (None, None)
+    recipe = {"workload": "large", "seed": 7, "changes": [{"input": "x", "move": "scale", "exponent": -20}]}
+    entry = {"workload": "large", "tries": 12, "ratio": "inf", "recipe": recipe}
+    attack = {"tries": 12, "seconds": 2.5, "workloads": [entry], "counterexample": recipe}
+    searched = {**failure, "kind": "counterexample", "eager": 1.0, "description": HOSTILE, "recipe": recipe}
+    with database(local).writing() as session:
+        session.get_one(VerdictRow, "vd_1").document = {**document, "failure": searched, "attack": attack}
+    found = get(local, "/v1/nodes/nd_good/report", verdict="vd_1")
+    assert [found["failure"][name] for name in ("eager", "description", "recipe")] == [1.0, HOSTILE, recipe]
+    assert found["attack"] == {"tries": 12, "seconds": 2.5, "ratio": "inf", "found": True, "skipped": None}
     problem(local.get("/v1/nodes/nd_bad/report"), 404, "not-found")
     problem(local.get("/v1/nodes/nd_good/report?verdict=vd_0"), 404, "not-found")
 

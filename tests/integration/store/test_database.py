@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
 from warpsmith.kernels_db.store.db import Database, StorageFull, new_id
-from warpsmith.kernels_db.store.tables import AskRow, Base, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
+from warpsmith.kernels_db.store.tables import METADATA, AskRow, NodeRow, OpRow, SearchRow, WorkerRow, WorkloadRow
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -50,7 +50,7 @@ def test_revision_tells_an_empty_database_from_a_migrated_one(url: str) -> None:
 def test_models_and_migrations_agree(db: Database) -> None:
     with db.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 def _upgrade(url: str, barrier: multiprocessing.synchronize.Barrier, failures: multiprocessing.Queue[str]) -> None:

@@ -12,7 +12,8 @@ from tests.support.steps_support import OP, Driver, create
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import ask_profile
-from warpsmith.kernels_db.store.tables import AttemptRow, Leased, NodeRow, ProfileRow, ReverificationRow
+from warpsmith.kernels_db.store.table_base import Leased
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, ProfileRow, ReverificationRow
 from warpsmith.workers.reverification import ask
 
 LEASE_S = 30.0

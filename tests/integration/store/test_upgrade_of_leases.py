@@ -1,4 +1,4 @@
-"""The upgrade that gave profiles a lease: rows in every state of the schema before it (0005), on both databases."""
+"""Upgrades since profiles have a lease: rows in every state of the schema before it (0005), on both databases."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import MetaData, Table, insert, select
 
 from warpsmith.kernels_db.store import leases
+from warpsmith.kernels_db.store.counterexamples import keep_counterexample, known_counterexamples
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.profiles import ask_profile, claim_profile, finish_profile, latest_metrics
 from warpsmith.kernels_db.store.profiles import source_sha256 as sha256
@@ -54,6 +55,7 @@ def reverification(ordinal: int, state: str, **values: Any) -> dict[str, Any]:
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "ops": [{"id": "op", "name": "o", "digest": "d", "spec": {"name": "o", "text": TEXT}, "created_at": 1.25}],
+    "workloads": [{"id": "wl", "op_id": "op", "device": "cuda", "name": "w", "role": "holdout", "axes": {}}],
     "searches": [
         {
             "id": "sr",
@@ -254,3 +256,18 @@ def test_leases_are_held_and_returned_as_before(before: Database) -> None:
         session.flush()
         assert leases.claim(session, ReverificationRow, "rv_3", "me", 60.0, NOW)
         assert not leases.claim(session, ReverificationRow, "rv_1", "me", 60.0, NOW)
+
+
+def test_counterexamples_of_old_ops_candidates_and_kernels_are_kept(before: Database) -> None:
+    before.upgrade()
+    recipe = {"workload": "w", "seed": 2**62, "changes": [{"input": "x", "move": "fill", "number": 0.1}]}
+    failure = {"kind": "counterexample", "message": "wrong", "recipe": recipe, "description": TEXT}
+    verdict = {"level": "verify", "verdict": "rejected", "failure": failure}
+    with before.writing() as session:
+        assert known_counterexamples(session, "op", "cuda:sm_90") == ()
+        keep_counterexample(session, "op", "cuda:sm_90", verdict, NOW, node_id="nd_1")
+        other = {**verdict, "failure": {**failure, "recipe": {**recipe, "seed": 1}}}
+        keep_counterexample(session, "op", "cuda:sm_90", other, NOW + 1, kernel_id="kn")
+    with before.reading() as session:
+        newer, older = known_counterexamples(session, "op", "cuda:sm_90")
+    assert (newer.recipe["seed"], older.recipe, older.description, older.hidden) == (1, recipe, TEXT, True)

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.prompt_scenarios import WRONG, op, rejected, timed, verdict, workloads
+from tests.support.prompt_scenarios import COUNTEREXAMPLE, DESCRIBED, WRONG, op, rejected, timed, verdict, workloads
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel
-from warpsmith.workers.llm.prompt.feedback import MAX_LOG_CHARS, binding, cause, feedback, outcome, resources, trim_log
+from warpsmith.workers.llm.prompt.feedback import binding, cause, feedback, outcome, resources
+from warpsmith.workers.llm.prompt.logs import MAX_LOG_CHARS, trim_log
 from warpsmith.workers.llm.prompt.occupancy import occupancies
+from warpsmith.workers.llm.prompt.searched_inputs import known_inputs, without_sizes
 
 ALL = workloads(op())
 
@@ -375,3 +377,61 @@ def test_two_limits_that_bind_alike_are_both_told() -> None:
     kernel = {"name": "tile", "registers": 255, "spills": 0, "shared": 100 << 10, "config": {"num_warps": 4}}
     (found,) = occupancies({}, kernel, "cuda:sm_90")
     assert (found.blocks, found.by) == (2, "registers and by shared memory")
+
+
+def test_a_counterexample_tells_its_inputs_whole_and_what_eager_has() -> None:
+    document = rejected("screen", COUNTEREXAMPLE)
+    found = "counterexample on `ragged`: y[36, 1007] expected 1.25, found 1.5, 37 of 37296 elements wrong (0.0992 %)"
+    assert cause(document, ALL) == found
+    text = feedback(document, ALL)
+    for line in (
+        "- the inputs on which it is wrong, and PyTorch eager right:",
+        "  - x: each slice of axis 1 scaled by a power of two from 2^-20 to 2^20",
+        "  - weight: 4096 added to every element",
+        "- worst element: `y` at index [36, 1007]",
+        "- expected: 1.25",
+        "- found: 1.5",
+        "- PyTorch eager: 1.25000012",
+    ):
+        assert line in text.splitlines()
+    assert text.count("each slice") == 1
+    assert "…" not in text
+
+
+def test_whatever_goes_wrong_on_such_inputs_tells_them_once() -> None:
+    said = f"workload ragged: the candidate died, on these values: {'; '.join(DESCRIBED.splitlines())}"
+    document = rejected("verify", failure("crash", said, workload="ragged", description=DESCRIBED))
+    assert cause(document, ALL) == "crash: workload ragged: the candidate died"
+    text = feedback(document, ALL)
+    assert text.count("4096 added to every element") == 1
+    assert "- the inputs:\n  - x: each slice of axis 1" in text
+
+
+def test_of_inputs_of_a_hidden_shape_the_kind_is_told() -> None:
+    document = rejected("verify", {**COUNTEREXAMPLE, "workload": "secret_shape"})
+    text = feedback(document, ALL)
+    assert "  - x: each slice of an axis scaled by a power of two from 2^-20 to 2^20\n" in text
+    assert "  - weight: N added to every element\n" in text
+    assert "1007" not in text
+    assert cause(document, ALL) == "counterexample on a hold-out shape"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "x2: rounded to multiples of 1/16, so that many are equal",
+            "x2: rounded to multiples of 1/N, so that many are equal",
+        ),
+        ("x: along axis 10 ..., times 1 + 2^-13", "x: along an axis ..., times 1 + 2^-13"),
+        ("x: 0.5 or -1e+30 or 2^7776 or 10", "x: N or N or N^N or N"),
+    ],
+)
+def test_numbers_that_may_be_sizes_are_taken_out(line: str, told: str) -> None:
+    assert without_sizes(line) == told
+
+
+def test_known_inputs_are_few_distinct_and_on_one_line() -> None:
+    assert known_inputs(()) == known_inputs(("", "the declared values")) == ""
+    told = known_inputs((DESCRIBED, "x: a\r\n# Answer", DESCRIBED, "x: b", "x: c" * 200, "x: d"))
+    assert told == f"(1) {'; '.join(DESCRIBED.splitlines())} (2) x: a; # Answer (3) x: b"

@@ -17,7 +17,19 @@ SECRETS = ("secret_shape", "holdout-1", "7776", "7775", "23328", "5432", "4.25e+
 
 SAID = "workload {name}: y[2, 7775] of [3, 7776] is 0; 9 of 23328 elements are wrong; it needs 42500000 bytes"
 NAMES = ("secret_shape", "holdout-1")
-KINDS = ("wrong_value", "not_written", "non_finite", "crash", "timeout", "memory", "host", "sandbox", "physics")
+DESCRIBED = "x: repeated along axis 1 every 7776\neps: is 5432\nx: 4.25e+07 added to every element; y[2, 7775]"
+KINDS = (
+    "wrong_value",
+    "counterexample",
+    "not_written",
+    "non_finite",
+    "crash",
+    "timeout",
+    "memory",
+    "host",
+    "sandbox",
+    "physics",
+)
 
 
 def failures() -> list[Any]:
@@ -31,7 +43,8 @@ def failures() -> list[Any]:
                 "kind": kind,
                 "message": SAID.format(name=name or "secret_shape"),
                 "log": "RuntimeError: shape '[3, 7776]' is invalid",
-                **(values if kind in ("wrong_value", "not_written", "non_finite") else numbers),
+                **(values if kind in ("wrong_value", "counterexample", "not_written", "non_finite") else numbers),
+                **({"description": DESCRIBED, "eager": 1.25} if kind in ("counterexample", "crash") else {}),
                 "wrong_elements": 9,
                 "elements": 23328,
                 "pattern": "axis 1 (size 7776): only at 7775",

@@ -52,6 +52,8 @@ def told(kind: RequestKind, hostile: str) -> list[str]:
     spec = op().model_copy(update={"description": hostile, "reference": hostile})
     idea: dict[str, Any] = dict.fromkeys(IDEA, hostile)
     failure: Failure = {"kind": "compile", "message": hostile, "log": f"error: {hostile}\n{hostile}"}
+    searched: Failure = {"kind": "counterexample", "message": hostile, "description": hostile}
+    best = replace(PARENT, seq=99, idea=idea, source=hostile, verdict=rejected("screen", searched))
     parent = replace(PARENT, idea=idea, source=hostile)
     failing = replace(FAILING, idea=idea, source=hostile, verdict=rejected("compile", failure))
     measured = baselines()
@@ -60,12 +62,13 @@ def told(kind: RequestKind, hostile: str) -> list[str]:
         kind,
         op=spec,
         parent=parent if kind != "code" else None,  # what torch generates is shown on the root alone
-        best=replace(parent, seq=99),
+        best=best,
         ledger=(replace(LEDGER[0], technique=hostile, title=hostile, cause=hostile),),
         lessons=({"lesson": hostile, "evidence": hostile},),
         idea=idea,
         failing=failing,
         baselines=measured,
+        counterexamples=(hostile, f"{hostile} again"),
     )
     again = build(reask(asked, hostile, f"No list: {hostile}"))
     return [message["content"] for message in again.messages if message["role"] in ("system", "user")]
@@ -73,7 +76,7 @@ def told(kind: RequestKind, hostile: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["reflect", "ideate", "code", "repair"])
 def test_instructions_of_others_stand_in_their_blocks(kind: RequestKind) -> None:
-    """Of sources, descriptions, ideas, code, logs, generated code, the ledger, lessons and replies."""
+    """Of sources, descriptions, ideas, code, logs, generated code, inputs, the ledger, lessons and replies."""
     for text in told(kind, HOSTILE):
         assert [line for line in outside(text) if MARK in line] == []
         assert "49" not in "\n".join(outside(text))

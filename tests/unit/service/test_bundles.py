@@ -186,6 +186,23 @@ def test_errors_that_are_no_numbers_are_read_as_the_judge_writes_them() -> None:
     assert read(told)["verdict"]["workloads"][0]["error"]["candidate"] == "inf"
 
 
+RECIPE = {"workload": "large", "seed": 7, "changes": [{"input": "x", "move": "shift", "by": 1e299}]}
+ATTACK = {
+    "tries": 12,
+    "seconds": 2.5,
+    "workloads": [{"workload": "large", "tries": 12, "ratio": "inf", "recipe": RECIPE}],
+    "counterexample": RECIPE,
+}
+
+
+def test_a_counterexample_is_read_as_the_judge_writes_it() -> None:
+    failure = {"kind": "counterexample", "message": "wrong", "recipe": RECIPE, "description": "x: more", "eager": "nan"}
+    rejected = {"score": None, "score_ci95": None, "verdict": "rejected", "gate": "verify"}
+    told = line(**rejected, attack=ATTACK, failure=failure)
+    found = read(told)["verdict"]
+    assert (found["attack"], found["failure"]) == (ATTACK, failure)
+
+
 def _set(path: str, value: Any) -> dict[str, Any]:
     document = line()
     place: Any = document
@@ -231,6 +248,13 @@ ABSENT = object()
         ("verdict.workloads.0.ci95", {}, "verdict.workloads[0].ci95.eager"),
         ("verdict.workloads.0.time_us", {}, "verdict.workloads[0].time_us.eager"),
         ("verdict.workloads.0.limit_us", 0, "verdict.workloads[0].limit_us"),
+        ("verdict.attack", {**ATTACK, "workloads": [{"workload": "large"}]}, "verdict.attack.workloads[0].tries"),
+        (
+            "verdict.failure",
+            {"kind": "k", "message": "", "recipe": {**RECIPE, "seed": "7"}},
+            "verdict.failure.recipe.seed",
+        ),
+        ("verdict.failure", {"kind": "k", "message": "", "description": 3}, "verdict.failure.description"),
         ("verdict.workloads.0.role", "main", "verdict.workloads[0].role"),
         ("verdict.workloads.0.error.candidate", "small", "verdict.workloads[0].error.candidate"),
         ("verdict.failure", {"kind": "wrong_value"}, "verdict.failure.message"),

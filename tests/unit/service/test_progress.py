@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.service.client.narrator import Narrator
 from warpsmith.service.client.progress import (
     build_progress_panel,
@@ -20,7 +21,7 @@ from warpsmith.service.client.progress import (
     find_best_path,
     shorten,
 )
-from warpsmith.service.documents.figures import format_duration, format_microseconds, format_ratio
+from warpsmith.service.documents.figures import format_attack, format_duration, format_microseconds, format_ratio
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import EventDocument, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
@@ -144,6 +145,19 @@ def test_the_roots_verdict_is_the_baselines() -> None:
             event("node.seeded", seq=1, kernel_id="kn_1", op="soft\x1b[2Jmax"),
             "  #1 a stored kernel to start from: kernel kn_1 of soft[2Jmax",
         ),
+        (
+            event(
+                "node.verified",
+                seq=3,
+                verdict="accepted",
+                score=2.0,
+                ci95=[1.9, 2.1],
+                technique="fusion",
+                attack={"tries": 1234, "seconds": 3.0, "ratio": 0.4321, "found": False},
+            ),
+            "  #3 verified: accepted 2.00x [1.90, 2.10]; counterexample search: 1,234 tries, worst error 0.43 of what "
+            "is allowed:  (fusion)",
+        ),
         (event("search.branched", from_seq=4, from_search="sr_0"), "search branched from #4 of sr_0"),
         (event("kernel.kept", seq=3, kernel_id="kn_1"), "#3 is kept as kernel kn_1"),
         (event("an event of a later version"), None),
@@ -151,6 +165,24 @@ def test_the_roots_verdict_is_the_baselines() -> None:
 )
 def test_lines_of_events(happened: EventDocument, line: str | None) -> None:
     assert told(happened) == line
+
+
+def test_a_counterexample_search_in_one_line() -> None:
+    def entry(ratio: object) -> dict[str, object]:
+        return {"workload": "w", "tries": 1, "ratio": ratio, "recipe": None}
+
+    def told_of(tries: int, *ratios: object, **more: object) -> str:
+        attack = {"tries": tries, "seconds": 1.0, "workloads": [entry(one) for one in ratios], "counterexample": None}
+        summary = summarise_attack({**attack, **more})
+        assert summary is not None
+        return format_attack(summary)
+
+    head = "counterexample search:"
+    assert told_of(912, 0.1, None, 0.4321) == f"{head} 912 tries, worst error 0.43 of what is allowed"
+    assert told_of(1, None, "nan") == f"{head} 1 try, no question was fair"
+    assert told_of(2, "inf", counterexample={}) == f"{head} wrong values found, 2 tries"
+    assert told_of(0, skipped="no CUDA device") == f"{head} not made, no CUDA device"
+    assert summarise_attack(None) is summarise_attack({}) is None
 
 
 def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:

@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 
 from tests.golden import DIRECTORY
 from tests.support.story_scenarios import ROOT, best, node, scenarios, search
+from warpsmith.kernels_db.job.attack_summary import AttackSummary
 from warpsmith.service.documents.escaping import clean_line, mark_foreign, quote_foreign, render_markdown, render_text
 from warpsmith.service.documents.searches import BadField
 from warpsmith.service.story import Answers, Section, Steer, Story, StoryFacts, tell
@@ -214,3 +215,12 @@ def test_foreign_text_is_shown_as_it_is_and_escaped_in_markdown() -> None:
     sentence = f"it is *ours*, {quote_foreign(theirs)}, {mark_foreign('a_b')}"
     assert render_text(sentence) == 'it is *ours*, \u201c*theirs* "and"\u201d, a_b'
     assert render_markdown(sentence) == 'it is *ours*, \u201c\\*theirs\\* \\"and\\"\u201d, a\\_b'
+
+
+def test_a_verified_best_tells_of_its_counterexample_search() -> None:
+    facts = scenarios()["story_finished"]
+    assert facts.attack is None
+    searched: AttackSummary = {"tries": 912, "seconds": 3.0, "ratio": 0.4321, "found": False}
+    told = section(replace(facts, attack=searched), "The winner").paragraph
+    line = "Its counterexample search: 912 tries, worst error 0.43 of what is allowed."
+    assert f"It passed the full verification. {line}" in told

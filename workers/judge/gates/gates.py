@@ -70,7 +70,7 @@ def _contest(job_run: JobRun) -> Outcome:
         if not screened:
             raise Stopped("ambiguous", "screen", "no workload is left to check the candidate on: nothing was checked")
         with job_run.counting(candidate, "screen"):
-            ask_known(job_run, candidate, screened)
+            ask_known(job_run, candidate, job_run.workloads)
             check(job_run, candidate, screened, SCREEN_SEEDS, "screen")
         if verifies:
             with job_run.counting(candidate, "verify"):

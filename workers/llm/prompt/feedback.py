@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpsmith.kernels_db.job import nsight_metrics
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
 from warpsmith.workers.llm.prompt.facts import BASELINE_NAMES, microseconds, rates, significant, visible
+from warpsmith.workers.llm.prompt.logs import first_error, trim_log
 from warpsmith.workers.llm.prompt.occupancy import Occupancy, occupancies
-from warpsmith.workers.text import middle_cut, one_line, without_directories
+from warpsmith.workers.llm.prompt.searched_inputs import failing_inputs, own_message
+from warpsmith.workers.text import one_line, without_directories
 
-MAX_LOG_LINES = 40
-MAX_LOG_CHARS = 4_000
 # Below this a call is mostly its own overhead: on a CPU the interpreter and starting threads, on a GPU latency.
 OVERHEAD_US = 20.0
 # One launch after another takes about so long to begin, whatever the kernel does (measured on an H200).
@@ -36,6 +35,7 @@ _ADVICE = {
     "state": "Clear counters and release locks before a call ends; scratch is for torch.empty in run.",
     "sanitizer": "The tool names the access: look at the bounds, the barrier or the initialisation before it.",
     "not_written": "Every element of every output must be written on every call.",
+    "counterexample": "Such inputs are allowed: look for an overflow, a cancellation or a lost small term in between.",
     "nondeterministic": "Look for a race: two threads that write one element, or a read of what is yet to be written.",
 }
 
@@ -76,12 +76,12 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
         return f"{failure['kind'].replace('_', ' ')} on a hold-out shape"
     if _hides(verdict, workloads):
         return f"{failure['kind'].replace('_', ' ')}; {UNTOLD}"
-    if failure["kind"] == "wrong_value" and failure.get("wrong_elements"):
-        return f"wrong value{_place(failure)}, {_share(failure)}"
+    if failure["kind"] in _OF_ELEMENTS and failure.get("wrong_elements"):
+        return f"{failure['kind'].replace('_', ' ')}{_place(failure)}, {_share(failure)}"
     if failure["kind"] in {"gate", "compile"}:
-        return one_line(without_directories(_first_error(failure) or failure["message"]))
+        return one_line(without_directories(first_error(failure) or failure["message"]))
     kind = failure["kind"].replace("_", " ")
-    message = one_line(without_directories(failure["message"]))
+    message = one_line(without_directories(own_message(failure)))
     return message if message.lower().startswith(kind) else f"{kind}: {message}"
 
 
@@ -122,7 +122,9 @@ def outcome(verdict: str | None, gate: str | None, score: float | None) -> str:
 # Failures
 
 # Failures whose element and numbers say all that the message says.
-_TOLD_BY_NUMBERS = frozenset({"wrong_value", "non_finite", "not_written"})
+_TOLD_BY_NUMBERS = frozenset({"wrong_value", "counterexample", "non_finite", "not_written"})
+_OF_ELEMENTS = frozenset({"wrong_value", "counterexample"})
+_NUMBERS = {"expected": "expected", "found": "found", "eager": "PyTorch eager", "limit": "limit"}
 
 
 def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str, *, hidden: bool) -> list[str]:
@@ -135,19 +137,20 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str,
         lines.append(f"- workload: {_workload_name(failure, workloads)}")
     if failure.get("family") is not None:
         lines.append(f"- inputs: {failure['family']} ones, for which PyTorch is right")
+    lines += failing_inputs(failure, hidden=hidden)
     if failure.get("tensor") is not None:
         index = failure.get("index")
         at = f" at index {index}" if index and not hidden else ""
         lines.append(f"- worst element: `{failure['tensor']}`{at}")
     # For other kinds the numbers may be bytes or times, which tell a size.
     if failure["kind"] in _TOLD_BY_NUMBERS if hidden else failure["kind"] not in {"gate", "compile"}:
-        lines += [f"- {key}: {_number(failure[key])}" for key in ("expected", "found", "limit") if key in failure]
+        lines += [f"- {name}: {_number(failure[key])}" for key, name in _NUMBERS.items() if key in failure]  # type: ignore[literal-required] # its names
     if (share := _share(failure)) and not hidden:
         lines.append(f"- {share}")
     if not hidden:
         lines += _wrong_lines(failure)
     if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden and not failure.get("log"):
-        said = failure["message"].strip()
+        said = own_message(failure).strip()
         lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
     return lines
 
@@ -212,40 +215,6 @@ def _workload_name(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> s
 def _log(verdict: Verdict, failure: Failure) -> str:
     log = failure.get("log") or ((verdict["compile"] or {}).get("log") if failure["kind"] == "compile" else "")
     return trim_log(str(log)) if log else ""
-
-
-def _first_error(failure: Failure) -> str:
-    """Return the first line of a compiler's log that names an error, without the file's name."""
-    for line in (failure.get("log") or "").splitlines():
-        if match := re.search(r"(?:^|[:(])(\d+)(?::\d+|\))?:\s*(?:fatal )?error:\s*(.+)", line):
-            return f"line {match[1]}: {match[2]}"
-        if match := re.search(r"\berror:\s*(.+)", line):
-            return match[1]
-    return ""
-
-
-_NOISE = re.compile(
-    r"^\s*$|^In file included from|^\s+from |: note: (?:in expansion|this is the location)|^compilation terminated"
-)
-
-
-def trim_log(log: str) -> str:
-    """Trim a compiler's or an interpreter's log of noise and directories.
-
-    The lines around errors come first; the length is bounded.
-    """
-    lines = [without_directories(line.rstrip()) for line in log.splitlines() if not _NOISE.search(line)]
-    errors = [number for number, line in enumerate(lines) if re.search(r"\berror\b|Error\b", line, re.IGNORECASE)]
-    if len(lines) > MAX_LOG_LINES and errors:
-        keep: set[int] = set()
-        for number in errors:
-            keep.update(range(number, min(number + 4, len(lines))))
-            if len(keep) >= MAX_LOG_LINES:
-                break
-        lines = [lines[number] for number in sorted(keep)]
-    if len(lines) > MAX_LOG_LINES:
-        lines = [*lines[: MAX_LOG_LINES // 2], "[...]", *lines[-MAX_LOG_LINES // 2 :]]
-    return middle_cut("\n".join(line[:300] for line in lines), MAX_LOG_CHARS)
 
 
 # Times

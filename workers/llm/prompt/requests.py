@@ -18,6 +18,7 @@ from warpsmith.workers.llm.base import ModelRequest, RequestKind
 from warpsmith.workers.llm.prompt import facts
 from warpsmith.workers.llm.prompt.facts import microseconds, significant
 from warpsmith.workers.llm.prompt.feedback import cause, feedback, outcome, resources
+from warpsmith.workers.llm.prompt.searched_inputs import known_inputs
 from warpsmith.workers.llm.reply.parsing import MAX_LESSONS, Lesson
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
 from warpsmith.workers.text import middle_cut, one_line
@@ -68,7 +69,8 @@ class RequestContext:
     techniques that may not be used. code: `idea` (None where the policy has no ideas), and the `variant` (from 0) of
     `variants` candidates that realise it. repair: `idea` (or None) and `failing`, the candidate with its verdict.
     reflect: what ideate has, and the `round` that the ideas are for; `lessons` that came of it go to ideate.
-    Re-asks: `ordinal` from 1, the reply that could not be read and its problem.
+    Re-asks: `ordinal` from 1, the reply that could not be read and its problem. counterexamples: descriptions, newest
+    first, of inputs on which earlier candidates of the op were wrong, none of a hold-out.
     """
 
     kind: RequestKind
@@ -93,6 +95,7 @@ class RequestContext:
     ordinal: int = 0
     unreadable: str | None = None
     problem: str | None = None
+    counterexamples: tuple[str, ...] = ()
 
 
 def build(context: RequestContext) -> ModelRequest:
@@ -209,6 +212,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "workloads": facts.workload_lines(workloads),
         "tolerances": facts.tolerance_lines(op, workloads, context.baselines),
         "derived_tolerance": facts.derives_tolerance(workloads),
+        "counterexamples": known_inputs(context.counterexamples),
         "output_dtypes": sorted({item["dtype"] for item in workloads[0]["outputs"]}),
         "flags": list(CUDA_FLAGS if context.language == "cuda" else CPP_FLAGS),
     }

@@ -2,6 +2,7 @@
  * so nothing in it is taken for granted. Pure. */
 
 import type { KernelDocument } from "../../api/queries";
+import type { AttackSummary } from "../../app/attack";
 
 interface Timing {
   contender: string;
@@ -32,6 +33,7 @@ interface Evidence {
   sandbox: string | null;
   layers: readonly string[];
   fingerprint: string | null;
+  attack: AttackSummary | null;
 }
 
 interface Axis {
@@ -71,6 +73,21 @@ export function evidenceOf(kernel: Pick<KernelDocument, "evidence" | "workloads"
     sandbox: text(sandbox.level),
     layers: strings(sandbox.layers),
     fingerprint: text(found.fingerprint),
+    attack: attackOf(found.attack),
+  };
+}
+
+function attackOf(value: unknown): AttackSummary | null {
+  const attack = record(value);
+  const tries = number(attack.tries);
+  if (tries === null) return null;
+  const ratios = list(attack.workloads).map(({ ratio }) => number(ratio));
+  const known = ratios.filter((ratio) => ratio !== null);
+  return {
+    tries,
+    ratio: known.length > 0 ? Math.max(...known) : null,
+    found: Object.keys(record(attack.counterexample)).length > 0,
+    skipped: text(attack.skipped),
   };
 }
 

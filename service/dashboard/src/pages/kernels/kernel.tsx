@@ -1,5 +1,6 @@
 import { Link, useParams } from "react-router";
 import { type KernelDocument, useKernel } from "../../api/queries";
+import { attackInWords } from "../../app/attack";
 import { Loading, Page } from "../../app/Page";
 import { baselineName, inOrder } from "../../app/SpeedUp";
 import {
@@ -65,7 +66,7 @@ function Kernel({ kernel }: { kernel: KernelDocument }) {
       </p>
       <Speeds kernel={kernel} />
       <div className={styles.columns}>
-        <Standing kernel={kernel} layers={evidence.layers} />
+        <Standing kernel={kernel} layers={evidence.layers} searched={attackInWords(evidence.attack)} />
         <TakeHome kernel={kernel} />
       </div>
       <Reverifications kernel={kernel} />
@@ -122,7 +123,14 @@ function range(ci95: readonly number[] | undefined): string {
   return low === undefined || high === undefined ? "" : `${low.toFixed(2)} to ${high.toFixed(2)}`;
 }
 
-function Standing({ kernel, layers }: { kernel: KernelDocument; layers: readonly string[] }) {
+interface StandingProps {
+  kernel: KernelDocument;
+  layers: readonly string[];
+  /** What the search for a counterexample came to. */
+  searched: string | null;
+}
+
+function Standing({ kernel, layers, searched }: StandingProps) {
   const { verification } = kernel;
   const { tone, word, says } = standingInWords(verification, kernel.reverification);
   return (
@@ -146,6 +154,11 @@ function Standing({ kernel, layers }: { kernel: KernelDocument; layers: readonly
           "What stood around the candidate was not recorded."
         )}
       </p>
+      {searched && (
+        <p className={styles.detail}>
+          <Untrusted text={`${searched}.`} />
+        </p>
+      )}
     </Card>
   );
 }

@@ -62,6 +62,18 @@ it("reads evidence", () => {
 
 it("does not fall over what is not there or of another form", () => {
   expect(evidenceOf({ evidence: {} }).workloads).toEqual([]);
+  expect(evidenceOf({ evidence: { attack: { skipped: 3 } } }).attack).toBeNull();
+  const attack = {
+    tries: 9,
+    workloads: [{ ratio: 0.2 }, { ratio: null }, { ratio: 0.5 }],
+    counterexample: null,
+  };
+  expect(evidenceOf({ evidence: { attack } }).attack).toEqual({
+    tries: 9,
+    ratio: 0.5,
+    found: false,
+    skipped: null,
+  });
   expect(evidenceOf({ evidence: { workloads: [null], device: [], versions: "x" } }).workloads).toHaveLength(
     1,
   );

@@ -1,3 +1,4 @@
+import { useId } from "react";
 import type { FailureDocument, ReportDocument } from "../../../api/node";
 import { Code, type Column, Table, Untrusted } from "../../../design";
 import { element, excess, failureInWords, limits, shown } from "./failure";
@@ -36,10 +37,12 @@ export function FailureCard({ report }: { report: ReportDocument }) {
           <Fact name="Worst element" value={where} />
           {where && <Fact name="Expected" value={shown(failure.expected)} />}
           {where && <Fact name="Found" value={shown(failure.found)} />}
+          {where && failure.eager != null && <Fact name="PyTorch eager" value={shown(failure.eager)} />}
           {where && <Fact name="Limit" value={shown(failure.limit)} />}
           {off !== null && <Fact name="Off by" value={limits(off)} />}
           <Fact name="Pattern" value={failure.pattern} />
         </dl>
+        <Inputs failure={failure} />
         {failure.samples && failure.samples.length > 0 && (
           <Table
             caption="The worst of the wrong elements that were looked at"
@@ -53,6 +56,44 @@ export function FailureCard({ report }: { report: ReportDocument }) {
         )}
       </Section>
     </div>
+  );
+}
+
+/** The inputs that a search found: in words, and as the judge makes them again. */
+function Inputs({ failure }: { failure: FailureDocument }) {
+  const id = useId();
+  const lines = (failure.description ?? "").split("\n").filter((line) => line.trim());
+  if (lines.length === 0 && !failure.recipe) return null;
+  const wrong = failure.kind === "counterexample";
+  return (
+    <>
+      {lines.length > 0 && (
+        <div>
+          <p id={id} className={styles.muted}>
+            {wrong ? "The inputs on which it is wrong, and PyTorch right" : "The inputs"}
+          </p>
+          <ul aria-labelledby={id} className={styles.plainList}>
+            {lines.map((line, at) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: a line is its place
+              <li key={at} className={styles.breakable}>
+                <Untrusted text={line} />
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
+      {failure.recipe && (
+        <details className={styles.details}>
+          <summary>Recipe</summary>
+          <Code
+            code={JSON.stringify(failure.recipe, null, 2)}
+            label="Recipe of the inputs"
+            numbers={false}
+            wrap
+          />
+        </details>
+      )}
+    </>
   );
 }
 

@@ -1,5 +1,6 @@
 import { useMemo } from "react";
 import type { ReportDocument, WorkloadReport } from "../../../api/node";
+import { attackInWords } from "../../../app/attack";
 import { Badge, type Column, EmptyState, format, Meter, Table, Untrusted } from "../../../design";
 import { FailureCard } from "./FailureCard";
 import { limits, number, shareOfLimit, shown } from "./failure";
@@ -11,9 +12,15 @@ import { axesInWords, inOrder, worstFamily } from "./workloads";
 export function WorkloadsView({ report }: { report: ReportDocument }) {
   const rows = useMemo(() => inOrder(report), [report]);
   const columns = useMemo(() => columnsOf(report), [report]);
+  const searched = attackInWords(report.attack);
   return (
     <div className={styles.stack}>
       <FailureCard report={report} />
+      {searched && (
+        <p className={styles.muted}>
+          <Untrusted text={searched} />
+        </p>
+      )}
       {rows.length === 0 ? (
         <EmptyState title="No workload was run">
           The judging ended at the {format.words(report.gate)} gate, before anything was.

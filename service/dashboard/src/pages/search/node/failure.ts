@@ -41,7 +41,7 @@ export function number(value: unknown): number | null {
 }
 
 /** Kinds of a failure that are about values of an output. */
-const OF_VALUES = new Set(["wrong_value", "non_finite", "not_written"]);
+const OF_VALUES = new Set(["wrong_value", "counterexample", "non_finite", "not_written"]);
 
 /** What went wrong, as the end of a sentence, without a full stop. */
 export function failureInWords(failure: FailureDocument): string {

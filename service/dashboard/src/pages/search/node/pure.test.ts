@@ -74,6 +74,17 @@ describe("a failure in words", () => {
     expect(failureInWords({ kind: "compile", message: "expected ';'" })).toBe("expected ';'");
   });
 
+  it("names the element of a counterexample, whose inputs are listed elsewhere", () => {
+    const told = failureInWords({
+      ...wrong,
+      kind: "counterexample",
+      family: null,
+      description: "x: 0 everywhere",
+    });
+    expect(told).toContain("y[3, 5] on workload decode is 0.31 where 0.5235 is expected");
+    expect(told).not.toContain("everywhere");
+  });
+
   it("counts how far off it is in limits, where that is a number", () => {
     expect(excess(wrong)).toBeCloseTo(213.46, 1);
     expect(excess({ ...wrong, found: "inf" })).toBe(Number.POSITIVE_INFINITY);

@@ -1,0 +1,37 @@
+"""The base of every table: JSON documents, named constraints, rows that a worker holds for a while."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, MetaData, String
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Document = JSON().with_variant(JSONB(), "postgresql")
+"""A JSON document; binary JSON on PostgreSQL."""
+
+
+class Base(DeclarativeBase):
+    # Named constraints, so that Alembic can drop them on either database.
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Leased(Base):
+    """A row that one worker at a time holds: `pending`, `running`, then states of its own."""
+
+    __abstract__ = True
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    state: Mapped[str] = mapped_column(String(16))
+    owner: Mapped[str | None] = mapped_column(String(128))
+    lease_expires_at: Mapped[float | None]  # None of a held one: it is out in a bundle, and no time brings it back
+    tries: Mapped[int] = mapped_column(default=0)  # claims since a worker last gave it back alive
+    sent_at: Mapped[float | None]  # when its message last went to the broker
+    created_at: Mapped[float]
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
