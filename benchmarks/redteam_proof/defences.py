@@ -118,7 +118,7 @@ ROWS: dict[str, Row] = {
     "normalises by n - 1": _row("compare"),
     "takes the variance from one pass": _row("compare"),
     "subtracts no maximum": _row("families"),
-    "forgets the epsilon": _row("families"),
+    "forgets the epsilon": _row("compare families"),
     "pads its rows with zeros": _row("hold-out"),
     "skips a small product": _row("compare"),
     "multiplies in bfloat16": _row("compare"),
@@ -128,7 +128,7 @@ ROWS: dict[str, Row] = {
     "multiplies a matrix with itself": _row("independent"),
     "takes a matrix for symmetric": _row("structured"),
     "takes a matrix for diagonal": _row("structured"),
-    "races": _row("compare"),
+    "races": _row("values"),
     # State.
     "returns its first result again": _row("fresh_values state scratch"),
     "caches by pointer": _row("fresh_values state scratch"),
@@ -150,12 +150,16 @@ ROWS: dict[str, Row] = {
     "Python forks": _row("gate sandbox", *_ENDS, *WORKS),
     "Python ends the process": _row("gate", *_ENDS),
     "Python raises SystemExit": _row("gate", *_ENDS),
+    **dict.fromkeys((  # the compiler quotes the file
+        "Python includes a file", "Python includes by a macro",
+    ), _row("gate confined", "compile")),
     **dict.fromkeys((
-        "Python includes a file", "Python includes by a macro",  # the compiler quotes the file
-        "Python loads a compiler plugin",  # the runtime refuses the flag, too
-    ), _row("gate", "compile")),
+        "Python includes a file [cpp]", "Python includes by a macro [cpp]",
+    ), _row("gate confined", "compile", says="/etc/passwd:1:")),
+    "Python assembles a file": _row("gate confined"),
+    "Python loads a compiler plugin": _row("gate", "compile"),  # the runtime refuses the flag, too
     # The compiler: it quotes the file in what it says of it.
-    "includes a file behind a form feed": _row("confined", "compile", says="does not name a type"),
+    "includes a file behind a form feed": _row("confined", "compile", says="/etc/passwd:1:"),
     "assembles a file in a section's name": _row("confined compile"),
     **dict.fromkeys((
         "keeps values by thread", "computes as it is loaded", "chooses its code as it is loaded", "starts a thread",
