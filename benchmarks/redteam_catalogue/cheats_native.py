@@ -23,6 +23,7 @@ static int control() {
     return -1;
 }
 """
+# A tracer that seizes stops nobody, and lets go as its thread ends.
 PARENTS = """
 static int parent() { return getppid(); }
 static int stat_of(int pid, const char* format) {
@@ -40,6 +41,15 @@ static bool opens(const char* format, int pid, int flags) {
 static bool reads(const char* format, int pid) {
     char path[96], text[16]; snprintf(path, 96, format, pid);
     int fd = open(path, 0); long got = fd >= 0 ? read(fd, text, 8) : -1; if (fd >= 0) close(fd); return got > 0;
+}
+struct Seizure { int pid; volatile int done; };
+static void* seize(void* given) {
+    Seizure& s = *(Seizure*)given; s.done = ptrace(0x4206, s.pid, 0, 0) == 0 ? 1 : -1; return nullptr;
+}
+static bool seizes(int pid) {
+    Seizure s = {pid, 0}; unsigned long t;
+    if (pthread_create(&t, nullptr, seize, &s) != 0) return false;
+    pthread_detach(t); while (!s.done) {} return s.done > 0;
 }
 template <class F> static bool sibling(F found) {
     char path[64], text[4096]; snprintf(path, 64, "/proc/%d/task/%d/children", getppid(), getppid());
@@ -198,7 +208,7 @@ extern "C" void add(const float* x, const float* y, float* out, int64_t n) {{
 
 
 def _busy() -> Cheat:
-    """Threads that spin while the baselines are timed, and sleep in the candidate's own calls."""
+    """Threads that spin while the baselines are timed, and sleep in the candidate's own calls; one core is left free."""
     before = (
         HIDDEN
         + """
@@ -212,7 +222,8 @@ static void* burn(void*) {
     body = f"""
     volatile int &inside = hidden<volatile int>(0), &started = hidden<volatile int>(4);
     inside = 1;
-    if (!started) {{ started = 1; unsigned long t; for (int k = 0; k < 8; k++) pthread_create(&t, nullptr, burn, nullptr); }}
+    const int others = started ? 0 : omp_get_num_procs() - 1; unsigned long t;
+    for (int k = 0; k < others; k++) {{ started = 1; pthread_create(&t, nullptr, burn, nullptr); }}
     {ALL}
     inside = 0;"""
     return Cheat(
@@ -273,8 +284,8 @@ SPIES: list[_Spy] = [
     ("maps another runner's buffers", (35, 36),
      'sibling([](int pid) { for (int fd = 3; fd < 20; fd++) { char path[64]; snprintf(path, 64, "/proc/%d/fd/%d", pid, '
      "fd); int got = open(path, 2); if (got >= 0) return true; } return false; })", "and writes what it expects"),
-    ("traces another runner", (40,), "sibling([](int pid) { return ptrace(16, pid, 0, 0) == 0; })", "by ptrace"),
-    ("traces the referee", (40,), "ptrace(16, referee(), 0, 0) == 0", "by ptrace"),
+    ("traces another runner", (40,), "sibling(seizes)", "by ptrace"),
+    ("traces the referee", (40,), "seizes(referee())", "by ptrace"),
     ("reads another process by a system call", (40,),
      "[] { char at[8]; struct { void* p; unsigned long n; } own{at, 8}, there{(void*)&stat_of, 8}; "
      "return syscall(310, referee(), &own, 1, &there, 1, 0) > 0 || syscall(310, parent(), &own, 1, &there, 1, 0) > 0; }()",
