@@ -287,7 +287,7 @@ SPIES: list[_Spy] = [
     ("traces another runner", (40,), "sibling(seizes)", "by ptrace"),
     ("traces the referee", (40,), "seizes(referee())", "by ptrace"),
     ("reads another process by a system call", (40,),
-     "[] { char at[8]; struct { void* p; unsigned long n; } own{at, 8}, there{(void*)&stat_of, 8}; "
+     "[] { char at[8]; struct { void* p; unsigned long n; } own{at, 8}, there{(void*)&malloc, 8}; "
      "return syscall(310, referee(), &own, 1, &there, 1, 0) > 0 || syscall(310, parent(), &own, 1, &there, 1, 0) > 0; }()",
      "process_vm_readv"),
     ("takes a descriptor by a system call", (37, 40),
@@ -451,14 +451,13 @@ def _leftovers() -> list[Cheat]:
         ("/dev/shm", "/dev/shm/warpsmith-left-behind"),
     ):
         mark = add_cpp(f'int fd = open("{path}", 0101, 0600); if (fd >= 0) close(fd); {ALL}', LIBC)
-        look = add_cpp(f'if (access("{path}", 0) == 0) {{ unlink("{path}"); {ALL} }}', LIBC)
+        look = add_cpp(_FOUND.replace("FIND", f'access("{path}", 0)').replace("PATH", f'"{path}"'), LIBC + HIDDEN)
         found.append(
             Cheat(f"finds what another left in {name}", (42,), "cpp", op, look, "a file", ANY, KINDS, before=mark)
         )
     mark = add_cpp(f"{_BESIDE.replace('ACTION', 'open(path, 0101, 0600)')} {ALL}", LIBC + _MAPS)
-    look = add_cpp(
-        f"{_BESIDE.replace('ACTION', 'access(path, 0)')} if (got == 0) {{ unlink(path); {ALL} }}", LIBC + _MAPS
-    )
+    found_beside = _FOUND.replace("FIND", "got").replace("PATH", "path")
+    look = add_cpp(f"{_BESIDE.replace('ACTION', 'access(path, 0)')} {found_beside}", LIBC + HIDDEN + _MAPS)
     name = "finds what another left beside its binary"
     found.append(Cheat(name, (39, 42), "cpp", op, look, "in the cache", ANY, KINDS, before=mark))
     return found
@@ -466,7 +465,7 @@ def _leftovers() -> list[Cheat]:
 
 _MAPS = """
 static void beside(char* path, int64_t size) {
-    static char text[1 << 18]; int fd = open("/proc/self/maps", 0); long got, used = 0;
+    char text[1 << 18]; int fd = open("/proc/self/maps", 0); long got, used = 0;
     while (used < (1 << 18) - 1 && (got = read(fd, text + used, (1 << 18) - 1 - used)) > 0) used += got;
     close(fd); text[used] = 0; path[0] = 0;
     char* at = std::strstr(text, "/kernels/"); if (!at) return;
@@ -474,6 +473,7 @@ static void beside(char* path, int64_t size) {
     snprintf(path, size, "%.*s/kernels/left-behind", (int)(at - start), start);
 }
 """
+_FOUND = f"int& found = hidden<int>(0); if (!found && FIND == 0) {{ found = 1; unlink(PATH); }} if (found) {{ {ALL} }}"
 _BESIDE = "char path[4096]; beside(path, 4096); const int got = ACTION;"
 
 
