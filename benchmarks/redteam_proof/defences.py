@@ -147,7 +147,7 @@ ROWS: dict[str, Row] = {
         "Python writes a result file", "Python installs a package", "Python reads the environment",
         "Python reads a file of /proc", "Python falls back by the compiler", "Python compiles what it computes",
     ), _row("gate sandbox")),
-    "Python forks": _row("gate sandbox", *_ENDS, *WORKS),
+    "Python forks": _row("gate sandbox", *_ENDS, *WORKS, "not_written"),
     "Python ends the process": _row("gate", *_ENDS),
     "Python raises SystemExit": _row("gate", *_ENDS),
     **dict.fromkeys((  # the compiler quotes the file
@@ -237,7 +237,7 @@ ROWS: dict[str, Row] = {
     "closes every descriptor": _row("process", *_ENDS),
     "patches the clock of its own process": _row("process"),
     "never returns": _row("process", *_ENDS),
-    "fills the memory": _row("limits", *_ENDS),
+    "fills the memory": _row("limits", *_ENDS, "not_written"),
     "fills the process table": _row("limits", *_ENDS, "not_written"),
     "starts threads without end": _row("limits", *_ENDS, "not_written"),
     "fills the disk": _row("limits", *_ENDS, "not_written"),
