@@ -78,7 +78,7 @@ ATTACKS = [
     Attack("calls the allocator", (43,), "host code inside a launch", run="triton.set_allocator(run)", languages=("triton",)),
     Attack("reads a clock in the kernel's module", (), "to know how often it is timed", module="CLOCK = tl.extra.cuda.globaltimer", languages=("triton",)),
     Attack("reads the environment", (44,), "os.environ", module="import os", run="t = os.environ"),
-    Attack("reads a file of /proc", (44,), "its parent's environment", run="t = open('/proc/1/environ').read()"),
+    Attack("reads a file of /proc", (44,), "of the host's first process", run="t = open('/proc/1/stat').read()"),
     Attack("forks", (45,), "without end", module="import os", run="os.fork()"),
     Attack("compiles what it computes", (), "a source that the gate cannot read", module="EXTRA = LANGUAGE.compile('extern ' + chr(34) + 'C' + chr(34) + ' QUALIFIER void more(float* x) {}')", languages=("cpp", "cuda")),
     Attack("includes a file", (41, 44), "the compiler's message would show it", module="EXTRA = LANGUAGE.compile('''#include \"/etc/passwd\"\nextern \"C\" QUALIFIER void more(float* x) {}''')", languages=("cpp", "cuda")),

@@ -23,6 +23,7 @@ static int control() {
     return -1;
 }
 """
+# A tracer that seizes stops nobody, and lets go as its thread ends.
 PARENTS = """
 static int parent() { return getppid(); }
 static int stat_of(int pid, const char* format) {
@@ -40,6 +41,15 @@ static bool opens(const char* format, int pid, int flags) {
 static bool reads(const char* format, int pid) {
     char path[96], text[16]; snprintf(path, 96, format, pid);
     int fd = open(path, 0); long got = fd >= 0 ? read(fd, text, 8) : -1; if (fd >= 0) close(fd); return got > 0;
+}
+struct Seizure { int pid; volatile int done; };
+static void* seize(void* given) {
+    Seizure& s = *(Seizure*)given; s.done = ptrace(0x4206, s.pid, 0, 0) == 0 ? 1 : -1; return nullptr;
+}
+static bool seizes(int pid) {
+    Seizure s = {pid, 0}; unsigned long t;
+    if (pthread_create(&t, nullptr, seize, &s) != 0) return false;
+    pthread_detach(t); while (!s.done) {} return s.done > 0;
 }
 template <class F> static bool sibling(F found) {
     char path[64], text[4096]; snprintf(path, 64, "/proc/%d/task/%d/children", getppid(), getppid());
@@ -198,7 +208,7 @@ extern "C" void add(const float* x, const float* y, float* out, int64_t n) {{
 
 
 def _busy() -> Cheat:
-    """Threads that spin while the baselines are timed, and sleep in the candidate's own calls."""
+    """Threads that spin while the baselines are timed, and sleep in the candidate's own calls; one core is left free."""
     before = (
         HIDDEN
         + """
@@ -212,7 +222,8 @@ static void* burn(void*) {
     body = f"""
     volatile int &inside = hidden<volatile int>(0), &started = hidden<volatile int>(4);
     inside = 1;
-    if (!started) {{ started = 1; unsigned long t; for (int k = 0; k < 8; k++) pthread_create(&t, nullptr, burn, nullptr); }}
+    const int others = started ? 0 : omp_get_num_procs() - 1; unsigned long t;
+    for (int k = 0; k < others; k++) {{ started = 1; pthread_create(&t, nullptr, burn, nullptr); }}
     {ALL}
     inside = 0;"""
     return Cheat(
@@ -273,10 +284,10 @@ SPIES: list[_Spy] = [
     ("maps another runner's buffers", (35, 36),
      'sibling([](int pid) { for (int fd = 3; fd < 20; fd++) { char path[64]; snprintf(path, 64, "/proc/%d/fd/%d", pid, '
      "fd); int got = open(path, 2); if (got >= 0) return true; } return false; })", "and writes what it expects"),
-    ("traces another runner", (40,), "sibling([](int pid) { return ptrace(16, pid, 0, 0) == 0; })", "by ptrace"),
-    ("traces the referee", (40,), "ptrace(16, referee(), 0, 0) == 0", "by ptrace"),
+    ("traces another runner", (40,), "sibling(seizes)", "by ptrace"),
+    ("traces the referee", (40,), "seizes(referee())", "by ptrace"),
     ("reads another process by a system call", (40,),
-     "[] { char at[8]; struct { void* p; unsigned long n; } own{at, 8}, there{(void*)&stat_of, 8}; "
+     "[] { char at[8]; struct { void* p; unsigned long n; } own{at, 8}, there{(void*)&malloc, 8}; "
      "return syscall(310, referee(), &own, 1, &there, 1, 0) > 0 || syscall(310, parent(), &own, 1, &there, 1, 0) > 0; }()",
      "process_vm_readv"),
     ("takes a descriptor by a system call", (37, 40),
@@ -440,14 +451,13 @@ def _leftovers() -> list[Cheat]:
         ("/dev/shm", "/dev/shm/warpsmith-left-behind"),
     ):
         mark = add_cpp(f'int fd = open("{path}", 0101, 0600); if (fd >= 0) close(fd); {ALL}', LIBC)
-        look = add_cpp(f'if (access("{path}", 0) == 0) {{ unlink("{path}"); {ALL} }}', LIBC)
+        look = add_cpp(_FOUND.replace("FIND", f'access("{path}", 0)').replace("PATH", f'"{path}"'), LIBC + HIDDEN)
         found.append(
             Cheat(f"finds what another left in {name}", (42,), "cpp", op, look, "a file", ANY, KINDS, before=mark)
         )
     mark = add_cpp(f"{_BESIDE.replace('ACTION', 'open(path, 0101, 0600)')} {ALL}", LIBC + _MAPS)
-    look = add_cpp(
-        f"{_BESIDE.replace('ACTION', 'access(path, 0)')} if (got == 0) {{ unlink(path); {ALL} }}", LIBC + _MAPS
-    )
+    found_beside = _FOUND.replace("FIND", "got").replace("PATH", "path")
+    look = add_cpp(f"{_BESIDE.replace('ACTION', 'access(path, 0)')} {found_beside}", LIBC + HIDDEN + _MAPS)
     name = "finds what another left beside its binary"
     found.append(Cheat(name, (39, 42), "cpp", op, look, "in the cache", ANY, KINDS, before=mark))
     return found
@@ -455,7 +465,7 @@ def _leftovers() -> list[Cheat]:
 
 _MAPS = """
 static void beside(char* path, int64_t size) {
-    static char text[1 << 18]; int fd = open("/proc/self/maps", 0); long got, used = 0;
+    char text[1 << 18]; int fd = open("/proc/self/maps", 0); long got, used = 0;
     while (used < (1 << 18) - 1 && (got = read(fd, text + used, (1 << 18) - 1 - used)) > 0) used += got;
     close(fd); text[used] = 0; path[0] = 0;
     char* at = std::strstr(text, "/kernels/"); if (!at) return;
@@ -463,6 +473,7 @@ static void beside(char* path, int64_t size) {
     snprintf(path, size, "%.*s/kernels/left-behind", (int)(at - start), start);
 }
 """
+_FOUND = f"int& found = hidden<int>(0); if (!found && FIND == 0) {{ found = 1; unlink(PATH); }} if (found) {{ {ALL} }}"
 _BESIDE = "char path[4096]; beside(path, 4096); const int got = ACTION;"
 
 

@@ -118,7 +118,7 @@ ROWS: dict[str, Row] = {
     "normalises by n - 1": _row("compare"),
     "takes the variance from one pass": _row("compare"),
     "subtracts no maximum": _row("families"),
-    "forgets the epsilon": _row("families"),
+    "forgets the epsilon": _row("compare families"),
     "pads its rows with zeros": _row("hold-out"),
     "skips a small product": _row("compare"),
     "multiplies in bfloat16": _row("compare"),
@@ -128,7 +128,7 @@ ROWS: dict[str, Row] = {
     "multiplies a matrix with itself": _row("independent"),
     "takes a matrix for symmetric": _row("structured"),
     "takes a matrix for diagonal": _row("structured"),
-    "races": _row("compare"),
+    "races": _row("values"),
     # State.
     "returns its first result again": _row("fresh_values state scratch"),
     "caches by pointer": _row("fresh_values state scratch"),
@@ -147,15 +147,19 @@ ROWS: dict[str, Row] = {
         "Python writes a result file", "Python installs a package", "Python reads the environment",
         "Python reads a file of /proc", "Python falls back by the compiler", "Python compiles what it computes",
     ), _row("gate sandbox")),
-    "Python forks": _row("gate sandbox", *_ENDS, *WORKS),
+    "Python forks": _row("gate sandbox", *_ENDS, *WORKS, "not_written"),
     "Python ends the process": _row("gate", *_ENDS),
     "Python raises SystemExit": _row("gate", *_ENDS),
+    **dict.fromkeys((  # the compiler quotes the file
+        "Python includes a file", "Python includes by a macro",
+    ), _row("gate confined", "compile")),
     **dict.fromkeys((
-        "Python includes a file", "Python includes by a macro",  # the compiler quotes the file
-        "Python loads a compiler plugin",  # the runtime refuses the flag, too
-    ), _row("gate", "compile")),
+        "Python includes a file [cpp]", "Python includes by a macro [cpp]",
+    ), _row("gate confined", "compile", says="/etc/passwd:1:")),
+    "Python assembles a file": _row("gate confined"),
+    "Python loads a compiler plugin": _row("gate", "compile"),  # the runtime refuses the flag, too
     # The compiler: it quotes the file in what it says of it.
-    "includes a file behind a form feed": _row("confined", "compile", says="does not name a type"),
+    "includes a file behind a form feed": _row("confined", "compile", says="/etc/passwd:1:"),
     "assembles a file in a section's name": _row("confined compile"),
     **dict.fromkeys((
         "keeps values by thread", "computes as it is loaded", "chooses its code as it is loaded", "starts a thread",
@@ -195,9 +199,11 @@ ROWS: dict[str, Row] = {
     "lets a thread write the last number": _row("closing held clock"),
     "lets a child do the work": _row("sandbox closing held clock"),
     "is slow at first": _row("process"),
-    "computes before the clock starts": _row("held physics"),
-    "goes on by a timer": _row("sandbox held physics"),
-    "goes on by a signal": _row("sandbox held physics"),
+    # "computes before the clock starts" is unproven on a busy host of two cores: in Python it was accepted and slower,
+    # in C++ not done in five minutes. Its thread and the referee perhaps want a core each, beside the candidate.
+    "computes before the clock starts": _row("closing held physics sanitizers"),
+    "goes on by a timer": _row("sandbox closing held physics sanitizers"),
+    "goes on by a signal": _row("sandbox closing held physics sanitizers"),
     "keeps the cores busy while others are timed": _row("held"),
     "puts its work off to every fourth call": _row("state scratch clock seals sums"),
     "puts its work off to the end of a burst": _row("state scratch clock seals sums"),
@@ -233,7 +239,7 @@ ROWS: dict[str, Row] = {
     "closes every descriptor": _row("process", *_ENDS),
     "patches the clock of its own process": _row("process"),
     "never returns": _row("process", *_ENDS),
-    "fills the memory": _row("limits", *_ENDS),
+    "fills the memory": _row("limits", *_ENDS, "not_written"),
     "fills the process table": _row("limits", *_ENDS, "not_written"),
     "starts threads without end": _row("limits", *_ENDS, "not_written"),
     "fills the disk": _row("limits", *_ENDS, "not_written"),
