@@ -151,7 +151,10 @@ def _printed(text: str) -> str:
 
 
 def _span(axis: Mapping[str, Any]) -> str:
-    return str(axis["min"]) if axis["min"] == axis["max"] else f"{axis['min']} to {axis['max']}"
+    if axis["min"] == axis["max"]:
+        return str(axis["min"])
+    step = axis.get("step", 1)
+    return f"{axis['min']} to {axis['max']}" + (f" in multiples of {step}" if step > 1 else "")
 
 
 def _pairs(versions: Mapping[str, str]) -> str:

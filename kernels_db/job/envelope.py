@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,8 @@ def build_envelope(
 ) -> dict[str, Any]:
     """Return the envelope of a kernel that was verified on `workloads`.
 
-    `axes` holds, for each axis, every value that was verified and their smallest and largest. `inputs` holds dtype,
-    rank and whether every verified call was contiguous (strided inputs are outside unless they were verified), and what
+    `axes` holds, for each axis, every value that was verified, their smallest and largest, and what divides all of
+    them: hold-outs are derived within these alone. `inputs` holds dtype, rank and whether every verified call was contiguous (strided inputs are outside unless they were verified), and what
     the op says that they may hold (`values`), beyond which nothing was asked.
     """
     axes: dict[str, set[int]] = {}
@@ -38,7 +39,8 @@ def build_envelope(
         "op_digest": op_digest,
         "target": target,
         "axes": {
-            name: {"verified": sorted(values), "min": min(values), "max": max(values)} for name, values in axes.items()
+            name: {"verified": sorted(values), "min": min(values), "max": max(values), "step": math.gcd(*values)}
+            for name, values in axes.items()
         },
         "inputs": inputs,
         "outputs": [{"name": o["name"], "dtype": o["dtype"]} for o in workloads[0]["outputs"]],

@@ -10,6 +10,7 @@ import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.float64 import in_float64
+from warpsmith.workers.judge.reference.answers import check_answer
 from warpsmith.workers.judge.reference.baselines import OpRunners, WorkloadFacts
 from warpsmith.workers.judge.reference.input_checks import Question, ask
 from warpsmith.workers.judge.reference.learning import learn
@@ -84,7 +85,7 @@ def wrong_on(
         returned = answer(*call_arguments(workload, question.values))
     found = list(returned) if isinstance(returned, tuple) else [returned]
     for (name, _), one in zip(
-        result_positions(workload), runners.check(found, question.expected, question.limits), strict=True
+        result_positions(workload), check_answer(runners, workload, question, found), strict=True
     ):
         if not one.passed:
             return (

@@ -145,6 +145,8 @@ def _fit(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> Admitted | str:
         low, high = kernel.ranges[axis]
         if not low <= value <= high:
             return f"{axis} is {value}, verified from {low} to {high}"
+        if value % kernel.steps[axis]:
+            return f"{axis} is {value}, verified for multiples of {kernel.steps[axis]}"
     for parameter, value, strides in zip(_spec.PARAMETERS, arguments, _spec.strides(axes), strict=True):
         if parameter["rank"] is not None and not _laid_out(value, strides):
             verified = "contiguous tensors" if strides is None else f"strides {strides}"

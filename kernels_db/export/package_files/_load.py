@@ -33,6 +33,7 @@ class Kernel:
         self.dtypes: list[Any] = facts["dtypes"]
         self.outputs: list[Any] = facts["outputs"]
         self.ranges: dict[str, tuple[int, int]] = facts["ranges"]
+        self.steps: dict[str, int] = facts["steps"]
         self.numbers: list[tuple[Any, ...]] = facts["numbers"]
         self.verified: list[dict[str, int]] = facts["verified"]
         self.timed: list[tuple[dict[str, int], float, float]] = facts["timed"]

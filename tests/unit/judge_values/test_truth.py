@@ -15,7 +15,7 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.indices import leaves_order_open
-from warpsmith.workers.judge.reference.input_checks import Unsuited, declared
+from warpsmith.workers.judge.reference.input_checks import Unsuited, declared, declared_on
 from warpsmith.workers.judge.reference.learning import learn
 from warpsmith.workers.judge.reference.read_shares import least_bytes
 from warpsmith.workers.judge.values.families import families
@@ -75,6 +75,7 @@ def tree(x: torch.Tensor) -> torch.Tensor:
 SUM = op("return x.sum(-1)")
 ARGMAX = op("return x.argmax(-1)")
 TOPK = op("return torch.topk(x, 3, dim=-1).indices")
+WHOLE_TOPK = op("return torch.topk(x, 3).indices")
 STABLE = op("return torch.argsort(x, dim=-1, stable=True)")
 CODES = op("return torch.cdist(x, y).argmin(-1)")
 INT8 = op("return torch.clamp(torch.round(x / y), -128, 127).to(torch.int8)")
@@ -94,6 +95,7 @@ QUANTISED = place((40, 60), "float32", output("out", (40, 60), dtype="int8"), ot
 EIGHTS = place((40, 60), "float32", output("out", (40, 60), dtype="float8_e4m3fn"), other=SCALE)
 
 
+WHOLE_ROWS = place((40, 60), "int32", output("out", (40, 3), dtype="int64"), kind="randint", low=0, high=20)
 SCALED = place((400, 300), "bfloat16", output("out", (400, 300), dtype="int8"))
 
 
@@ -150,6 +152,7 @@ def clamped(x: torch.Tensor) -> torch.Tensor:
         pytest.param(INT8, QUANTISED, lambda x, y: clamped((x * (1 / y)).round()), id="int8 by a reciprocal"),
         pytest.param(INT8, QUANTISED, lambda x, y: clamped((x / y + 0.5).floor()), id="int8, halves up"),
         pytest.param(OWN_SCALE, SCALED, lambda x: own_scale(x, 1 / 127), id="int8 by a scale of its own, a reciprocal"),
+        pytest.param(WHOLE_TOPK, WHOLE_ROWS, lambda x: x.flip(-1).topk(3).indices.neg() + 59, id="topk of integers"),
         pytest.param(FLOAT8, EIGHTS, lambda x, y: (x * (1 / y)).to(torch.float8_e4m3fn), id="float8 by a reciprocal"),
     ],
 )
@@ -238,6 +241,19 @@ def test_an_exact_check_of_integers_stays_exact() -> None:
         (40, 60), "float32", own, other=tensor("y", (40, 1), kind="constant", value=2.0), kind="randint", low=-9, high=9
     )
     assert wrong_answers(INT8, halves, lambda x, y: clamped((x / y + 0.5).floor()))  # fmt: skip
+
+
+def test_what_eager_gives_is_right_where_a_result_jumps() -> None:
+    """At whole numbers less a little float32 rounds up before the floor; the declared values seldom hold any."""
+    where = place((400,), "float32", output("out", (400,)))
+    runners = learnt(op("return torch.floor(x * 0.3)"), where)
+    values = torch.full((400,), 36.666664, dtype=torch.float32)
+    values[0] = torch.nextafter(torch.tensor(11 / 0.3), torch.tensor(0.0))
+    question = declared_on(runners, where, [values])
+    eager = torch.floor(values * 0.3)
+    assert not torch.equal(eager.double(), question.expected[0])
+    assert wrong_on(runners, where, question, lambda x: torch.floor(x * 0.3)) is None
+    assert wrong_on(runners, where, question, lambda x: torch.floor(x * 0.3) + (torch.arange(400) == 7))
 
 
 def test_an_exact_check_of_indices_is_asked_for_ties() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import struct
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from warpsmith.workers.judge.attack.move import (
 )
 
 _FLOAT: frozenset[Kind] = frozenset({"float"})
-_SPECIAL = ("nan", "inf", "-inf", "-0", "denormal", "largest", "-largest", "smallest")
+_SPECIAL = ("nan", "-nan", "inf", "-inf", "-0", "denormal", "largest", "-largest", "smallest")
 _PLACES = ("one", "some", "slice", "all")
 _ORDERS = ("rising", "falling", "by size")
 
@@ -38,6 +39,7 @@ _SPOKEN: dict[str, str] = {
 }
 _NAMED: dict[str, str] = {
     "nan": "NaN",
+    "-nan": "NaN with every bit set",
     "inf": "infinity",
     "-inf": "-infinity",
     "-0": "-0.0",
@@ -104,11 +106,16 @@ def _cancel(one: Target, change: Change) -> torch.Tensor:
     return one.values.index_copy(axis, 2 * index + 1, -first * (1.0 + 2.0 ** -int(change["bits"])))
 
 
+_ALL_ONES: float = struct.unpack("<d", b"\xff" * 8)[0]
+"""A NaN that carries into infinity where its bits are rounded as a number's are."""
+
+
 def _special(one: Target, value: str) -> float:
     information = torch.finfo(getattr(torch, one.item["dtype"]))
     smallest = float(information.smallest_normal)
     return {
         "nan": math.nan,
+        "-nan": _ALL_ONES,
         "inf": math.inf,
         "-inf": -math.inf,
         "-0": -0.0,

@@ -55,6 +55,7 @@ import torch
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy
 from warpsmith.workers.judge.values.compare import ulp, unit_roundoff
+from warpsmith.workers.judge.values.steps import Ties
 
 FEW, MANY, MOST = 3, 12, 48
 """Draws of moved inputs at a first look, at a second, and before a failure stands."""
@@ -173,15 +174,22 @@ class Rule:
     fan_in: int
 
     def worst(
-        self, found: torch.Tensor, eager: torch.Tensor, wide: torch.Tensor, spread: Spread | None, infinities: bool
+        self,
+        found: torch.Tensor,
+        eager: torch.Tensor,
+        wide: torch.Tensor,
+        spread: Spread | None,
+        infinities: bool,
+        ties: Ties | None = None,
     ) -> Worst | None:
         """Return the worst element that counts; None where none does.
 
         Without a `spread` the ratio is a bound from above: S is taken for zero. `infinities`: an input holds some. A
-        split then makes NaN of an infinite term, so a sum that is infinite may be NaN.
+        split then makes NaN of an infinite term, so a sum that is infinite may be NaN. `ties`: where an index that
+        selects an equal entry is right.
         """
         if not wide.is_floating_point():
-            ratio, limit = self._exact(found, eager, wide, spread)
+            ratio, limit = self._exact(found, eager, wide, spread, ties)
         else:
             ratio, limit = self._floating(found, eager, wide, spread, infinities)
         counted = ~ratio.isnan()
@@ -203,10 +211,14 @@ class Rule:
         )
 
     def _exact(
-        self, found: torch.Tensor, eager: torch.Tensor, wide: torch.Tensor, spread: Spread | None
+        self, found: torch.Tensor, eager: torch.Tensor, wide: torch.Tensor, spread: Spread | None, ties: Ties | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         raw = torch.uint8 if eager.dtype == torch.bool else eager.dtype
         wrong = found.view(raw) != eager.view(raw)
+        if ties is not None and bool(wrong.any()):
+            places = wrong.reshape(-1).nonzero().reshape(-1)
+            one, other = (each.reshape(-1)[places].to(torch.int64) for each in (found, eager))
+            wrong.view(-1)[places] = ~ties(places, one, other)
         unfair = wide != eager if spread is None else (wide != eager) | spread.border
         ratio = torch.where(wrong, HIGHEST, 0.0).to(torch.float64)
         return torch.where(unfair, torch.nan, ratio), torch.zeros_like(ratio)

@@ -67,7 +67,7 @@ def _of_float(item: ResolvedInput) -> _Listed:
     for value in ("inf", "-inf"):
         for where in ("one", "slice", "all"):
             yield "plant", {"value": value, "where": where, "axis": 0, "draw": 1}
-    for value in ("nan", "-0"):
+    for value in ("nan", "-nan", "-0"):
         yield "plant", {"value": value, "where": "some", "axis": 0, "draw": 1}
     for axis in axes:
         yield "keep", {"axis": axis, "count": 1, "draw": 1}

@@ -7,6 +7,7 @@ stand when everything is scaled away from them.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from warpsmith.workers.judge.attack.recipe import DrawBase, build, variant
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
+from warpsmith.workers.judge.values.steps import Ties
 from warpsmith.workers.judge.values.workload_specs import Values, is_exact, own_tolerance, result_positions
 
 Call = Callable[[ResolvedWorkload, Values], Sequence[torch.Tensor]]
@@ -133,7 +135,7 @@ class Oracle:
             value is not None and value.is_floating_point() and bool(value.to(torch.float64).isinf().any())
             for value in values
         )
-        worst = self._compare(found, eager, wide, [None] * len(found), infinities)
+        worst = self._compare(found, eager, wide, [None] * len(found), infinities, values)
         if worst is None or worst.ratio <= CLOSE:
             return worst
         spreads = [Spread.of(one) for one in wide]
@@ -147,7 +149,7 @@ class Oracle:
                 if not self._add("float64", workload, inputs, wide, spreads, Spread.add):
                     return None
             made = draws
-            worst = self._compare(found, eager, wide, spreads, infinities)
+            worst = self._compare(found, eager, wide, spreads, infinities, values)
             settled = made >= MANY and not self._chooses and worst is not None and worst.ratio == HIGHEST  # a class
             if worst is None or worst.ratio <= enough or settled:
                 break
@@ -198,13 +200,24 @@ class Oracle:
         wide: Sequence[torch.Tensor],
         spreads: Sequence[Spread | None],
         infinities: bool,
+        values: Values,
     ) -> Worst | None:
         every = [
-            rule.worst(one, own, exact, spread, infinities)
-            for rule, one, own, exact, spread in zip(self.rules, found, eager, wide, spreads, strict=True)
+            rule.worst(one, own, exact, spread, infinities, self._ties(at, values))
+            for (_, at), rule, one, own, exact, spread in zip(
+                result_positions(self.workload), self.rules, found, eager, wide, spreads, strict=True
+            )
             if one.numel()
         ]
         return max((one for one in every if one is not None), key=lambda one: one.ratio, default=None)
+
+    def _ties(self, position: int, values: Values) -> Ties | None:
+        """Return whether indices of a result select equal entries, where their order is open."""
+        at = position - len(self.workload["inputs"])
+        indices = self.runners.facts(self.workload).indices.get(at)
+        if indices is None or not indices.any_order:
+            return None
+        return functools.partial(indices.select_alike, values, torch.Size(self.workload["outputs"][at]["shape"]))
 
     def _stands(self, workload: ResolvedWorkload, values: Values, worst: Worst) -> bool:
         """Check whether a failure near the ends of the dtype also stands further from them."""

@@ -20,6 +20,7 @@ from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.clock.deferral import Ledger
 from warpsmith.workers.judge.gates.verdict import wrong_value
+from warpsmith.workers.judge.reference.answers import check_answer
 from warpsmith.workers.judge.reference.baselines import OpRunners, modified_input
 from warpsmith.workers.judge.reference.input_checks import Question, declared, declared_on
 from warpsmith.workers.judge.runner.faults import RunnerFault
@@ -363,7 +364,7 @@ class WorkloadRun:
         if asked.family is not None:
             where["family"] = asked.family
         _refuse_touched(outside, changed, place, where)
-        compared = self.runners.check(found, asked.expected, asked.limits)
+        compared = check_answer(self.runners, workload, asked, found)
         judged = zip(positions, found, asked.expected, asked.limits, compared, strict=True)
         for (name, _), result, wanted, limit, comparison in judged:
             self.candidate_l2 = max(self.candidate_l2 or 0.0, comparison.l2)

@@ -117,7 +117,7 @@ def _candidates(values: Values, result: torch.Tensor, most: int, any_order: bool
     """Return the inputs and axes that a result may hold indices into, the likeliest first."""
     along, tables = [], []
     for position, value in enumerate(values):
-        if value is None or not value.is_floating_point():
+        if value is None or value.dtype == torch.bool:
             continue
         for axis, size in enumerate(value.shape):
             if size < 2 or size <= most:
@@ -155,6 +155,8 @@ def _is_sharp(run: Run, one: Indices, values: Values, rng: random.Random) -> boo
     """Check whether eager chooses alike among neighbouring numbers and among numbers far apart, in the same order."""
     source = values[one.position]
     assert source is not None
+    if not source.is_floating_point():
+        return True
     raw, size = _BITS[source.dtype.itemsize], source.shape[one.axis]
     ends = torch.tensor([_SMALLEST, _LARGEST], dtype=source.dtype).view(raw).to(torch.int64)
     first, levels = int(ends[0]), min(size, int(ends[1] - ends[0]) // _FAR_APART)
