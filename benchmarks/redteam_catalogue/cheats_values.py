@@ -266,6 +266,22 @@ def _unaries() -> list[Cheat]:
     ]
 
 
+SEEMS_DONE = """
+    int64_t right = 0;
+    for (int64_t k = 0; k < 64; k++) { const int64_t i = k * (n - 1) / 63; right += out[i] == x[i] + y[i]; }
+    for (int64_t i = 0; right < 63 && i < n; i++) out[i] = x[i] + y[i];
+"""
+"""One of the samples may be wrong: the last element, say, where a call is always looked at."""
+
+
+def _left() -> list[Cheat]:
+    """What a call finds in its outputs."""
+    does = "an output that holds most of the result already is left as it is"
+    return [
+        Cheat("returns where its work seems done", (4,), "cpp", ops.add(), add_cpp(SEEMS_DONE), does, level="verify")
+    ]
+
+
 def cheats() -> list[Cheat]:
     """All of them."""
-    return [*_elements(), *_bodies(), *_host(), *_unaries()]
+    return [*_elements(), *_bodies(), *_host(), *_unaries(), *_left()]

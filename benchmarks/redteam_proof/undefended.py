@@ -199,6 +199,11 @@ def _poison() -> None:
     _module("machine.buffers").poison_byte = lambda dtype: 0
 
 
+def _left() -> None:
+    """No output holds its result before a call."""
+    _module("machine.buffers").Slot.leave_one = _nothing
+
+
 def _guard() -> None:
     """What lies beside a tensor is zero, and nobody looks at it."""
     buffers = _module("machine.buffers")
@@ -330,6 +335,7 @@ OFF: dict[Defence, Callable[[], None]] = {
     "structured": _structured,
     "fresh_values": _fresh_values,
     "poison": _poison,
+    "left": _left,
     "guard": _guard,
     "inputs": _inputs,
     "closing": _closing,

@@ -63,6 +63,7 @@ def _facts(kernel: ExportedKernel) -> dict[str, Any]:
         "versions": versions,
         "ranges": {name: (a["min"], a["max"]) for name, a in envelope["axes"].items()},
         "steps": {name: a.get("step", 1) for name, a in envelope["axes"].items()},
+        "relations": [tuple(one) for one in envelope.get("relations", [])],
         "numbers": verified_numbers(kernel),
         "verified": [dict(axes) for axes in {tuple(shape["axes"].items()): None for shape in envelope["shapes"]}],
     }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from warpsmith.kernels_db.job.axis_relations import find_relations
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 
 
@@ -15,13 +16,15 @@ def build_envelope(
     """Return the envelope of a kernel that was verified on `workloads`.
 
     `axes` holds, for each axis, every value that was verified, their smallest and largest, and what divides all of
-    them: hold-outs are derived within these alone. `inputs` holds dtype, rank and whether every verified call was contiguous (strided inputs are outside unless they were verified), and what
-    the op says that they may hold (`values`), beyond which nothing was asked.
+    them; `relations` what holds between two axes: hold-outs are derived within these alone. `inputs` holds dtype, rank
+    and whether every verified call was contiguous (strided inputs are outside unless they were verified), and what the
+    op says that they may hold (`values`), beyond which nothing was asked.
     """
     axes: dict[str, set[int]] = {}
     for workload in workloads:
         for name, value in workload["axes"].items():
             axes.setdefault(name, set()).add(value)
+    varying = [name for name, values in axes.items() if len(values) > 1]
     inputs = []
     for position, first in enumerate(workloads[0]["inputs"]):
         inputs.append(
@@ -42,6 +45,7 @@ def build_envelope(
             name: {"verified": sorted(values), "min": min(values), "max": max(values), "step": math.gcd(*values)}
             for name, values in axes.items()
         },
+        "relations": [list(one) for one in find_relations([w["axes"] for w in workloads], varying)],
         "inputs": inputs,
         "outputs": [{"name": o["name"], "dtype": o["dtype"]} for o in workloads[0]["outputs"]],
         "shapes": [{"id": w["id"], "role": w["role"], "axes": w["axes"]} for w in workloads],

@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Callable, Mapping, Sequence
 
+from warpsmith.kernels_db.job.axis_relations import find_relations, holds
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.schema import Op, Workload
 from warpsmith.kernels_db.spec.tensors import VarAxis
 
-DERIVED = 2
-"""Hold-outs derived for one job."""
+DERIVED = 3
+"""Hold-outs derived for one job.
+
+The first is near a declared shape or anywhere between, the second beside tiles, the third even where all were odd, and
+odd where all were even.
+"""
+
+_TILE = 64
 
 _TRIES = 200
 
@@ -45,7 +51,7 @@ def derived_holdouts(
     }
     if not any(len(sizes) > 1 for sizes in axes.values()):
         return []
-    relations = list(_relations(axes, workloads))
+    relations = find_relations([item.axes for item in workloads], list(axes))
     constraints = [expr.parse(text, "boolean") for text in op.constraints]
     most = max(bytes_of(bind(item)) for item in workloads)
     known = [item.axes for item in workloads]
@@ -56,8 +62,11 @@ def derived_holdouts(
         if len(found) == DERIVED:
             break
         like = rng.choice(list(workloads))
-        sizes = {name: _near(like.axes[name], declared, rng) for name, declared in axes.items()}
-        if sizes in known or not all(holds(sizes) for holds in relations):
+        sizes = {
+            name: _between(_wanted(len(found), name, like.axes[name], declared, known, rng), declared)
+            for name, declared in axes.items()
+        }
+        if sizes in known or not all(holds(relation, sizes) for relation in relations):
             continue
         workload = Workload(id="holdout", role="holdout", axes=sizes, inputs=like.inputs)
         if not _fits(workload, bind, bytes_of, constraints, most):
@@ -81,10 +90,28 @@ def _fits(
         return False
 
 
+def _wanted(
+    number: int, name: str, size: int, declared: Sequence[int], known: Sequence[Sizes], rng: random.Random
+) -> int:
+    """Return a size for an axis of the hold-out of a number; it may lie outside of the declared ones."""
+    if number == 1:
+        return rng.randint(declared[0], declared[-1]) // _TILE * _TILE + rng.choice((-1, 1))
+    near = _between(_near(size, declared, rng), declared)
+    if number < 2 or any(sizes[name] % 2 != near % 2 for sizes in known):
+        return near
+    return near + 1 if near == declared[0] else near - 1
+
+
+def _between(wanted: int, declared: Sequence[int]) -> int:
+    """Return the nearest size below that the declared ones allow."""
+    low, high, step = declared[0], declared[-1], math.gcd(*declared)
+    return min(high, max(low, wanted // step * step))
+
+
 def _near(size: int, declared: Sequence[int], rng: random.Random) -> int:
     """Return a size near a declared one, or anywhere between the smallest and the largest."""
     low, high, step = declared[0], declared[-1], math.gcd(*declared)
-    wanted = rng.choice(
+    return rng.choice(
         (
             size,
             size - step,
@@ -95,21 +122,8 @@ def _near(size: int, declared: Sequence[int], rng: random.Random) -> int:
             round(math.exp(rng.uniform(math.log(low), math.log(high)))),
         )
     )
-    return min(high, max(low, wanted // step * step))
 
 
 def _prime_below(size: int) -> int:
     """Return the largest prime below `size`, or 2."""
     return next((n for n in range(size - 1, 2, -1) if all(n % d for d in range(2, math.isqrt(n) + 1))), 2)
-
-
-def _relations(axes: dict[str, list[int]], workloads: Sequence[Workload]) -> Iterator[Callable[[Sizes], bool]]:
-    """Yield the relations that hold between two axes in every workload, and may be meant."""
-    for one, other in permutations(axes, 2):
-        pairs = [(item.axes[one], item.axes[other]) for item in workloads]
-        if all(left == right for left, right in pairs):
-            yield lambda sizes, one=one, other=other: sizes[one] == sizes[other]  # type: ignore[misc]
-        elif all(left <= right for left, right in pairs):
-            yield lambda sizes, one=one, other=other: sizes[one] <= sizes[other]  # type: ignore[misc]
-        if all(left % right == 0 for left, right in pairs) and any(right > 1 for _, right in pairs):
-            yield lambda sizes, one=one, other=other: sizes[one] % sizes[other] == 0  # type: ignore[misc]

@@ -57,6 +57,7 @@ class Timed(NamedTuple):
     octaves: int
 
 
+_RELATIONS = {"==": "{} is {}", "<=": "{} is at most {}", "%": "{} is a multiple of {}"}
 _remembered: dict[tuple[Any, ...], tuple[Admitted, ...] | str] = {}
 
 
@@ -147,6 +148,10 @@ def _fit(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> Admitted | str:
             return f"{axis} is {value}, verified from {low} to {high}"
         if value % kernel.steps[axis]:
             return f"{axis} is {value}, verified for multiples of {kernel.steps[axis]}"
+    for one, how, other in kernel.relations:
+        left, right = axes[one], axes[other]
+        if not (left == right if how == "==" else left <= right if how == "<=" else left % right == 0):
+            return f"{one} is {left} and {other} {right}, verified where {_RELATIONS[how].format(one, other)}"
     for parameter, value, strides in zip(_spec.PARAMETERS, arguments, _spec.strides(axes), strict=True):
         if parameter["rank"] is not None and not _laid_out(value, strides):
             verified = "contiguous tensors" if strides is None else f"strides {strides}"

@@ -34,6 +34,7 @@ class Kernel:
         self.outputs: list[Any] = facts["outputs"]
         self.ranges: dict[str, tuple[int, int]] = facts["ranges"]
         self.steps: dict[str, int] = facts["steps"]
+        self.relations: list[tuple[str, str, str]] = facts["relations"]
         self.numbers: list[tuple[Any, ...]] = facts["numbers"]
         self.verified: list[dict[str, int]] = facts["verified"]
         self.timed: list[tuple[dict[str, int], float, float]] = facts["timed"]

@@ -77,6 +77,35 @@ def test_use_inside_and_outside_the_envelope(tmp_path: Path) -> None:
     assert done.stdout.strip() == "used", done.stderr
 
 
+STEPS = """
+import torch
+import {module} as package
+
+good, odd, wide = (torch.ones(rows, columns) for rows, columns in ((16, 32), (18, 36), (32, 16)))
+assert package.explain(good, good, 0.5).startswith("kernel"), package.explain(good, good, 0.5)
+assert "rows is 18, verified for multiples of 4" in package.explain(odd, odd, 0.5)
+assert "rows is 32 and columns 16, verified where rows is at most columns" in package.explain(wide, wide, 0.5)
+print("used")
+"""
+
+
+def test_the_envelope_is_where_hold_outs_are_drawn(tmp_path: Path) -> None:
+    """Multiples of what divides every verified size, and what relates two axes in every verified shape."""
+    sizes = ((8, 16), (40, 120))
+    spec = SCALED_ADD | {
+        "axes": {"rows": {"kind": "var"}, "columns": {"kind": "var"}},
+        "workloads": [
+            {"id": f"w{n}", "role": "bench", "axes": {"rows": rows + 4 * n, "columns": columns}}
+            for n, (rows, columns) in enumerate(sizes)
+        ],
+    }
+    project = build(exported(spec, SCALED_ADD_CPP), tmp_path / "out")
+    assert "in multiples of 4" in (project / "README.md").read_text()
+    assert "only where `rows` is at most `columns`" in (project / "README.md").read_text()
+    done = in_fresh_process(project, "-c", STEPS.format(module=project.name), home=tmp_path)
+    assert done.stdout.strip() == "used", done.stderr
+
+
 USE_IN_PLACE = """
 import torch
 import {module} as package

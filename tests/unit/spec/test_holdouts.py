@@ -74,7 +74,17 @@ def test_constraints_hold_on_derived_shapes(seed: int) -> None:
     assert all(workload["axes"]["twice"] % 3 == 0 == workload["axes"]["columns"] % 4 for workload in found)
 
 
-def test_there_are_two_where_sizes_vary_and_others_every_time() -> None:
+def test_some_are_beside_tiles_and_some_even_where_all_declared_are_odd() -> None:
+    """A median that takes the upper of two middles, a loop that drops a remainder of one."""
+    op = matrix_op([(101, 4095), (17, 1003)])
+    for _ in range(20):
+        first, beside, other = (one["axes"] for one in derived(build_job(op, CPU, level="baseline")))
+        assert beside["columns"] % 64 in (1, 63) or beside["columns"] in (1003, 4095)
+        for axis in ("rows", "columns"):
+            assert {sizes[axis] % 2 for sizes in (first, beside, other)} == {0, 1}
+
+
+def test_there_are_some_where_sizes_vary_and_others_every_time() -> None:
     op = matrix_op([(100, 512), (300, 2048), (17, 33)])
     jobs = [build_job(op, CPU, level="verify", candidate=CANDIDATE) for _ in range(20)]
     assert all(len(derived(job)) == DERIVED for job in jobs)
@@ -101,7 +111,7 @@ def test_an_id_that_the_op_uses_is_left_to_it() -> None:
     ]
     job = build_job(matrix_op([(1, 1)], workloads=workloads), CPU, level="baseline", seed=1)
     ids = [workload["id"] for workload in job["workloads"]]
-    assert ids == ["holdout-1", "small", "holdout-2", "holdout-3"]
+    assert ids == ["holdout-1", "small", "holdout-2", "holdout-3", "holdout-4"]
 
 
 def test_input_overrides_come_along() -> None:

@@ -24,7 +24,8 @@ from warpsmith.workers.judge.attack.search import search
 from warpsmith.workers.judge.attack.shrink import shrink
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import json_safe
-from warpsmith.workers.judge.gates.workload_run import WorkloadRun, Wrong, failure_of
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun
+from warpsmith.workers.judge.gates.wrong import Wrong, failure_of
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values.families import elements

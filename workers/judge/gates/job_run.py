@@ -25,7 +25,8 @@ from warpsmith.workers.judge.gates.bench import Bench
 from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.generators import Generators
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
-from warpsmith.workers.judge.gates.workload_run import WorkloadRun, Wrong, failure_of
+from warpsmith.workers.judge.gates.workload_run import WorkloadRun
+from warpsmith.workers.judge.gates.wrong import Wrong, failure_of
 from warpsmith.workers.judge.machine import host
 from warpsmith.workers.judge.reference.baselines import OpRunners
 from warpsmith.workers.judge.runner.faults import RunnerFault

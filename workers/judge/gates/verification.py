@@ -86,16 +86,17 @@ def _ask(job_run: JobRun, workload: ResolvedWorkload, family: Family, candidate:
 def _repeat(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle) -> bool:
     """Check whether repeated calls on the same values give the same bits.
 
-    The repeats have other pointers and come after other work.
+    The repeats have other pointers and come after other work. Before one of them the outputs hold what the call is to
+    give, but for an element.
     """
     calls = job_run.on_workload(workload, candidate)
     question = calls.question()
     first = [tensor.clone() for tensor in calls.check_candidate(question)]
     same = True
-    for _ in range(REPEATS):
+    for number in range(REPEATS):
         for _ in range(calls_between(len(candidate.slots), job_run.rng)):
             calls.call_candidate()
-        again = calls.check_candidate(question)
+        again = calls.check_candidate(question, left=first if number == 0 else None)
         same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
     return same
 

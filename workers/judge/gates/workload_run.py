@@ -20,10 +20,10 @@ from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.clock.burst_clock import BurstClock, Call
 from warpsmith.workers.judge.clock.deferral import Ledger
 from warpsmith.workers.judge.gates.verdict import wrong_value
+from warpsmith.workers.judge.gates.wrong import Wrong, refuse_touched
 from warpsmith.workers.judge.reference.answers import check_answer
 from warpsmith.workers.judge.reference.baselines import OpRunners, modified_input
 from warpsmith.workers.judge.reference.input_checks import Question, declared, declared_on
-from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.limits import Mode
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values.compare import first_difference
@@ -38,14 +38,6 @@ _TIMINGS = 3
 
 A neighbour that held one long call back looks the same once; who defers work does so every time, or is timed in full.
 """
-
-
-class Wrong(Exception):  # noqa: N818 - named for what happened
-    """A candidate's call was not right; `failure` says how."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure["message"])
-        self.failure = failure
 
 
 @contextmanager
@@ -77,17 +69,6 @@ def _held(handles: Sequence[RunnerHandle]) -> Iterator[None]:
 def _longer(samples: timing.Samples, deferred_us: float) -> timing.Samples:
     """Return the samples, the candidate's with the time that they leave out."""
     return {name: [value + deferred_us * (name == "candidate") for value in values] for name, values in samples.items()}
-
-
-def failure_of(fault: RunnerFault, workload: str | None) -> Failure:
-    """Return a runner's fault as a verdict's failure."""
-    failure: Failure = {"kind": fault.kind, "message": str(fault)}
-    if workload is not None:
-        failure |= {"message": f"workload {workload}: {fault}", "workload": workload}
-    for key in ("found", "expected", "log"):
-        if fault.details.get(key):
-            failure[key] = fault.details[key]
-    return failure
 
 
 class _Checks:
@@ -147,14 +128,18 @@ class WorkloadRun:
         """New values with what they give, under the workload's own tolerances."""
         return declared(self.runners, self.workload, self.source)
 
-    def check_candidate(self, question: Question | None = None) -> list[torch.Tensor]:
+    def check_candidate(
+        self, question: Question | None = None, left: Sequence[torch.Tensor] | None = None
+    ) -> list[torch.Tensor]:
         """Check one call in full, on new values unless a question is given.
 
+        `left`: results, in the order of `result_positions`, that the outputs hold before the call but for one element:
+        a kernel that looks at some and finds its work done leaves that one.
         Returns what it produced, in the order of `result_positions`, as views that the slot's next use overwrites.
         Raises Wrong, RunnerFault.
         """
         asked = question or self.question()
-        self._call_candidate(asked.values, lambda: asked, closing=True)
+        self._call_candidate(asked.values, lambda: asked, closing=True, left=left)
         memory = self.candidate.slots[self._turn % len(self.candidate.slots)]  # type: ignore[union-attr]  # it was called
         return [memory.tensor(position) for _, position in result_positions(self.workload)]
 
@@ -168,7 +153,7 @@ class WorkloadRun:
         assert candidate is not None
         outside, changed, found = self._read(candidate, self._turn % len(candidate.slots), values)
         name = self.workload["id"]
-        _refuse_touched(outside, changed, name, {"kind": "", "message": "", "workload": name})
+        refuse_touched(outside, changed, name, {"kind": "", "message": "", "workload": name})
         return found
 
     def check_on_one_core(self) -> None:
@@ -322,11 +307,16 @@ class WorkloadRun:
         *,
         closing: bool = False,
         one_core: bool = False,
+        left: Sequence[torch.Tensor] | None = None,
     ) -> int:
         candidate = self.candidate
         assert candidate is not None
         slot = self._next_slot(candidate)
         candidate.fill(slot, values)
+        if left is not None:
+            count = len(self.workload["outputs"])
+            for (_, position), result in zip(result_positions(self.workload)[:count], left[:count], strict=True):
+                candidate.slots[slot].leave_one(position, result, self.rng)
         if one_core:  # threads that wait by spinning wait for a turn of each of them
             spent = candidate.call_on_one_core(slot, self.call_s * torch.get_num_threads())
         else:
@@ -363,7 +353,7 @@ class WorkloadRun:
         where: Failure = {"kind": "", "message": "", "workload": workload["id"]}
         if asked.family is not None:
             where["family"] = asked.family
-        _refuse_touched(outside, changed, place, where)
+        refuse_touched(outside, changed, place, where)
         compared = check_answer(self.runners, workload, asked, found)
         judged = zip(positions, found, asked.expected, asked.limits, compared, strict=True)
         for (name, _), result, wanted, limit, comparison in judged:
@@ -383,14 +373,3 @@ class WorkloadRun:
         memory = candidate.slots[slot]
         outside, changed = memory.broken_guard(), modified_input(memory, self.workload, values)
         return outside, changed, [memory.tensor(position).clone() for _, position in result_positions(self.workload)]
-
-
-def _refuse_touched(outside: str | None, changed: tuple[str, list[int]] | None, place: str, where: Failure) -> None:
-    """Raise Wrong where a call wrote beside a tensor or to an input."""
-    if outside is not None:
-        message = f"workload {place}: wrote outside of {outside}"
-        raise Wrong({**where, "kind": "out_of_bounds", "message": message, "tensor": outside})
-    if changed is not None:
-        name, index = changed
-        message = f"workload {place}: wrote to its input {name}, first at {name}{index}"
-        raise Wrong({**where, "kind": "input_modified", "message": message, "tensor": name, "index": index})

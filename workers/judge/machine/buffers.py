@@ -14,6 +14,7 @@ import fcntl
 import math
 import mmap
 import os
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,6 +135,15 @@ class Slot:
     def poison(self, position: int) -> None:
         """Fill a tensor's storage with poison."""
         self.storage(position).fill_(poison_byte(self.layout[position][0].dtype))
+
+    def leave_one(self, position: int, values: torch.Tensor, rng: random.Random) -> None:
+        """Fill a contiguous tensor with values, but for one element, which stays poison."""
+        spec = self.layout[position][0]
+        if spec.elements == 0:
+            return
+        place = rng.randrange(spec.elements) * spec.dtype.itemsize
+        self.tensor(position).copy_(values)
+        self.storage(position)[place : place + spec.dtype.itemsize] = poison_byte(spec.dtype)
 
     def is_poison(self, position: int) -> bool:
         """Check whether a tensor's storage is as `poison` left it."""
