@@ -128,7 +128,7 @@ CASES = [
     Case("module_as_value", "m = torch", "m = torch.float32", "module `torch` is not a value"),
     Case("builtin_as_value", "f = max\n    t = f(1, 2)", "f = max(1, 2)", "`max` is not a value"),
     Case("kernels_as_value", "k = kernels", "k = 1", "`kernels` is not a value"),
-    Case("kernel_as_value", "k = kernels.add", "k = x.shape", "attribute `.add`"),
+    Case("kernel_as_value", "k = kernels.add", "k = x.shape", "kernel `kernels.add` is not a value"),
     Case("call_of_a_local", "f = x.view\n    f(-1)", "f = x.view(-1)", "attribute `.view`"),
     Case("call_of_a_parameter", "x(1)", "x.size(1)", "call of the local `x`"),
     Case("call_of_a_subscript", "t = (max, min)[0](1, 2)", "t = (1, 2)[0]", "is not allowed"),

@@ -20,6 +20,7 @@ TARGET = f"cpu:{platform.machine()}"
 LEASE_S = 2.0
 
 FAST = {
+    "WARPSMITH_ATTACK_S": "0",  # seconds a verification
     "WARPSMITH_LEASE_S": str(LEASE_S),
     "WARPSMITH_RECONCILE_INTERVAL_S": "0.3",
     "WARPSMITH_RESEND_AFTER_S": "1.0",
