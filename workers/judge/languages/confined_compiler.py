@@ -49,7 +49,10 @@ def run(
 
 def confinement() -> Confinement | None:
     """Return what confines the compiler here; None where this process has started none."""
-    return programs.confinement(_profile(Path()))
+    try:
+        return programs.confinement(_profile(Path()))
+    except HostError:  # there is no compiler
+        return None
 
 
 def _profile(workspace: Path) -> Profile:
