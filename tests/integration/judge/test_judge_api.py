@@ -142,7 +142,13 @@ def test_as_completed_names_each_and_takes_only_as_many_as_are_under_way(scripte
 
 
 def test_an_iterator_that_is_closed_takes_the_rest_back(scripted: Judge) -> None:
-    found = scripted.map(scenario.OP, ["a", "hang", "b"], language="cpp")
+    def given() -> Iterator[str]:
+        """The judge has done with the first before it gets the second: which of two is sent first, chance decides."""
+        yield "a"
+        wait_until(lambda: scripted._client.pid is not None and scripted._line.wait_until_empty(0.0), 60)
+        yield from ("hang", "b")
+
+    found = scripted.map(scenario.OP, given(), language="cpp")
     assert next(found).reason == "a"
     found.close()  # type: ignore[attr-defined] # a generator
     assert scripted(scenario.OP, "after", language="cpp").accepted

@@ -59,7 +59,7 @@ def test_a_search_is_played_to_its_end(driver: Driver) -> None:
     assert kernel.node_id == winner.id
     assert kernel.source == winner.source
     assert kernel.evidence["level"] == "verify"
-    assert kernel.envelope["axes"]["n"] == {"verified": [1021, 1048576], "min": 1021, "max": 1048576}
+    assert kernel.envelope["axes"]["n"] == {"verified": [1021, 1048576], "min": 1021, "max": 1048576, "step": 1}
     assert [item["seq"] for item in kernel.lineage] == [0, winner.seq]
     assert kernel.lineage[1]["idea"] == winner.idea
 
