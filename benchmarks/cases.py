@@ -1,12 +1,15 @@
-"""Judge a folder of kernels that somebody else wrote: are the wrong ones caught, and the honest ones accepted?
+"""Judge kernels that somebody else wrote: are the wrong ones caught, and the honest ones accepted?
 
-    python -m benchmarks.cases FOLDER [--device cpu|cuda] [--only TEXT] [--aside yes|no] [--at-once N] [--json FILE]
+    python -m benchmarks.cases PLACE [--device cpu|cuda] [--only TEXT] [--aside yes|no] [--at-once N] [--json FILE]
 
-Each case is a folder with `op.yaml` or `op.json`, `kernel.py` and `about.json`: {"wrong": whether it must be caught,
-"kind", "note": how it is wrong or why it is honest, "aside": whether it is kept for the end}. Each is judged at level
-verify against eager alone, with the counterexample search, and timed for a moment: it shows what the judge finds right.
-Prints what became of each, and the two rates. A wrong kernel is caught where it is rejected or quarantined. Exits with
-1 where a wrong kernel was accepted or an honest one was not; a case that could not be judged counts as neither.
+PLACE has a folder for each case, with `op.yaml` or `op.json`, `kernel.py` and `about.json`: {"wrong": whether it must
+be caught, "kind", "note": how it is wrong or why it is honest, "aside": whether it is kept for the end}. Or it is a
+file of JSON lines with the same, a case a line, its `name`, and the texts as `op` and `kernel`:
+`benchmarks/kernels_of_others/` has one for a CPU and one for a GPU, written by authors who had not read the judge.
+Each case is judged at level verify against eager alone, with the counterexample search, and timed for a moment: it
+shows what the judge finds right. Prints what became of each, and the two rates. A wrong kernel is caught where it is
+rejected or quarantined. Exits with 1 where a wrong kernel was accepted or an honest one was not; a case that could
+not be judged counts as neither.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -39,7 +44,8 @@ class Case:
     """A kernel with what its author says of it."""
 
     name: str
-    folder: Path
+    op: str
+    source: str
     wrong: bool
     kind: str
     note: str
@@ -69,14 +75,22 @@ class Outcome:
         return self.verdict in CAUGHT if self.wrong else self.verdict == "accepted"
 
 
-def read_cases(folder: Path) -> list[Case]:
-    """Return the cases of a folder, by name."""
+def read_cases(place: Path) -> list[Case]:
+    """Return the cases of a folder or a file of JSON lines, by name. Raises OSError, KeyError, ValueError."""
+    if place.is_file():
+        told = [json.loads(line) for line in place.read_text().splitlines()]
+        return [_case(each["name"], each["op"], each["kernel"], each) for each in sorted(told, key=itemgetter("name"))]
     found = []
-    for about in sorted(folder.glob("*/about.json")):
-        told = json.loads(about.read_text())
-        aside = bool(told.get("aside", False))
-        found.append(Case(about.parent.name, about.parent, told["wrong"], told["kind"], told["note"], aside))
+    for about in sorted(place.glob("*/about.json")):
+        spec = next(path for name in ("op.yaml", "op.json") if (path := about.parent / name).is_file())
+        source = (about.parent / "kernel.py").read_text()
+        found.append(_case(about.parent.name, spec.read_text(), source, json.loads(about.read_text())))
     return found
+
+
+def _case(name: str, op: str, source: str, about: Mapping[str, Any]) -> Case:
+    aside = bool(about.get("aside", False))
+    return Case(name, op, source, bool(about["wrong"]), about["kind"], about["note"], aside)
 
 
 def judge(client: JudgeClient, case: Case, target: str) -> Outcome:
@@ -84,14 +98,13 @@ def judge(client: JudgeClient, case: Case, target: str) -> Outcome:
     start = time.monotonic()
     verdict = None
     try:
-        op = load_op(next(path for name in ("op.yaml", "op.json") if (path := case.folder / name).is_file()))
-        source = (case.folder / "kernel.py").read_text()
-        candidate = read_candidate(op, source, None)
+        op = load_op(case.op)
+        candidate = read_candidate(op, case.source, None)
         job = verify_job(op, target, candidate.language, candidate.source, TIME_S)
         job["op"]["baselines"] = ["eager"]
         verdict = client.judge(job, TIMEOUT_S)
         reason = verdict["reason"]
-    except (JudgeError, SpecErrors, StopIteration) as error:
+    except (JudgeError, SpecErrors) as error:
         reason = f"{type(error).__name__}: {str(error)[-300:]}"
     failure = verdict["failure"]["kind"] if verdict is not None and verdict["failure"] is not None else None
     return Outcome(
@@ -131,7 +144,7 @@ def rates(found: Sequence[Outcome]) -> str:
 def main() -> int:
     """Judge the cases and print the table; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cases", description="Kernels of others, judged.")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("place", type=Path, metavar="PLACE", help="a folder of cases, or a file of JSON lines")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: the GPU where there is one")
     parser.add_argument("--only", action="append", metavar="TEXT", help="cases whose name has this; may be given again")
     parser.add_argument(
@@ -142,11 +155,11 @@ def main() -> int:
     arguments = parser.parse_args()
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     target = CPU if device == "cpu" else gpu_target() or "cuda:sm_90"
-    cases = read_cases(arguments.folder)
+    cases = read_cases(arguments.place)
     cases = [one for one in cases if arguments.aside is None or one.aside == (arguments.aside == "yes")]
     cases = [one for one in cases if not arguments.only or any(text in one.name for text in arguments.only)]
     if not cases:
-        parser.error(f"folder: found no case in {arguments.folder}, expected folders with about.json")
+        parser.error(f"PLACE: found no case in {arguments.place}, expected folders with about.json, or JSON lines")
     found: list[Outcome] = []
     with (
         tempfile.TemporaryDirectory(prefix="warpsmith-cases-") as cache,
