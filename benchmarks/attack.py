@@ -29,11 +29,10 @@ from benchmarks.jobs import CPU
 from benchmarks.showcase import ROOT, gpu_target
 from warpsmith.kernels_db.job.documents import Job, JobCandidate, Verdict
 from warpsmith.kernels_db.spec.op import Target, load_op
-from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.kernels_db.spec.resolve import ATTACK_S, build_job
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError
 from warpsmith.workers.judge.values.families import elements
 
-SECONDS = {"cpu": 5.0, "cuda": 2.0}
 WORKLOADS = 3
 LEAST_ELEMENTS = 1000
 """Workloads with fewer elements, single rows mostly, are left out where there are others."""
@@ -133,7 +132,7 @@ def main() -> int:
     arguments = parser.parse_args()
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     target = CPU if device == "cpu" else gpu_target() or "cuda:sm_90"
-    seconds = SECONDS[device] if arguments.seconds is None else arguments.seconds
+    seconds = ATTACK_S[device] if arguments.seconds is None else arguments.seconds
     kernels = [one for one in (on_cpu() if device == "cpu" else on_gpu()) if one.op in (arguments.only or [one.op])]
     found: list[Tried] = []
     print(f"{'op':20} {'in':7} {'kernel':56} {'found by':9} {'tries':>6} {'seconds':>7} {'ratio':>9}  values")

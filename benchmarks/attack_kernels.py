@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from benchmarks.jobs import Language
-from benchmarks.redteam_catalogue.text import cpp, run
+from benchmarks.redteam_catalogue.text import cpp, run, triton
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,22 @@ def kernel(signature: str, body: str) -> str:
 
 
 def pair(op: str, honest: str, call: str, does: str, *changes: tuple[str, str]) -> list[Kernel]:
-    """Return the honest kernel and the one with these changes of its text."""
+    """Return the honest C++ kernel and the one with these changes of its text."""
+    return pair_in("cpp", op, honest, call, does, *changes)
+
+
+def pair_in(
+    language: Literal["cpp", "triton"], op: str, honest: str, call: str, does: str, *changes: tuple[str, str]
+) -> list[Kernel]:
+    """Return the honest kernel in a language and the one with these changes of its text."""
     wrong = honest
     for old, new in changes:
         assert old in wrong, (op, old)
         wrong = wrong.replace(old, new)
     parameters, body = call.split(": ", 1)
+    written = cpp if language == "cpp" else triton
     made = [(honest, ""), (wrong, does)]
-    return [Kernel(op, "cpp", cpp(code, run(parameters, body)), said) for code, said in made]
+    return [Kernel(op, language, written(code, run(parameters, body)), said) for code, said in made]
 
 
 def elementwise() -> list[Kernel]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.attack_kernels import Kernel
-from benchmarks.redteam_catalogue.text import run, triton
+from functools import partial
+
+from benchmarks.attack_kernels import Kernel, pair_in
 
 _ELEMENTWISE = """
 @triton.jit
@@ -114,14 +115,7 @@ _SHARED = """sx, ix = power(tl.max(tl.max(tl.abs(x), 1), 0))
 _BELOW = ('most = tl.full((BLOCK,), -float("inf"), tl.float32)', "most = tl.zeros((BLOCK,), tl.float32)")
 
 
-def _pair(op: str, honest: str, call: str, does: str, *changes: tuple[str, str]) -> list[Kernel]:
-    wrong = honest
-    for old, new in changes:
-        assert old in wrong, (op, old)
-        wrong = wrong.replace(old, new)
-    parameters, body = call.split(": ", 1)
-    made = [(honest, ""), (wrong, does)]
-    return [Kernel(op, "triton", triton(code, run(parameters, body)), said) for code, said in made]
+_pair = partial(pair_in, "triton")
 
 
 def on_gpu() -> list[Kernel]:

@@ -107,7 +107,7 @@ def importable_files(kernels: Sequence[ExportedKernel], module: str) -> dict[str
         name = kernel_name(kernel)
         files |= {file_of(name, kernels, stem): text for stem, text in documents.items()}
         files[file_of(name, kernels, "_kernel", ".py")] = _relocate_runtime(kernel.source)
-    for carried in ("draws", "float64"):
+    for carried in ("axis_relations", "draws", "float64"):
         files[f"_{carried}.py"] = (resources.files("warpsmith.kernels_db.job") / f"{carried}.py").read_text("utf-8")
     for entry in resources.files("warpsmith.kernels_db.runtime").iterdir():
         if entry.name.endswith(".py"):

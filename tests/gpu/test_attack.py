@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.attack import SECONDS, small_job
+from benchmarks.attack import small_job
 from benchmarks.attack_triton import on_gpu
 from benchmarks.showcase import gpu_target
+from warpsmith.kernels_db.spec.resolve import ATTACK_S
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 pytestmark = [pytest.mark.alone, pytest.mark.skipif(gpu_target() is None, reason="no CUDA GPU")]
@@ -30,7 +31,7 @@ def test_a_wrong_kernel_is_found_and_an_honest_one_passes(client: JudgeClient, n
     kernel, target = KERNELS[name], gpu_target()
     assert target is not None
     verdict = client.judge(
-        small_job(kernel, target, 10 * SECONDS["cuda"] if kernel.does else SECONDS["cuda"]), TIMEOUT_S
+        small_job(kernel, target, 10 * ATTACK_S["cuda"] if kernel.does else ATTACK_S["cuda"]), TIMEOUT_S
     )
     if not kernel.does:
         assert verdict["verdict"] == "accepted", verdict["reason"]

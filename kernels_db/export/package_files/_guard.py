@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _load, _spec
+from . import _axis_relations, _load, _spec
 
 MOST_REMEMBERED = 1024
 """Signatures of calls; when there are more, all are forgotten."""
@@ -148,10 +148,11 @@ def _fit(kernel: _load.Kernel, arguments: tuple[Any, ...]) -> Admitted | str:
             return f"{axis} is {value}, verified from {low} to {high}"
         if value % kernel.steps[axis]:
             return f"{axis} is {value}, verified for multiples of {kernel.steps[axis]}"
-    for one, how, other in kernel.relations:
-        left, right = axes[one], axes[other]
-        if not (left == right if how == "==" else left <= right if how == "<=" else left % right == 0):
-            return f"{one} is {left} and {other} {right}, verified where {_RELATIONS[how].format(one, other)}"
+    for relation in kernel.relations:
+        if not _axis_relations.holds(relation, axes):
+            one, how, other = relation
+            found = f"{one} is {axes[one]} and {other} {axes[other]}"
+            return f"{found}, verified where {_RELATIONS[how].format(one, other)}"
     for parameter, value, strides in zip(_spec.PARAMETERS, arguments, _spec.strides(axes), strict=True):
         if parameter["rank"] is not None and not _laid_out(value, strides):
             verified = "contiguous tensors" if strides is None else f"strides {strides}"

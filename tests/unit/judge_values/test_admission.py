@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,14 +21,6 @@ from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.inputs import InputSources
 
 SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def examined(reference: str, *workloads: ResolvedWorkload, math: Any = "ieee", seed: int = 1) -> list[AdmissionCheck]:

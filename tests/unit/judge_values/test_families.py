@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,15 +28,6 @@ SOFTMAX = "import torch\n\ndef run(x):\n    return torch.softmax(x, dim=-1)\n"
 MEAN = "def run(x):\n    return x.mean(-1)\n"
 GELU = "import torch\n\ndef run(x):\n    return torch.nn.functional.gelu(x, approximate='tanh')\n"
 BLEND = "def run(x, w):\n    return x + 1e-7 * (x @ w)\n"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Tensors here are small: threads would wait for each other longer than they work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def of(*inputs: Any, outputs: Any = None) -> ResolvedWorkload:

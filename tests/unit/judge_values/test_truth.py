@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,14 +22,6 @@ from warpsmith.workers.judge.values.families import families
 from warpsmith.workers.judge.values.inputs import CPU, InputSource, InputSources
 
 Answer = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def op(reference: str) -> str:

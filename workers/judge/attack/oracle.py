@@ -204,16 +204,15 @@ class Oracle:
     ) -> Worst | None:
         every = [
             rule.worst(one, own, exact, spread, infinities, self._ties(at, values))
-            for (_, at), rule, one, own, exact, spread in zip(
-                result_positions(self.workload), self.rules, found, eager, wide, spreads, strict=True
+            for at, (rule, one, own, exact, spread) in enumerate(
+                zip(self.rules, found, eager, wide, spreads, strict=True)
             )
             if one.numel()
         ]
         return max((one for one in every if one is not None), key=lambda one: one.ratio, default=None)
 
-    def _ties(self, position: int, values: Values) -> Ties | None:
+    def _ties(self, at: int, values: Values) -> Ties | None:
         """Return whether indices of a result select equal entries, where their order is open."""
-        at = position - len(self.workload["inputs"])
         indices = self.runners.facts(self.workload).indices.get(at)
         if indices is None or not indices.any_order:
             return None

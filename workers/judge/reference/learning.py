@@ -26,6 +26,7 @@ from warpsmith.workers.judge.values.inputs import InputSources
 from warpsmith.workers.judge.values.workload_specs import (
     Values,
     input_specs,
+    is_exact,
     own_tolerance,
     result_positions,
     result_specs,
@@ -167,7 +168,7 @@ def _indices(
     opened = leaves_order_open(runners.reference)
     for at, output in enumerate(workload["outputs"]):
         said = output.get("indices")
-        if expected[at].is_floating_point() or (said is None and output["tolerance"] == {"rtol": 0.0, "atol": 0.0}):
+        if expected[at].is_floating_point() or (said is None and is_exact(workload, at)):
             continue
         any_order = opened if said is None else said["ties"] == "any"
 
