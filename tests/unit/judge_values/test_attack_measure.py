@@ -254,6 +254,34 @@ def test_where_eager_is_not_right_nothing_is_asked_of_a_candidate() -> None:
         assert answer.worst is None
 
 
+BATCH_NORM = "import torch\n\ndef run(x):\n    return torch.nn.functional.batch_norm(x, None, None, training=True)\n"
+EQUAL = {"input": "x", "move": "fill", "number": 2.0**24 + 6}
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Batch normalisation as one product and sum, the mean by a chain."""
+    mean = in_chain(x.t().contiguous())[:, 0] / x.shape[0]
+    scale = torch.rsqrt(x.var(0, correction=0) + 1e-5)
+    return torch.addcmul(-mean * scale, x, scale)
+
+
+def test_where_the_result_jumps_a_finite_value_passes_and_no_other() -> None:
+    """Equal elements: a mean that is one rounding off is divided by sqrt(eps)."""
+    where = rows(900, 3)
+    honest = oracle_of(BATCH_NORM, where, normalised)
+    values = torch.full((900, 3), 2.0**24 + 6)
+    assert normalised(values).abs().max() > 16, "the case is void: this mean is exact"
+    assert not ask(honest, EQUAL).failed
+    assert worst_of(honest).ratio <= 1
+    for wrong in (
+        lambda x: (x - x.mean(0)) * torch.rsqrt(x.var(0, correction=0)),
+        lambda x: torch.zeros_like(x) + torch.nan,
+    ):
+        assert ask(oracle_of(BATCH_NORM, where, wrong), EQUAL).failed
+    small = EQUAL | {"number": 0.5}
+    assert ask(oracle_of(BATCH_NORM, where, lambda x: normalised(x) + 1), small).failed
+
+
 def test_a_reference_that_raises_makes_a_question_unfair() -> None:
     reference = "def run(x):\n    assert x.isfinite().all()\n    return x\n"
     where = workload("same", "test", [tensor("x", (5, 40))], [output("y", (5, 40))])

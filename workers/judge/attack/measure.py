@@ -36,6 +36,9 @@ Before a failure stands, two more things are measured. Eager may be exact at one
 neighbours of the inputs too, and eight times the largest is allowed. float64 may have lost what the candidate keeps
 (1 + tanh(x) for x below -20 is 0 there): what inputs moved by float64's own roundoff change is allowed `NOISE` times,
 and where the result is zero however inputs move, four units of float64's roundoff of the largest input.
+Where the result jumps, `S` bounds nothing: equal elements have the variance 0, any rounding of their mean is divided by
+sqrt(eps), and inputs moved by `d` show none of that, for their variance is no longer 0. So where inputs moved by
+`CLOSER` d still change an element by `JUMP` S, every finite value of it passes.
 
 An element counts only where eager is itself within all of this but e, where eager's class (NaN, infinities, finite)
 is that of `y` rounded to the dtype and that of every moved result, and where neither the result nor the terms that it
@@ -66,6 +69,8 @@ An error that comes from a rounding near 1 stays the same for thousands of neigh
 """
 NOISE_DRAWS, NOISE = 3, 16.0
 """The same for float64's own roundoff."""
+CLOSER, JUMP = 2.0**-10, 2.0**-3
+"""A result that is smooth changes by about 2^-10 S where inputs move by 2^-10 d; one that jumps, by S."""
 
 SPLIT_UNITS, POINTWISE_UNITS, POINTWISE_INPUTS = 64, 8, 4
 SLACK = 4.0
@@ -97,6 +102,7 @@ def backward_step(dtypes: Sequence[torch.dtype], fan_in: int, arithmetic: str) -
 class Spread:
     """What is known of one result around the inputs: `S`, eager's error, float64's noise, where the class changes.
 
+    `close`: the largest change where inputs move by `CLOSER` d.
     `lost`: what float64 may lose where the result is zero however inputs move; None until noise was measured.
     """
 
@@ -104,6 +110,7 @@ class Spread:
     border: torch.Tensor
     eager: torch.Tensor
     noise: torch.Tensor
+    close: torch.Tensor
     lost: float | None = None
     without: torch.Tensor | None = None  # the result with finite numbers for NaN and infinities
     idle: torch.Tensor | None = None  # where it is the same for all of them
@@ -112,7 +119,8 @@ class Spread:
     def of(cls, wide: torch.Tensor) -> Spread:
         """Return the spread of a result of which nothing is known yet."""
         border = torch.zeros(wide.shape, dtype=torch.bool, device=wide.device)
-        return cls(*(border.to(torch.float64), border, border.to(torch.float64), border.to(torch.float64)))
+        largest, eager, noise, close = (border.to(torch.float64) for _ in range(4))
+        return cls(largest, border, eager, noise, close)
 
     def add(self, wide: torch.Tensor, moved: torch.Tensor) -> None:
         """Add what moved inputs made of the result."""
@@ -126,6 +134,11 @@ class Spread:
         """Add what inputs moved by float64's roundoff made of the result."""
         if wide.is_floating_point():
             torch.maximum(self.noise, _distance(wide, moved), out=self.noise)
+
+    def add_close(self, wide: torch.Tensor, moved: torch.Tensor) -> None:
+        """Add what inputs moved by `CLOSER` d made of the result."""
+        if wide.is_floating_point():
+            torch.maximum(self.close, _distance(wide, moved), out=self.close)
 
     def add_replaced(self, exact: torch.Tensor) -> None:
         """Add the result with other numbers in the place of NaN and infinities."""
@@ -283,6 +296,7 @@ class Rule:
         if self.accuracy == "normwise":
             largest = largest.max().expand_as(largest)
         allowed = SLACK * largest + NOISE * spread.noise
+        allowed = torch.where((spread.close > JUMP * spread.largest) & (spread.close > 0), torch.inf, allowed)
         if spread.lost is None:
             return allowed
         return allowed + torch.where((wide == 0) & (spread.largest == 0), spread.lost, 0.0)

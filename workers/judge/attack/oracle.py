@@ -19,6 +19,7 @@ from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.workers.judge.attack.bounds import kind_of
 from warpsmith.workers.judge.attack.measure import (
     BORDER,
+    CLOSER,
     FEW,
     HIGHEST,
     MANY,
@@ -44,6 +45,7 @@ Call = Callable[[ResolvedWorkload, Values], Sequence[torch.Tensor]]
 been looked at. Raises where something is wrong with that, and RunnerFault."""
 
 PROBES = 3
+CLOSE_DRAWS = 3
 CLOSE, NEAR = 0.25, 0.5
 """Bounds of the ratio from above below which it is not worth knowing nearer: without moved inputs, and with few."""
 NOT_STANDING = 0.99
@@ -158,11 +160,15 @@ class Oracle:
     def _look_around(
         self, workload: ResolvedWorkload, values: Values, wide: Sequence[torch.Tensor], spreads: Sequence[Spread]
     ) -> bool:
-        """Measure eager's error at neighbours and float64's noise; false where the reference fails there."""
+        """Measure eager's error at neighbours, float64's noise and jumps; false where the reference fails there."""
         for spread in spreads:
             spread.lost = lost_in_float64(values)
         for _ in range(NOISE_DRAWS):
             if not self._add("float64", workload, jittered(values, self.rng), wide, spreads, Spread.add_noise):
+                return False
+        for number in range(CLOSE_DRAWS):
+            inputs = moved(values, CLOSER * self.rules[0].step, self.rng, number, self.accuracy)
+            if not self._add("float64", workload, inputs, wide, spreads, Spread.add_close):
                 return False
         for distance in NEIGHBOURS:
             near = neighbours(values, distance, self.rng)
