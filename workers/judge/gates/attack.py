@@ -1,7 +1,7 @@
 """The counterexample search of a job: which workloads, how long, and what a failure says.
 
-After everything else that verification asks. The smallest workload that is not trivial gets most of the time, another
-drawn at random the rest. Recipes that the op keeps (`op.counterexamples`) are asked before anything else, at screening
+After everything else that verification asks. The smallest workload that is not trivial gets half of the time, every
+other its share of the rest: a kernel may have a path of its own for each. Recipes that the op keeps (`op.counterexamples`) are asked before anything else, at screening
 too.
 """
 
@@ -37,8 +37,8 @@ TRIVIAL = 1024
 """Elements below which a workload is too small to show much."""
 MOST_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 25}
 """Most elements of inputs and outputs of an attacked workload: the measure holds some ten float64 copies of them."""
-MAIN_SHARE = 0.75
-"""Share of the time that the smallest workload gets where another is asked too."""
+MAIN_SHARE = 0.5
+"""Share of the time that the smallest workload gets where others are asked too."""
 SHRINK_SHARE = 0.5
 """Seconds for making a failure simple, as a share of `limits.attack_s`; at least one second."""
 _BASES = 4
@@ -97,24 +97,23 @@ def attack(job_run: JobRun, candidate: RunnerHandle) -> None:
     if job_run.interpreted:
         job_run.report.attack["skipped"] = "no CUDA device: an interpreter is too slow to search with"
         return
-    chosen = _chosen(job_run.workloads, job_run.device, job_run.rng)
+    chosen = _chosen(job_run.workloads, job_run.device)
     if not chosen:
         most = MOST_ELEMENTS[job_run.device.type]
         job_run.report.attack["skipped"] = f"no workload has at most {most} elements"
     try:
         for workload, share in chosen:
             with job_run.bound(candidate, workload, "verify"):
-                _attack_workload(job_run, candidate, workload, seconds * share)
+                _attack_workload(job_run, candidate, workload, time.monotonic() + seconds * share)
     finally:
         job_run.report.attack["seconds"] = round(time.monotonic() - start, 3)
 
 
-def _chosen(
-    workloads: Sequence[ResolvedWorkload], device: torch.device, rng: random.Random
-) -> list[tuple[ResolvedWorkload, float]]:
+def _chosen(workloads: Sequence[ResolvedWorkload], device: torch.device) -> list[tuple[ResolvedWorkload, float]]:
     """Return the workloads to attack with their time, in multiples of `limits.attack_s`.
 
-    Hold-outs that were derived for this job come last: no other job has them, so a recipe would be of no further use.
+    Hold-outs that were derived for this job are asked only where there is nothing else: no other job has them, so a
+    recipe would be of no further use.
     """
     able = sorted((one for one in workloads if _size(one) <= MOST_ELEMENTS[device.type]), key=_size)
     able = [one for one in able if not one.get("derived")] or able
@@ -124,15 +123,15 @@ def _chosen(
     others = [one for one in able if one is not first]
     if not others:
         return [(first, 1.0)]
-    return [(first, 2 * MAIN_SHARE), (rng.choice(others), 2 * (1 - MAIN_SHARE))]
+    return [(first, 2 * MAIN_SHARE), *((one, 2 * (1 - MAIN_SHARE) / len(others)) for one in others)]
 
 
 def _size(workload: ResolvedWorkload) -> int:
     return elements(workload) + sum(spec.elements for spec in result_specs(workload))
 
 
-def _attack_workload(job_run: JobRun, candidate: RunnerHandle, workload: ResolvedWorkload, seconds: float) -> None:
-    """Search on one workload and note what came of it. Raises Wrong, RunnerFault."""
+def _attack_workload(job_run: JobRun, candidate: RunnerHandle, workload: ResolvedWorkload, end: float) -> None:
+    """Search on one workload until `end` and note what came of it. Raises Wrong, RunnerFault."""
     report = job_run.report.attack
     assert report is not None
     oracle = _oracle(job_run, candidate, workload)
@@ -140,7 +139,7 @@ def _attack_workload(job_run: JobRun, candidate: RunnerHandle, workload: Resolve
     report["workloads"].append(entry)
     rng = random.Random(job_run.number())  # noqa: S311 - seeded from the job's secret
     try:
-        found = search(workload, functools.partial(_asked, oracle), rng, seconds)
+        found = search(workload, functools.partial(_asked, oracle), rng, end - time.monotonic())
         if found.worst is None:
             return
         worst = found.worst
