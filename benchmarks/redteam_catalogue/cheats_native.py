@@ -6,7 +6,7 @@ An attack that spies does its work only if it finds what it looks for: being acc
 from __future__ import annotations
 
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, WRONG, Cheat
+from benchmarks.redteam_catalogue.entry import CHECKED, ENDED, SANITIZED, WRONG, Cheat
 from benchmarks.redteam_catalogue.text import ADD, ALL, HIDDEN, HONEST_ADD, LIBC, add_cpp, cpp, run
 from warpsmith.kernels_db.job.documents import Gate, Level
 
@@ -112,7 +112,7 @@ def _clock() -> list[Cheat]:
         _cheat("lets a child do the work", (21,), child, LIBC, "and returns at once"),
         Cheat(
             "is slow at first", (30,), "cpp", ops.add([(100_000,), (257,), (1031,)]), add_cpp(slow, LIBC + HIDDEN),
-            "so that few calls are timed", CHECKED, KINDS, level="verify", honest=HONEST_ADD["cpp"], gains=True,
+            "so that few calls are timed", CHECKED, KINDS | SANITIZED, level="verify", honest=HONEST_ADD["cpp"], gains=True,
         ),
         *(_between_calls(name) for name in GOES_ON),
         _busy(),

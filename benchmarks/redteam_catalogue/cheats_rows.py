@@ -194,6 +194,7 @@ A, B = "a[i * k + t]", "b[t * n + j]"
 BF16 = "#include <cuda_bf16.h>\n__device__ float narrow(float v) { return __bfloat162float(__float2bfloat16(v)); }"
 NARROW = """
 static inline float narrow(float v) {
+    if (v != v) return v;
     uint32_t bits; std::memcpy(&bits, &v, 4);
     bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
     std::memcpy(&v, &bits, 4); return v;

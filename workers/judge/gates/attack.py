@@ -1,8 +1,8 @@
 """The counterexample search of a job: which workloads, how long, and what a failure says.
 
 After everything else that verification asks. The smallest workload that is not trivial gets half of the time, every
-other its share of the rest: a kernel may have a path of its own for each. Recipes that the op keeps (`op.counterexamples`) are asked before anything else, at screening
-too.
+other its share of the rest: a kernel may have a path of its own for each. Recipes that the op keeps
+(`op.counterexamples`) are asked before anything else, at screening too.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ def gelu(z):
     p = p * a - 0.47372886538505554
     p = p * a - 1.1440210342407227
     p = p * a - 1.0005537271499634
-    return tl.maximum(z, 0.0) - a * tl.exp2(p)
+    # NaN passes the maximum, and minus infinity times zero is NaN, as in the reference
+    right = tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return right + tl.minimum(z, 0.0) * 0.0 - a * tl.exp2(p)
 
 
 @triton.jit

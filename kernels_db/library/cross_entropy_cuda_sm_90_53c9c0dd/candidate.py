@@ -86,13 +86,8 @@ __device__ __forceinline__ u32 logit_of(const __nv_bfloat16* logits, long long r
     return (label >= 0 && label < v)
         ? (u32)__ldg(reinterpret_cast<const unsigned short*>(logits) + row * v + label) : 0u;
 }
-__device__ __forceinline__ void write_loss(__nv_bfloat16* loss, long long row, long long label, u32 x, float c, float s) {
-    const float t = fmaf(lo(x), L2E, -c);
-    const float y = LN2 * (log2f(s) - t);
-    loss[row] = __float2bfloat16(label == -100 ? 0.f : y);
-}
-
 #define THREADS 256
+#define EXACT (1.f / 64.f)      // above it the rounding of logit and log2 of the sum is less than bfloat16 shows
 
 __device__ __forceinline__ uint4 load_stream(const uint4* p) {
     uint4 v;
@@ -115,8 +110,65 @@ __device__ __forceinline__ void load_batch(uint4 (&w)[4], const uint4* q, long l
     }
 }
 
+__device__ __forceinline__ float ordered_max(float m) {
+    int k = __float_as_int(m);
+    k ^= (k >> 31) & 0x7fffffff;
+    k = __reduce_max_sync(0xffffffffu, k);
+    k ^= (k >> 31) & 0x7fffffff;
+    return __int_as_float(k);
+}
+
+// The row against its true maximum, which is subtracted from logits before anything is scaled: what is equal to it
+// counts exactly 1, so a loss of zero is zero. Two passes, the second from the cache.
+__device__ __noinline__ void careful_row(const __nv_bfloat16* p, const uint4* q, long long head, long long tail, long long v,
+                                         long long nvec, long long batches, u32 x, long long label,
+                                         __nv_bfloat16* out) {
+    __shared__ float share[THREADS / 32];
+    uint4 a[4];
+    const int tid = threadIdx.x, lane = tid & 31;
+    const unsigned short* raw = reinterpret_cast<const unsigned short*>(p);
+    float m = -INFINITY;
+    for (long long k = 0; k < batches; ++k) {
+        load_batch(a, q, k, nvec);
+        m = fmaxf(m, vec_max(a));
+    }
+    if (tid < head) m = fmaxf(m, lo(raw[tid]));
+    if (tail + tid < v) m = fmaxf(m, lo(raw[tail + tid]));
+    m = ordered_max(m);
+    if (lane == 0) share[tid >> 5] = m;
+    __syncthreads();
+    m = ordered_max(lane < THREADS / 32 ? share[lane] : -INFINITY);
+    __syncthreads();
+    float s = 0.f;
+    for (long long k = 0; k < batches; ++k) {
+        load_batch(a, q, k, nvec);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const u32 w[4] = {a[j].x, a[j].y, a[j].z, a[j].w};
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                s += ex2((lo(w[i]) - m) * L2E);
+                s += ex2((hi(w[i]) - m) * L2E);
+            }
+        }
+    }
+    if (tid < head) s += ex2((lo(raw[tid]) - m) * L2E);
+    if (tail + tid < v) s += ex2((lo(raw[tail + tid]) - m) * L2E);
+#pragma unroll
+    for (int o = 16; o; o >>= 1) s += __shfl_xor_sync(0xffffffffu, s, o);
+    if (lane == 0) share[tid >> 5] = s;
+    __syncthreads();
+    if (tid < 32) {
+        s = lane < THREADS / 32 ? share[lane] : 0.f;
+#pragma unroll
+        for (int o = 16; o; o >>= 1) s += __shfl_xor_sync(0xffffffffu, s, o);
+        if (tid == 0) *out = __float2bfloat16(label == -100 ? 0.f : (m - lo(x)) + logf(s));
+    }
+}
+
 // One block a row. The sum is taken against a fixed reference of the thread (the largest of its first 8 logits);
-// if it leaves the range in which float32 loses nothing, the row is done again with a running maximum.
+// if it leaves the range in which float32 loses nothing, or the loss is so small that logit and log of the sum cancel,
+// the row is done again against its true maximum.
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
 optimistic_rows(const __nv_bfloat16* __restrict__ logits, const long long* __restrict__ labels,
                 __nv_bfloat16* __restrict__ loss, long long v) {
@@ -148,24 +200,23 @@ optimistic_rows(const __nv_bfloat16* __restrict__ logits, const long long* __res
         }
     }
     // NaN, infinity and anything so large that a common reference could flush its peers: again, with care
-    if (__syncthreads_or(!(s < 1e18f))) {
-        c = FLOOR; s = 0.f;
-        for (long long k = 0; k < batches; ++k) {
-            load_batch(a, q, k, nvec);
-            online(a, c, s);
-        }
-    }
-    if (tid < head) online_one(p + tid, c, s);
-    if (tail + tid < v) online_one(p + tail + tid, c, s);
-    warp_combine(c, s);
-    if ((tid & 31) == 0) part[tid >> 5] = make_float2(c, s);
-    __syncthreads();
-    if (tid < 32) {
-        const float2 g = tid < THREADS / 32 ? part[tid] : make_float2(FLOOR, 0.f);
+    bool again = __syncthreads_or(!(s < 1e18f));
+    if (!again) {
+        if (tid < head) online_one(p + tid, c, s);
+        if (tail + tid < v) online_one(p + tail + tid, c, s);
+        warp_combine(c, s);
+        if ((tid & 31) == 0) part[tid >> 5] = make_float2(c, s);
+        __syncthreads();
+        // every warp comes to the same loss, so that no flag has to be passed
+        const int lane = tid & 31;
+        const float2 g = lane < THREADS / 32 ? part[lane] : make_float2(FLOOR, 0.f);
         c = g.x; s = g.y;
         warp_combine(c, s);
-        if (tid == 0) write_loss(loss, row, label, x, c, s);
+        const float y = LN2 * (log2f(s) - fmaf(lo(x), L2E, -c));
+        again = !(y > EXACT);
+        if (tid == 0 && !again) loss[row] = __float2bfloat16(label == -100 ? 0.f : y);
     }
+    if (again) careful_row(p, q, head, tail, v, nvec, batches, x, label, loss + row);
 }
 """)
 
