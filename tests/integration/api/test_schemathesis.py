@@ -41,6 +41,7 @@ MEANING_IS_CHECKED_TOO = (
     "GET /v1/kernels/{kernel_id}/reverifications",
     "GET /v1/bundles",
     "GET /v1/searches/{search_id}/attempts",
+    "GET /v1/ops/{op_id}/counterexamples",
 )
 SAID_IN_THE_ANSWER = ("POST /v1/ops/validate",)
 REFUSED = ("400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx")

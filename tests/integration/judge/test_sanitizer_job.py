@@ -50,7 +50,7 @@ def reports(place: Sanitizer, asked: Job, **said: str) -> dict[str, Report]:
     languages.prepare(asked["candidate"]["source"], "cpp", target_arch="x86_64", cache_dir=cache, limits=limits)
     beside = Path(place.program).parent
     (beside / "report").write_text(json.dumps(dict.fromkeys(TOOLS, CLEAN) | said))
-    with place.start(asked, PLACE, {CACHE_VARIABLE: str(cache)}) as started:
+    with place.start(asked, dict.fromkeys(TOOLS, PLACE), {CACHE_VARIABLE: str(cache)}) as started:
         found = started.reports({"norm"})
     assert list(place.scratch.iterdir()) == []
     return dict(found)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.jobs import Role
 from tests import judging
 from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload
-from warpsmith.workers.judge.gates import footprint
+from warpsmith.workers.judge.gates import attack, footprint, sanitizing_gpu
 from warpsmith.workers.judge.gates.candidates import Prepared
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Report, Stopped, json_safe
@@ -285,3 +285,33 @@ def test_the_share_of_others_is_what_is_busy_and_not_ours() -> None:
 def test_numbers_that_json_lacks_become_words() -> None:
     document = {"a": [float("nan"), float("inf"), -float("inf"), 1.5], "b": {"c": (True, None)}}
     assert json_safe(document) == {"a": ["nan", "inf", "-inf", 1.5], "b": {"c": [True, None]}}
+
+
+def vector(name: str, elements: int, *, derived: bool = False) -> ResolvedWorkload:
+    found = judging.workload(name, "test", [judging.tensor("x", (elements,))], [judging.output("y", (elements,))])
+    if derived:
+        found["derived"] = True
+    return found
+
+
+def test_every_workload_is_searched_and_the_smallest_that_shows_something_longest() -> None:
+    """A kernel may have a path of its own for each size; chance once chose two of one path."""
+    sizes = [vector("one", 1), vector("some", 2000), vector("more", 5000), vector("held", 3000, derived=True)]
+    chosen = {one["id"]: share for one, share in attack.attacked([*sizes, vector("huge", 1 << 23)], CPU)}
+    assert chosen == {"some": 1.0, "one": 0.5, "more": 0.5}
+    assert [one["id"] for one, _ in attack.attacked(sizes[3:], CPU)] == ["held"], "where there is no other"
+    assert attack.attacked([vector("huge", 1 << 23)], CPU) == []
+
+
+def test_a_race_is_looked_for_where_more_than_one_warp_works() -> None:
+    looked_at = sanitizing_gpu.looked_at([vector("some", 2000), vector("one", 1), vector("more", 5000)])
+    assert {tool: one["id"] for tool, one in looked_at.items()} == {
+        "memcheck": "one",
+        "racecheck": "some",
+        "synccheck": "one",
+        "initcheck": "some",
+    }
+    assert {one["id"] for one in sanitizing_gpu.looked_at([vector("one", 1), vector("ten", 10)]).values()} == {
+        "one",
+        "ten",
+    }

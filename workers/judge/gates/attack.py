@@ -28,13 +28,11 @@ from warpsmith.workers.judge.gates.workload_run import WorkloadRun
 from warpsmith.workers.judge.gates.wrong import Wrong, failure_of
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
-from warpsmith.workers.judge.values.families import elements
+from warpsmith.workers.judge.values.families import elements, telling
 from warpsmith.workers.judge.values.workload_specs import Values, input_specs, result_specs, workload_key
 
 MOST_KNOWN = 8
 """Recipes of the op that are asked of each candidate."""
-TRIVIAL = 1024
-"""Elements below which a workload is too small to show much."""
 MOST_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 25}
 """Most elements of inputs and outputs of an attacked workload: the measure holds some ten float64 copies of them."""
 MAIN_SHARE = 0.5
@@ -97,19 +95,19 @@ def attack(job_run: JobRun, candidate: RunnerHandle) -> None:
     if job_run.interpreted:
         job_run.report.attack["skipped"] = "no CUDA device: an interpreter is too slow to search with"
         return
-    chosen = _chosen(job_run.workloads, job_run.device)
-    if not chosen:
+    shares = attacked(job_run.workloads, job_run.device)
+    if not shares:
         most = MOST_ELEMENTS[job_run.device.type]
         job_run.report.attack["skipped"] = f"no workload has at most {most} elements"
     try:
-        for workload, share in chosen:
+        for workload, share in shares:
             with job_run.bound(candidate, workload, "verify"):
                 _attack_workload(job_run, candidate, workload, time.monotonic() + seconds * share)
     finally:
         job_run.report.attack["seconds"] = round(time.monotonic() - start, 3)
 
 
-def _chosen(workloads: Sequence[ResolvedWorkload], device: torch.device) -> list[tuple[ResolvedWorkload, float]]:
+def attacked(workloads: Sequence[ResolvedWorkload], device: torch.device) -> list[tuple[ResolvedWorkload, float]]:
     """Return the workloads to attack with their time, in multiples of `limits.attack_s`.
 
     Hold-outs that were derived for this job are asked only where there is nothing else: no other job has them, so a
@@ -119,7 +117,7 @@ def _chosen(workloads: Sequence[ResolvedWorkload], device: torch.device) -> list
     able = [one for one in able if not one.get("derived")] or able
     if not able:
         return []
-    first = next((one for one in able if elements(one) >= TRIVIAL), able[-1])
+    first = telling(able)
     others = [one for one in able if one is not first]
     if not others:
         return [(first, 1.0)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload, tier_of
 from warpsmith.workers.gate import own_kernels
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.verdict import Stopped
+from warpsmith.workers.judge.sanitizers.report import TOOLS, Tool
 from warpsmith.workers.judge.sanitizers.sanitizer import NAME, Sanitizer, Sanitizing
 from warpsmith.workers.judge.values import families
 
@@ -24,15 +25,24 @@ def sanitizing(job_run: JobRun) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     assert job_run.prepared is not None
-    workload = min(job_run.workloads, key=families.elements)
+    workloads = looked_at(job_run.workloads)
     try:
-        started = sanitizer.start(job_run.job, workload, job_run.prepared.environment)
+        started = sanitizer.start(job_run.job, workloads, job_run.prepared.environment)
     except OSError as error:
         job_run.note(f"{NAME} could not be run: {error}")
         yield lambda: None
         return
     with started:
-        yield lambda: _conclude(job_run, workload, started)
+        yield lambda: _conclude(job_run, workloads, started)
+
+
+def looked_at(workloads: Sequence[ResolvedWorkload]) -> dict[Tool, ResolvedWorkload]:
+    """Return the workload that each tool looks at: a small one, for a call takes a hundred times as long there.
+
+    Bounds and barriers show at the smallest. A race, and memory that nobody wrote, may need more than one warp at work.
+    """
+    smallest, telling = min(workloads, key=families.elements), families.telling(workloads)
+    return {tool: telling if tool in ("racecheck", "initcheck") else smallest for tool in TOOLS}
 
 
 def _wanted(job_run: JobRun) -> Sanitizer | None:
@@ -53,15 +63,15 @@ def _wanted(job_run: JobRun) -> Sanitizer | None:
     return sanitizer
 
 
-def _conclude(job_run: JobRun, workload: ResolvedWorkload, started: Sanitizing) -> None:
+def _conclude(job_run: JobRun, workloads: Mapping[Tool, ResolvedWorkload], started: Sanitizing) -> None:
     candidate = job_run.job["candidate"]
     assert candidate is not None
     kernels = own_kernels(candidate["source"], candidate["language"])
     for tool, report in started.reports(kernels).items():
         if report.findings:
-            first = report.findings[0]
-            message = f"workload {workload['id']}: {tool}: {first.line}"
-            failure: Failure = {"kind": "sanitizer", "message": message, "workload": workload["id"], "found": tool}
+            first, where = report.findings[0], workloads[tool]["id"]
+            message = f"workload {where}: {tool}: {first.line}"
+            failure: Failure = {"kind": "sanitizer", "message": message, "workload": where, "found": tool}
             failure["log"] = "\n".join(finding.line for finding in report.findings)
             raise Stopped("rejected", "verify", message, failure)
         if report.refused is not None:

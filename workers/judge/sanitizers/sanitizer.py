@@ -1,4 +1,4 @@
-"""Run a candidate under compute-sanitizer: one call on one workload for each tool, all at once.
+"""Run a candidate under compute-sanitizer: one call for each tool, all at once.
 
 Like `ncu` a tool has to start what it looks at, so this is a fresh process of its own, which makes its inputs itself
 and is confined as `nsight.profiled_run` is. A tool's report can reject a candidate and never accept one.
@@ -29,7 +29,7 @@ from warpsmith.workers.judge.runner.limits import runner_limits
 from warpsmith.workers.judge.sandbox import sandbox
 from warpsmith.workers.judge.sandbox.sandbox import Ability, Confinement, Profile
 from warpsmith.workers.judge.sanitizers import report
-from warpsmith.workers.judge.sanitizers.report import TOOLS, Report, Tool
+from warpsmith.workers.judge.sanitizers.report import Report, Tool
 
 NAME = "compute-sanitizer"
 LIMIT_S = 30
@@ -64,14 +64,15 @@ class Sanitizer:
         """Return what would confine the candidate of a job under a tool."""
         return profiled_run.layers(sandbox.expected(self._profile(job, Path(), {}), self.ability), administrator=False)
 
-    def start(self, job: Job, workload: ResolvedWorkload, variables: Mapping[str, str]) -> Sanitizing:
+    def start(self, job: Job, workloads: Mapping[Tool, ResolvedWorkload], variables: Mapping[str, str]) -> Sanitizing:
         """Start every tool on one call of a job's candidate. Close what is returned.
 
-        variables: the environment by which the candidate finds its binaries. Raises OSError.
+        workloads: what each tool looks at. variables: the environment by which the candidate finds its binaries. Raises
+        OSError.
         """
         started = Sanitizing(self.limit_s)
         try:
-            for tool in TOOLS:
+            for tool, workload in workloads.items():
                 started.add(tool, *self._started(tool, job, workload, variables))
         except BaseException:
             started.close()

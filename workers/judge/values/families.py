@@ -69,6 +69,9 @@ EVERYWHERE, ELSEWHERE = "shifted", 2
 The workload that is asked all families is not meant.
 """
 
+TRIVIAL = 1024
+"""Elements of a workload's inputs below which it is too small to show much."""
+
 MOST_SINGLED_OUT = 3
 """Inputs, drawn at random, that get the families of a single input."""
 
@@ -290,6 +293,12 @@ def plan(
 def elements(workload: ResolvedWorkload) -> int:
     """Return the number of elements of a workload's inputs."""
     return sum(math.prod(item["shape"]) for item in workload["inputs"] if item["shape"] is not None)
+
+
+def telling(workloads: Sequence[ResolvedWorkload]) -> ResolvedWorkload:
+    """Return the smallest workload that is not trivial, or the largest where all are."""
+    ordered = sorted(workloads, key=elements)
+    return next((one for one in ordered if elements(one) >= TRIVIAL), ordered[-1])
 
 
 def changed(
