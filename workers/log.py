@@ -6,6 +6,7 @@ alike.
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,16 @@ NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "a
 
 # Frames without their locals: those may hold keys, prompts and whole replies.
 _TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
+
+
+class _CurrentStderr(io.TextIOBase):
+    """Standard error as it is when a line is written: who replaces it may have closed the one of before."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
@@ -49,7 +60,7 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
         if human
         else [structlog.processors.ExceptionRenderer(_TRACEBACKS), structlog.processors.JSONRenderer()]
     )
-    handler = logging.StreamHandler(out)
+    handler = logging.StreamHandler(_CurrentStderr() if stream is None else stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

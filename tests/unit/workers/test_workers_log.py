@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,3 +79,14 @@ def test_the_level_holds() -> None:
     log.configure(Settings(log_level="ERROR"), stream)
     log.get("x").warning("unheard")
     assert stream.getvalue() == ""
+
+
+def test_lines_go_to_the_standard_error_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", first)
+    log.configure(Settings())
+    log.get("test").info("before")
+    monkeypatch.setattr(sys, "stderr", second)
+    first.close()
+    log.get("test").info("after")
+    assert json.loads(second.getvalue())["event"] == "after"
