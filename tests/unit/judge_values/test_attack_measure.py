@@ -186,6 +186,11 @@ WRONG: dict[str, tuple[str, ResolvedWorkload, Candidate]] = {
         workload("signs", "test", [tensor("x", (50,)), tensor("s", (50,))], [output("y", (50,))]),
         lambda x, s: torch.where(s < 0, -x.abs(), x.abs()),
     ),
+    "an eps that is written down": (
+        "import torch\n\ndef run(x, eps):\n    return torch.nn.functional.layer_norm(x, x.shape[1:], eps=eps)\n",
+        workload("norm", "test", [tensor("x", (4, 50)), scalar("eps", 1e-5)], [output("y", (4, 50))]),
+        lambda x, eps: two_pass(x),
+    ),
     "a scalar that is not read": (
         "def run(x, m):\n    return x * m\n",
         workload("scaled", "test", [tensor("x", (50,)), scalar("m", 0.75)], [output("y", (50,))]),
@@ -280,6 +285,14 @@ def test_where_the_result_jumps_a_finite_value_passes_and_no_other() -> None:
         assert ask(oracle_of(BATCH_NORM, where, wrong), EQUAL).failed
     small = EQUAL | {"number": 0.5}
     assert ask(oracle_of(BATCH_NORM, where, lambda x: normalised(x) + 1), small).failed
+
+
+def test_numbers_beyond_float32_are_measured() -> None:
+    where = workload("std", "test", [tensor("x", (4, 50), dtype="float64")], [output("y", (4,), dtype="float64")])
+    large = {"input": "x", "move": "scale", "exponent": 480}
+    reference = "def run(x):\n    return x.std(-1)\n"
+    assert not ask(oracle_of(reference, where, lambda x: (x - x[:, :1]).std(-1) * (1 + 2**-48)), large).failed
+    assert ask(oracle_of(reference, where, lambda x: x.std(-1) * (1 + 2**-20)), large).failed
 
 
 def test_a_reference_that_raises_makes_a_question_unfair() -> None:

@@ -299,7 +299,8 @@ class Rule:
         allowed = torch.where((spread.close > JUMP * spread.largest) & (spread.close > 0), torch.inf, allowed)
         if spread.lost is None:
             return allowed
-        return allowed + torch.where((wide == 0) & (spread.largest == 0), spread.lost, 0.0)
+        vanishes = (wide == 0) & (spread.largest == 0)
+        return torch.where(vanishes, allowed + spread.lost, allowed)  # of two numbers `where` would make float32
 
 
 def _same_class(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
