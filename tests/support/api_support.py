@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 import time
@@ -35,6 +36,7 @@ from warpsmith.kernels_db.store.tables import (
 from warpsmith.service.cli import run
 from warpsmith.service.server.app import create_app
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.workers import log
 from warpsmith.workers.gate.normalise import normalised_digest
 
 BASE_URL = "http://127.0.0.1:8420"
@@ -98,6 +100,8 @@ def command_line(app: FastAPI, capsys: pytest.CaptureFixture[str], monkeypatch: 
     """Commands in this process against a served application: exit code, standard output, standard error."""
     with served(app) as url:
         monkeypatch.setenv("WARPSMITH_URL", url)
+        # A service has a standard error of its own: its lines are none of the command's.
+        log.configure(app.state.service.settings, io.StringIO())
 
         def run_it(*arguments: str) -> tuple[int, str, str]:
             capsys.readouterr()
