@@ -31,6 +31,9 @@ class _CurrentStderr(io.TextIOBase):
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
 
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
     def flush(self) -> None:
         sys.stderr.flush()
 
@@ -40,7 +43,7 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
 
     `stream` defaults to standard error. Idempotent.
     """
-    out = sys.stderr if stream is None else stream
+    out = _CurrentStderr() if stream is None else stream
     human = settings.log_format == "human" or (settings.log_format == "auto" and out.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -60,7 +63,7 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
         if human
         else [structlog.processors.ExceptionRenderer(_TRACEBACKS), structlog.processors.JSONRenderer()]
     )
-    handler = logging.StreamHandler(_CurrentStderr() if stream is None else stream)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -165,7 +165,8 @@ def test_a_search_starts_a_service_for_itself_and_ends_it(tmp_path: Path) -> Non
 def test_what_ships_is_listed_and_exported_on_a_fresh_installation(tmp_path: Path) -> None:
     home, output = tmp_path / "home", tmp_path / "out"
     listed = warpsmith(home, "kernels", "--op", "softmax").stdout
-    assert re.fullmatch(r"kn_\w+ +softmax +cuda:sm_90 +cuda +\d\.\d\dx .* of the limit( +judged under .*)?\n", listed)
+    said = r"kn_\w+ +softmax +cuda:sm_90 +cuda +\d\.\d\dx .* of the limit"
+    assert re.fullmatch(said + r"(  judged under protocol 2: warpsmith reverify)?\n", listed)
     warpsmith(home, "export", "softmax", "--target", "cuda:sm_90", "--no-verify", "--output", str(output))
     (package,) = output.iterdir()
     assert (package / package.name / "__init__.py").is_file()

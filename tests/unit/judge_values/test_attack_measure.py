@@ -260,7 +260,8 @@ def test_where_eager_is_not_right_nothing_is_asked_of_a_candidate() -> None:
 
 
 BATCH_NORM = "import torch\n\ndef run(x):\n    return torch.nn.functional.batch_norm(x, None, None, training=True)\n"
-EQUAL = {"input": "x", "move": "fill", "number": 2.0**24 + 6}
+LARGE = 2.0**24 + 6
+EQUAL = {"input": "x", "move": "fill", "number": LARGE}
 
 
 def normalised(x: Tensor) -> Tensor:
@@ -274,7 +275,7 @@ def test_where_the_result_jumps_a_finite_value_passes_and_no_other() -> None:
     """Equal elements: a mean that is one rounding off is divided by sqrt(eps)."""
     where = rows(900, 3)
     honest = oracle_of(BATCH_NORM, where, normalised)
-    values = torch.full((900, 3), 2.0**24 + 6)
+    values = torch.full((900, 3), LARGE)
     assert normalised(values).abs().max() > 16, "the case is void: this mean is exact"
     assert not ask(honest, EQUAL).failed
     assert worst_of(honest).ratio <= 1

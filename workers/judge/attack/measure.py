@@ -69,7 +69,7 @@ An error that comes from a rounding near 1 stays the same for thousands of neigh
 """
 NOISE_DRAWS, NOISE = 3, 16.0
 """The same for float64's own roundoff."""
-CLOSER, JUMP = 2.0**-10, 2.0**-3
+CLOSER_DRAWS, CLOSER, JUMP = 3, 2.0**-10, 2.0**-3
 """A result that is smooth changes by about 2^-10 S where inputs move by 2^-10 d; one that jumps, by S."""
 
 SPLIT_UNITS, POINTWISE_UNITS, POINTWISE_INPUTS = 64, 8, 4
@@ -128,17 +128,15 @@ class Spread:
             self.border |= wide != moved
             return
         self.border |= ~_same_class(wide, moved)
-        torch.maximum(self.largest, _distance(wide, moved), out=self.largest)
+        _raise(self.largest, wide, moved)
 
     def add_noise(self, wide: torch.Tensor, moved: torch.Tensor) -> None:
         """Add what inputs moved by float64's roundoff made of the result."""
-        if wide.is_floating_point():
-            torch.maximum(self.noise, _distance(wide, moved), out=self.noise)
+        _raise(self.noise, wide, moved)
 
     def add_close(self, wide: torch.Tensor, moved: torch.Tensor) -> None:
         """Add what inputs moved by `CLOSER` d made of the result."""
-        if wide.is_floating_point():
-            torch.maximum(self.close, _distance(wide, moved), out=self.close)
+        _raise(self.close, wide, moved)
 
     def add_replaced(self, exact: torch.Tensor) -> None:
         """Add the result with other numbers in the place of NaN and infinities."""
@@ -150,8 +148,13 @@ class Spread:
 
     def add_eager(self, wide: torch.Tensor, eager: torch.Tensor) -> None:
         """Add eager's error at neighbours of the inputs, where `wide` is the result."""
-        if wide.is_floating_point():
-            torch.maximum(self.eager, _distance(wide, eager.to(torch.float64)), out=self.eager)
+        _raise(self.eager, wide, eager.to(torch.float64))
+
+
+def _raise(largest: torch.Tensor, wide: torch.Tensor, other: torch.Tensor) -> None:
+    """Raise each element of `largest` to the distance of a floating result from another."""
+    if wide.is_floating_point():
+        torch.maximum(largest, _distance(wide, other), out=largest)
 
 
 def _distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -296,7 +299,7 @@ class Rule:
         if self.accuracy == "normwise":
             largest = largest.max().expand_as(largest)
         allowed = SLACK * largest + NOISE * spread.noise
-        allowed = torch.where((spread.close > JUMP * spread.largest) & (spread.close > 0), torch.inf, allowed)
+        allowed = torch.where(spread.close > JUMP * spread.largest, torch.inf, allowed)
         if spread.lost is None:
             return allowed
         vanishes = (wide == 0) & (spread.largest == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -20,7 +21,10 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
     """Return the first recipes, in the order in which to ask them."""
     inputs = [item for item in workload["inputs"] if kind_of(item) is not None]
     floats = [item for item in inputs if kind_of(item) == "float"]
-    plans = [_scalar_beside_small(item, floats) for item in inputs if kind_of(item) == "scalar"]
+    small: list[Change] = [{"input": item["name"], "move": "scale", "exponent": -12} for item in floats]
+    scalars = [item for item in inputs if kind_of(item) == "scalar"]
+    # A changed scalar, beside small tensors: an eps shows beside no others.
+    plans = [[change, *small] for item in scalars for change in itertools.islice(_of_input(item), 1)]
     rows = [list(_of_input(item)) for item in inputs]
     for turn in range(max((len(row) for row in rows), default=0)):
         plans += [[row[turn]] for row in rows if turn < len(row)]
@@ -100,12 +104,6 @@ def _of_mask(item: ResolvedInput) -> _Listed:
     for axis in range(rank(item)):
         yield "mask slices", {"axis": axis, "to": 0, "draw": 1}
         yield "mask part", {"axis": axis, "share": 0.5}
-
-
-def _scalar_beside_small(item: ResolvedInput, floats: Sequence[ResolvedInput]) -> list[Change]:
-    """Return a changed scalar with small tensors: an eps shows beside nothing else."""
-    number = [{"input": item["name"], "move": move, **parameters} for move, parameters in _of_scalar(item)][:1]
-    return [*number, *({"input": one["name"], "move": "scale", "exponent": -12} for one in floats)] if number else []
 
 
 def _of_scalar(item: ResolvedInput) -> _Listed:

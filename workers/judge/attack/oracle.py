@@ -20,6 +20,7 @@ from warpsmith.workers.judge.attack.bounds import kind_of
 from warpsmith.workers.judge.attack.measure import (
     BORDER,
     CLOSER,
+    CLOSER_DRAWS,
     FEW,
     HIGHEST,
     MANY,
@@ -45,7 +46,6 @@ Call = Callable[[ResolvedWorkload, Values], Sequence[torch.Tensor]]
 been looked at. Raises where something is wrong with that, and RunnerFault."""
 
 PROBES = 3
-CLOSE_DRAWS = 3
 CLOSE, NEAR = 0.25, 0.5
 """Bounds of the ratio from above below which it is not worth knowing nearer: without moved inputs, and with few."""
 NOT_STANDING = 0.99
@@ -166,7 +166,7 @@ class Oracle:
         for _ in range(NOISE_DRAWS):
             if not self._add("float64", workload, jittered(values, self.rng), wide, spreads, Spread.add_noise):
                 return False
-        for number in range(CLOSE_DRAWS):
+        for number in range(CLOSER_DRAWS):
             inputs = moved(values, CLOSER * self.rules[0].step, self.rng, number, self.accuracy)
             if not self._add("float64", workload, inputs, wide, spreads, Spread.add_close):
                 return False

@@ -35,8 +35,6 @@ MOST_KNOWN = 8
 """Recipes of the op that are asked of each candidate."""
 MOST_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 25}
 """Most elements of inputs and outputs of an attacked workload: the measure holds some ten float64 copies of them."""
-MAIN_SHARE = 0.5
-"""Share of the time that the smallest workload gets where others are asked too."""
 SHRINK_SHARE = 0.5
 """Seconds for making a failure simple, as a share of `limits.attack_s`; at least one second."""
 _BASES = 4
@@ -119,9 +117,7 @@ def attacked(workloads: Sequence[ResolvedWorkload], device: torch.device) -> lis
         return []
     first = telling(able)
     others = [one for one in able if one is not first]
-    if not others:
-        return [(first, 1.0)]
-    return [(first, 2 * MAIN_SHARE), *((one, 2 * (1 - MAIN_SHARE) / len(others)) for one in others)]
+    return [(first, 1.0), *((one, 1.0 / len(others)) for one in others)]
 
 
 def _size(workload: ResolvedWorkload) -> int:
