@@ -59,6 +59,21 @@ calls = tl.inline_asm_elementwise(
     "=r,r", [i.to(tl.int32)], dtype=tl.int32, is_pure=False, pack=1)
 tl.store(out + i, a + b, mask=m & (calls < 1 << 30))
 """
+UNWRITTEN = """
+extern "C" __global__ void means(const float* x, float* out, long long n) {
+    __shared__ float parts[32];
+    float sum = 0;
+    for (long long i = threadIdx.x; i < n; i += 64) sum += x[blockIdx.x * n + i];
+    for (int k = 16; k; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    sum = parts[threadIdx.x];
+    for (int k = 16; k; k /= 2) sum += __shfl_xor_sync(~0u, sum, k);
+    if (threadIdx.x == 0) out[blockIdx.x] = sum / n;
+}
+"""
+UNWRITTEN_RUN = "kernels.means[x.shape[0], 64](x, out, x.shape[1])"
 HEAP_IN_ASSEMBLY = """
 at = tl.inline_asm_elementwise(
     "{ .extern .func (.param .b64 r) malloc (.param .b64 a); .param .b64 a; .param .b64 r; .reg .b64 v;"
@@ -81,9 +96,13 @@ def cheats() -> list[Cheat]:
         ("keeps its input on the device's heap", (24,), "cuda", add_cuda("if (i < n) out[i] = kept[i] + y[i];", ON_THE_HEAP, host="kernels.keep[1, 1](x, out.numel())"), "malloc outlives a launch", COMPILED, REFUSED, "calls malloc"),
         ("allocates in assembly", (45,), "triton", add_triton(HEAP_IN_ASSEMBLY), "until the heap is full", COMPILED, REFUSED, "calls malloc"),
     ]  # fmt: skip
+    unwritten = cuda(UNWRITTEN, run("x, out", UNWRITTEN_RUN))
     return [
-        Cheat(name, lines, language, op, source, does, gates, kinds, says, honest=HONEST_ADD[language])
-        for name, lines, language, source, does, gates, kinds, says in entries
+        *(
+            Cheat(name, lines, language, op, source, does, gates, kinds, says, honest=HONEST_ADD[language])
+            for name, lines, language, source, does, gates, kinds, says in entries
+        ),
+        Cheat("sums what no warp wrote", (), "cuda", ops.row_mean(), unwritten, "zeros, where shared memory begins so"),
     ]
 
 

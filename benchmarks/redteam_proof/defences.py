@@ -271,6 +271,7 @@ ROWS: dict[str, Row] = {
     "counts calls in a function's variable": _row("state clock"),
     "keeps a counter in assembly": _row("state"),
     "reuses its last result from scratch": _row("scratch fresh_values"),
+    "sums what no warp wrote": _row("scratch"),
     "keeps its input on the device's heap": _row("process"),
     "allocates in assembly": _row("process"),
     # Free Python.

@@ -298,8 +298,8 @@ def _environment() -> None:
 
 
 def _scratch() -> None:
-    """Scratch comes back as it was left."""
-    _module("runner.device_state").spoil_scratch = _nothing
+    """Scratch and shared memory come back as they were left."""
+    _module("runner.device_state").spoil_scratch = _module("runner.device_state").spoil_shared = _nothing
 
 
 def _sandbox() -> None:

@@ -15,6 +15,7 @@ from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.judge.runner.device_state import GpuState, spoil_scratch
 from warpsmith.workers.judge.runner.loading import import_file
 from warpsmith.workers.judge.runner.outputs import ContractError
+from warpsmith.workers.judge.runner.shared_memory import PATTERNS, spoil_shared
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 
@@ -35,6 +36,15 @@ extern "C" __global__ void touch(int which, int by) {
     if (which == 4) managed += by; if (which == 5) inside += by;
 }
 extern "C" __global__ void read(int* to) { *to = plain + hidden + int(apart) + managed + fixed + table[*to]; }
+"""
+
+UNWRITTEN = r"""
+extern "C" __global__ void look(int* found) {
+    __shared__ int own[10240];
+    int least = own[threadIdx.x], most = least;
+    for (int i = threadIdx.x; i < 10240; i += 32) { least = min(least, own[i]); most = max(most, own[i]); }
+    found[blockIdx.x] = __reduce_min_sync(~0u, least); found[gridDim.x + blockIdx.x] = __reduce_max_sync(~0u, most);
+}
 """
 
 
@@ -131,6 +141,21 @@ def test_idle_scratch_is_spoilt_and_what_is_in_use_is_not() -> None:
     assert len(found) == 1
     assert found != [0]
     assert held.eq(3.0).all()
+
+
+def test_shared_memory_is_spoilt_on_every_multiprocessor() -> None:
+    kernels = compiled(UNWRITTEN)
+    count = torch.cuda.get_device_properties(0).multi_processor_count
+    found, bytes_seen = torch.zeros(2, 4 * count, dtype=torch.int32, device="cuda"), set()
+    for _ in range(20):
+        spoil_shared(importlib.import_module("cuda.bindings.driver"))
+        kernels.look[4 * count, 32](found)
+        torch.cuda.synchronize()
+        least, most = found.tolist()
+        assert least == most == [least[0]] * (4 * count)
+        bytes_seen.add(least[0] & 0xFF)
+    assert bytes_seen <= set(PATTERNS)
+    assert len(bytes_seen) > 1
 
 
 def test_a_triton_modules_variable_is_watched(tmp_path: Path) -> None:

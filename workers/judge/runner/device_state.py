@@ -1,9 +1,9 @@
 """What a candidate leaves in device memory between its calls: nothing that a later call could use.
 
 Variables of its modules must be after a call, byte for byte, what they were before it: a lock, or a counter that
-returns to zero, passes; a table, a cached result or a count of calls does not. Scratch that torch's allocator keeps is
-spoilt before a call, so that one that reads what the last call left there computes nonsense. Both happen outside of
-what is timed, in the runner's own code.
+returns to zero, passes; a table, a cached result or a count of calls does not. Scratch that torch's allocator keeps and
+shared memory are spoilt before a call, so that one that reads what the last call left there computes nonsense. All of
+it happens outside of what is timed, in the runner's own code.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 
 from warpsmith.workers.judge.machine.cubin_symbols import Area, Variable, areas
 from warpsmith.workers.judge.runner.outputs import ContractError
+from warpsmith.workers.judge.runner.shared_memory import spoil_shared
 
 Lookup = Callable[[str], int | None]
 """The address of a module's variable by its name; None where the driver finds none."""
@@ -114,10 +115,11 @@ class GpuState:
             self._watch_triton()
 
     def begin(self) -> None:
-        """Spoil scratch and remember the variables; the device is idle."""
+        """Spoil scratch and shared memory and remember the variables; the device is idle."""
         if self._language == "cuda":
             self._watch_cuda()
         spoil_scratch(self._driver)
+        spoil_shared(self._driver)
         self._state.remember()
 
     def end(self) -> None:
