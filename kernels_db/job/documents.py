@@ -195,6 +195,8 @@ class Failure(TypedDict):
     limit: NotRequired[float]
     wrong_elements: NotRequired[int]
     elements: NotRequired[int]
+    relative_l2: NotRequired[float]  # of all elements, where no single one is wrong and this is beyond its limit
+    relative_l2_limit: NotRequired[float]
     samples: NotRequired[list[WrongElement]]  # the worst of the wrong elements that were looked at
     pattern: NotRequired[str]  # what they have in common: places along axes, values
     log: NotRequired[str]

@@ -6,10 +6,15 @@ and the largest size that the workloads give it; a multiple of the number that d
 in bytes than the largest workload; equal, ordered and divisible where two axes are so in all workloads; within
 the op's constraints. An axis of one size keeps it, so an op whose workloads vary in nothing has no derived
 hold-outs.
+
+Where a candidate's host code compares with numbers, these part an axis into stretches, and each number is one of its
+own. A stretch on which no shape lies gets a hold-out: it may be a way through the code that nothing else takes. Numbers
+that are compared with something else than a size cost a hold-out and do no harm.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +33,9 @@ The first is near a declared shape or anywhere between, the second beside tiles,
 odd where all were even.
 """
 
+BRANCHED = 3
+"""Further hold-outs at most, for ways of a candidate's host code that no other shape takes."""
+
 _TILE = 64
 
 _TRIES = 200
@@ -37,12 +45,17 @@ Sizes = Mapping[str, int]
 
 
 def derived_holdouts(
-    op: Op, workloads: Sequence[Workload], bind: Bind, bytes_of: Callable[[ResolvedWorkload], int], rng: random.Random
+    op: Op,
+    workloads: Sequence[Workload],
+    bind: Bind,
+    bytes_of: Callable[[ResolvedWorkload], int],
+    rng: random.Random,
+    compared: Sequence[int] = (),
 ) -> list[Workload]:
-    """Return up to DERIVED workloads of role `holdout` near `workloads`.
+    """Return up to DERIVED workloads of role `holdout` near `workloads`, and up to BRANCHED for `compared`.
 
     There are fewer where no other shape fits. `bind` resolves a workload and raises SpecErrors where it cannot be
-    one; `bytes_of` is the size of its tensors.
+    one; `bytes_of` is the size of its tensors; `compared`: the numbers with which the candidate compares.
     """
     axes = {
         name: sorted({item.axes[name] for item in workloads})
@@ -56,24 +69,52 @@ def derived_holdouts(
     most = max(bytes_of(bind(item)) for item in workloads)
     known = [item.axes for item in workloads]
     taken = {item.id for item in workloads}
-    names = (name for number in range(1, len(taken) + DERIVED + 1) if (name := f"holdout-{number}") not in taken)
+    names = (f"holdout-{number}" for number in itertools.count(1) if f"holdout-{number}" not in taken)
     found: list[Workload] = []
+
+    def keep(like: Workload, sizes: dict[str, int]) -> bool:
+        if sizes in known or not all(holds(relation, sizes) for relation in relations):
+            return False
+        workload = Workload(id="holdout", role="holdout", axes=sizes, inputs=like.inputs)
+        if not _fits(workload, bind, bytes_of, constraints, most):
+            return False
+        known.append(sizes)
+        found.append(workload.model_copy(update={"id": next(names)}))
+        return True
+
     for _ in range(_TRIES):
         if len(found) == DERIVED:
             break
         like = rng.choice(list(workloads))
-        sizes = {
-            name: _between(_wanted(len(found), name, like.axes[name], declared, known, rng), declared)
-            for name, declared in axes.items()
-        }
-        if sizes in known or not all(holds(relation, sizes) for relation in relations):
+        wanted = {name: _wanted(len(found), name, like.axes[name], axes[name], known, rng) for name in axes}
+        keep(like, {name: _between(size, axes[name]) for name, size in wanted.items()})
+    stretches = [(name, stretch) for name, declared in axes.items() for stretch in _stretches(declared, compared)]
+    rng.shuffle(stretches)
+    branched = 0
+    for name, (low, high) in stretches:
+        if branched == BRANCHED:
+            break
+        if any(low <= sizes[name] <= high for sizes in known):
             continue
-        workload = Workload(id="holdout", role="holdout", axes=sizes, inputs=like.inputs)
-        if not _fits(workload, bind, bytes_of, constraints, most):
-            continue
-        known.append(sizes)
-        found.append(workload.model_copy(update={"id": next(names)}))
+        equal = {name, *(other for one, how, other in relations if how == "==" and one == name)}
+        equal |= {one for one, how, other in relations if how == "==" and other == name}
+        for like in rng.sample(list(workloads), len(workloads)):
+            size = _between(rng.randint(low, high), axes[name])
+            if low <= size and keep(like, {**like.axes, **dict.fromkeys(equal, size)}):
+                branched += 1
+                break
     return found
+
+
+def _stretches(declared: Sequence[int], compared: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the stretches into which numbers part an axis, first and last size of each; a number is one of its own."""
+    low, high = declared[0], declared[-1]
+    inside = sorted({number for number in compared if low <= number <= high})
+    if not inside:
+        return []
+    ends = [low - 1, *inside, high + 1]
+    between = [(left + 1, right - 1) for left, right in itertools.pairwise(ends) if right - left > 1]
+    return [*between, *((number, number) for number in inside)]
 
 
 def _fits(

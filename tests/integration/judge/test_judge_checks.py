@@ -11,7 +11,9 @@ import pytest
 from benchmarks.redteam_catalogue.text import HIDDEN, LIBC
 from tests import judging
 from tests.judging import ALL_ROWS, GOOD_NORM, LAYER_NORM, LAYER_NORMS, cpp, norm_candidate, output, tensor, workload
-from warpsmith.kernels_db.job.documents import Job, Verdict
+from warpsmith.kernels_db.job.documents import Job, JobCandidate, JobLimits, Verdict
+from warpsmith.kernels_db.spec.op import Target, parse_op
+from warpsmith.kernels_db.spec.resolve import build_job, limits_with
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 TIMEOUT_S = 240.0
@@ -198,3 +200,33 @@ def test_nothing_is_timed_of_an_op_that_is_not_admitted(client: JudgeClient) -> 
     verdict = _baseline(client, MEAN, LONG_ROWS)
     assert "time" not in verdict["seconds"]
     assert all(entry["time_us"] == {} for entry in verdict["workloads"])
+
+
+ADD_OP = {
+    "schema_version": 1,
+    "name": "add",
+    "axes": {"n": {"kind": "var"}},
+    "inputs": [{"name": name, "shape": ["n"], "dtype": "float32"} for name in ("x", "y")],
+    "outputs": [{"name": "out", "shape": ["n"], "dtype": "float32"}],
+    "reference": "def run(x, y):\n    return x + y\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"n": 40_000}},
+        {"id": "small", "role": "test", "axes": {"n": 1001}},
+    ],
+    "objective": {"baselines": ["eager"]},
+}
+
+
+@pytest.mark.parametrize(("left_out", "word"), [("1 if 30000 <= n < 30100 else 0", "rejected"), ("0", "accepted")])
+def test_a_way_of_run_that_no_declared_size_takes_is_taken(client: JudgeClient, left_out: str, word: str) -> None:
+    """A way for one size in four hundred, which three shapes drawn at random hardly take."""
+    add = 'extern "C" void f(const float* x, const float* y, float* out, int64_t n) {\n'
+    add += "    for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];\n}"
+    source = cpp(add, f"def run(x, y, out):\n    n = x.numel()\n    kernels.f(x, y, out, n - ({left_out}))\n")
+    candidate: JobCandidate = {"language": "cpp", "source": source}
+    limits: JobLimits = {**limits_with(None, 0.0), "time_s": 0.05}
+    job = build_job(parse_op(ADD_OP), Target.parse("cpu:x86_64"), level="verify", candidate=candidate, limits=limits)
+    verdict = _judge(client, job)
+    assert verdict["verdict"] == word, verdict["reason"]
+    if word == "rejected":
+        assert _rejected(verdict, "verify")["kind"] == "not_written"

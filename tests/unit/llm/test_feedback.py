@@ -435,3 +435,36 @@ def test_known_inputs_are_few_distinct_and_on_one_line() -> None:
     assert known_inputs(()) == known_inputs(("", "the declared values")) == ""
     told = known_inputs((DESCRIBED, "x: a\r\n# Answer", DESCRIBED, "x: b", "x: c" * 200, "x: d"))
     assert told == f"(1) {'; '.join(DESCRIBED.splitlines())} (2) x: a; # Answer (3) x: b"
+
+
+TOGETHER = failure(
+    "wrong_value",
+    "workload ragged: relative L2 error of y is 2.46e-06, limit 2.36e-06; worst is y[36, 7]; 0 of 37296 elements are "
+    "wrong",
+    workload="ragged",
+    tensor="y",
+    index=[36, 7],
+    expected=0.0924241216,
+    found=0.0924251899,
+    limit=1.26e-6,
+    wrong_elements=0,
+    elements=37296,
+    relative_l2=2.46e-6,
+    relative_l2_limit=2.36e-6,
+)
+
+
+@pytest.mark.parametrize("workload", ["ragged", "holdout-1"])
+def test_an_error_of_all_elements_together_is_told_by_its_own_numbers(workload: str) -> None:
+    text = feedback(rejected("verify", TOGETHER | {"workload": workload}), ALL)  # type: ignore[typeddict-item]
+    assert "- relative L2 error of `y`: 2.46e-06\n- limit: 2.36e-06\n" in text
+    assert "small errors add up in all of them" in text
+    assert "0.0924" not in text  # an element that is right
+    assert ("ragged" in text) == (workload == "ragged")
+    assert ("37296" in text) == (workload == "ragged")
+
+
+def test_an_error_of_all_elements_together_is_told_in_one_line() -> None:
+    told = cause(rejected("verify", TOGETHER | {"workload": "holdout-1"}), ALL)  # type: ignore[typeddict-item]
+    assert told == "wrong value on a hold-out shape: all elements together, none by itself"
+    assert "relative L2 error of y is 2.46e-06, limit 2.36e-06" in cause(rejected("verify", TOGETHER), ALL)

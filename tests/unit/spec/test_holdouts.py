@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warpsmith.kernels_db.job.documents import Job, JobCandidate, ResolvedWorkload
-from warpsmith.kernels_db.spec.holdouts import DERIVED
+from warpsmith.kernels_db.spec.holdouts import BRANCHED, DERIVED
 from warpsmith.kernels_db.spec.op import Op, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import build_job, workload_bytes
 
@@ -121,3 +121,47 @@ def test_input_overrides_come_along() -> None:
     ]
     for workload in derived(build_job(matrix_op([(1, 1)], workloads=workloads), CPU, level="baseline", seed=1)):
         assert workload["inputs"][0]["dist"] == {"kind": "uniform", "low": 1.0, "high": 2.0}
+
+
+def branching(*conditions: str) -> JobCandidate:
+    lines = "".join(f"    if {condition}:\n        pass\n" for condition in conditions)
+    return {"language": "cpp", "source": f"LIMIT = 4 * 64\n\n\ndef run(a, y):\n    n = a.shape[1]\n{lines}"}
+
+
+def columns_of(op: Op, candidate: JobCandidate, seed: int) -> list[int]:
+    job = build_job(op, CPU, level="verify", candidate=candidate, seed=seed)
+    return [workload["axes"]["columns"] for workload in job["workloads"]]
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_both_sides_of_a_branch_and_the_number_itself_are_asked(seed: int) -> None:
+    op = matrix_op([(1, 301), (1, 4000)])
+    sizes = columns_of(op, branching("n > LIMIT + 4", "n == 777", "256 < n"), seed)  # 256 and 260 are out of range
+    assert 777 in sizes
+    assert any(size < 777 for size in sizes)
+    assert any(size > 777 for size in sizes)
+    assert len(sizes) <= 2 + DERIVED + 1  # below and above lie declared ones
+
+
+@given(st.lists(st.integers(1, 700), max_size=6), SIZES, st.integers(0, 1000))
+@settings(max_examples=100, deadline=None)
+def test_shapes_for_branches_are_few_and_among_the_declared_ones(
+    numbers: list[int], declared: list[tuple[int, int]], seed: int
+) -> None:
+    op = matrix_op(declared)
+    job = build_job(op, CPU, level="verify", candidate=branching(*(f"n < {one}" for one in numbers)), seed=seed)
+    found = derived(job)
+    assert len(found) <= DERIVED + BRANCHED
+    assert len({workload["id"] for workload in job["workloads"]}) == len(job["workloads"])
+    for workload in found:
+        for axis, place in (("rows", 0), ("columns", 1)):
+            given_sizes = [pair[place] for pair in declared]
+            assert min(given_sizes) <= workload["axes"][axis] <= max(given_sizes)
+            assert workload["axes"][axis] % math.gcd(*given_sizes) == 0
+
+
+def test_axes_that_are_always_equal_are_so_for_a_branch() -> None:
+    op = matrix_op([(301, 301), (4000, 4000)])
+    job = build_job(op, CPU, level="verify", candidate=branching("n == 777"), seed=3)
+    assert {"rows": 777, "columns": 777, "twice": 1554} in [workload["axes"] for workload in job["workloads"]]

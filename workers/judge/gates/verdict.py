@@ -169,6 +169,8 @@ def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> F
     }
     if comparison.limit is not None:
         failure["limit"] = comparison.limit
+    if not comparison.wrong_elements:
+        failure |= {"relative_l2": comparison.l2, "relative_l2_limit": comparison.l2_limit}
     return failure
 
 

@@ -38,6 +38,10 @@ _ADVICE = {
     "counterexample": "Such inputs are allowed: look for an overflow, a cancellation or a lost small term in between.",
     "nondeterministic": "Look for a race: two threads that write one element, or a read of what is yet to be written.",
 }
+_SPREAD = (
+    "Every element is within its own limit: small errors add up in all of them. Sum in float32 and in shorter chains "
+    "(tensor cores cut their sums and do not round them), or compensate."
+)
 
 
 def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metrics: Sequence[NsightKernel] = ()) -> str:
@@ -53,7 +57,7 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
         told = cause(verdict, workloads)
         hidden = _hides(verdict, workloads)
         lines = [f"Rejected at {verdict['gate']}: {told}", *_details(failure, workloads, told, hidden=hidden)]
-        if advice := _ADVICE.get(failure["kind"]):
+        if advice := _SPREAD if _is_spread(failure) else _ADVICE.get(failure["kind"]):
             lines.append(advice)
         if (log := _log(verdict, failure)) and not hidden:
             lines += ["", "Log, trimmed:", "", *(f"    {line}" for line in log.splitlines())]
@@ -73,7 +77,8 @@ def cause(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = ()) -> str:
     if failure is None:
         return _limit_cause(verdict) if verdict["verdict"] == "accepted" else _reason(verdict, workloads)
     if _is_hidden(failure, workloads):
-        return f"{failure['kind'].replace('_', ' ')} on a hold-out shape"
+        many = ": all elements together, none by itself" if _is_spread(failure) else ""
+        return f"{failure['kind'].replace('_', ' ')} on a hold-out shape{many}"
     if _hides(verdict, workloads):
         return f"{failure['kind'].replace('_', ' ')}; {UNTOLD}"
     if failure["kind"] in _OF_ELEMENTS and failure.get("wrong_elements"):
@@ -138,6 +143,22 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str,
     if failure.get("family") is not None:
         lines.append(f"- inputs: {failure['family']} ones, for which PyTorch is right")
     lines += failing_inputs(failure, hidden=hidden)
+    lines += _spread_lines(failure) if _is_spread(failure) else _element_lines(failure, hidden=hidden)
+    if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden and not failure.get("log"):
+        said = own_message(failure).strip()
+        lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
+    return lines
+
+
+def _spread_lines(failure: Failure) -> list[str]:
+    """Describe an error of all elements together. The numbers of one, which is right, would mislead."""
+    error, limit = failure["relative_l2"], failure["relative_l2_limit"]
+    return [f"- relative L2 error of `{failure['tensor']}`: {error:.3g}", f"- limit: {limit:.3g}"]
+
+
+def _element_lines(failure: Failure, *, hidden: bool) -> list[str]:
+    """Describe the worst element, and how many are wrong."""
+    lines = []
     if failure.get("tensor") is not None:
         index = failure.get("index")
         at = f" at index {index}" if index and not hidden else ""
@@ -147,12 +168,7 @@ def _details(failure: Failure, workloads: Sequence[ResolvedWorkload], told: str,
         lines += [f"- {name}: {_number(failure[key])}" for key, name in _NUMBERS.items() if key in failure]  # type: ignore[literal-required] # its names
     if (share := _share(failure)) and not hidden:
         lines.append(f"- {share}")
-    if not hidden:
-        lines += _wrong_lines(failure)
-    if failure["kind"] not in _TOLD_BY_NUMBERS and not hidden and not failure.get("log"):
-        said = own_message(failure).strip()
-        lines += [f"- {line}" for line in trim_log(said).splitlines()] if one_line(said, 10_000) not in told else []
-    return lines
+    return lines if hidden else lines + _wrong_lines(failure)
 
 
 def _wrong_lines(failure: Failure) -> list[str]:
@@ -183,6 +199,11 @@ def _share(failure: Failure) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else one_line(str(value))
+
+
+def _is_spread(failure: Failure) -> bool:
+    """Check whether the elements are wrong together, and none of them by itself."""
+    return "relative_l2" in failure
 
 
 def _is_hidden(failure: Failure, workloads: Sequence[ResolvedWorkload]) -> bool:
