@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.redteam_catalogue import ops
-from benchmarks.redteam_catalogue.controls_cpp import ARGMAX, NARROW, row_code
+from benchmarks.redteam_catalogue.controls_cpp import ARGMAX, NARROW, row_code, typed_add
 from benchmarks.redteam_catalogue.controls_truth import (
     BF16_SUM,
     DOUBLE_NORM,
@@ -37,9 +37,12 @@ from benchmarks.redteam_catalogue.controls_truth import (
     within,
 )
 from benchmarks.redteam_catalogue.entry import Cheat, Op
-from benchmarks.redteam_catalogue.text import cpp
+from benchmarks.redteam_catalogue.text import add_triton, cpp
 from warpsmith.kernels_db.job.documents import Level
 
+CUT = "[&] { const float s = wide(x[i]) + wide(y[i]); uint32_t bits; std::memcpy(&bits, &s, 4); return (uint16_t)(bits >> 16); }()"
+CUT_TL = """s = (a.to(tl.float32) + b.to(tl.float32)).to(tl.int32, bitcast=True) & -65536
+tl.store(out + i, s.to(tl.float32, bitcast=True), mask=m)"""
 FIRST = ops.argmax([(64, 130), (3, 17), (5, 133)])
 
 
@@ -77,6 +80,7 @@ def _cpp() -> list[tuple[str, Op, str, str, Level]]:
         ("float8 cut", FLOAT8, steps_code("uint8_t", "e4m3(v * t, true)", before=FLOAT8_CODE), "towards zero", "screen"),
         ("float8 of bfloat16", FLOAT8, steps_code("uint8_t", "e4m3(wide(bf16(v * t)))", before=NARROW + FLOAT8_CODE), "rounds twice", "screen"),
         ("sums bfloat16 in one bfloat16 chain", BF16_SUM, sum_code("uint16_t", narrow_chain, NARROW), "its error grows with the length", "screen"),
+        ("adds bfloat16 and cuts the sum", ops.add(dtype="bfloat16"), typed_add("uint16_t", CUT, NARROW), "off by less than a unit, in one direction", "screen"),
         ("sums float16 of bfloat16", HALF_SUM, sum_code("_Float16", "float s = 0; for (int64_t i = 0; i < n; i++) s += wide(bf16((float)in[i])); *to = (_Float16)s;", NARROW), "narrow terms", "screen"),
     ]  # fmt: skip
 
@@ -89,6 +93,7 @@ def _triton() -> list[tuple[str, Op, str, str, Level]]:
         ("names an expert twice", GATE, gate_triton("tl.argmax(v, 0)").replace("left = tl.where(c == at", "left = tl.where((c == at) & (k != 2)"), "the third again", "screen"),
         ("nearest code in bfloat16", NEAREST, nearest_triton("b * b - 2.0 * a.to(tl.bfloat16).to(tl.float32) * b.to(tl.bfloat16).to(tl.float32)"), "narrow products", "screen"),
         ("int8 cut", INT8, steps_triton(clamped("v * t", -128, 127)), "towards zero", "screen"),
+        ("adds bfloat16 and cuts the sum", ops.add(dtype="bfloat16"), add_triton(CUT_TL), "off by less than a unit, in one direction", "screen"),
         ("float8 of bfloat16", FLOAT8, steps_triton("(v * t).to(tl.bfloat16).to(tl.float32)"), "rounds twice", "screen"),
     ]  # fmt: skip
 

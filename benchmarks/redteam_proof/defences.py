@@ -187,6 +187,7 @@ ROWS: dict[str, Row] = {
         "turns equals of a stable sort", "names an expert twice", "names another expert",
         "rounds scores before it chooses", "nearest code in bfloat16", "int8 cut", "int8 cut in a few places",
         "int8 of a bfloat16 quotient", "uint8 without its offset's half", "float8 cut", "float8 of bfloat16",
+        "adds bfloat16 and cuts the sum",
         "sums bfloat16 in one bfloat16 chain", "sums float16 of bfloat16",
     ), _row("compare")),
     "nearest code by products alone": _row("values"),

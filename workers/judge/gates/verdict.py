@@ -146,6 +146,11 @@ def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> F
     element = f"{tensor}{comparison.index}"
     if comparison.kind == "not_written":
         what = f"{element} was not written"
+    elif comparison.cut:
+        what = (
+            f"{tensor} is cut toward zero and not rounded to the nearest number, as PyTorch rounds it: "
+            f"{element} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
+        )
     elif comparison.wrong_elements:
         what = f"{element} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
         if comparison.limit:
@@ -169,6 +174,8 @@ def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> F
     }
     if comparison.limit is not None:
         failure["limit"] = comparison.limit
+    if comparison.cut:
+        failure["pattern"] = "cut toward zero: a result of 16 bits must be rounded to the nearest number"
     if not comparison.wrong_elements:
         failure |= {"relative_l2": comparison.l2, "relative_l2_limit": comparison.l2_limit}
     return failure

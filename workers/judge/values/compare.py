@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 from warpsmith.workers.judge.machine.buffers import poison_byte
+from warpsmith.workers.judge.values.rounding import DTYPES, Nearer, nearer_to_zero
 
 GROUPS = 32
 FEWEST_IN_GROUP = 32
@@ -58,7 +59,8 @@ class Tolerance:
     `relative` come on top, as so many units in the last place and as a share of |y64|. `size` is the root mean square
     of |y64|; a result whose own is below `least_size` is measured against that.
 
-    `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|.
+    `own` is the op's own (rtol, atol), which then replaces both tests: |y - y64| <= atol + rtol |y64|. `rounds`: eager
+    rounds its results of 16 bits to the nearest, and so must a candidate.
     """
 
     eager_l2: float
@@ -70,6 +72,7 @@ class Tolerance:
     relative: float = 0.0
     size: float = 0.0
     least_size: float = 0.0
+    rounds: bool = False
 
     def limits(self, expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Largest error allowed for each element; `expected` is float64 and finite."""
@@ -98,6 +101,7 @@ class Comparison:
     expected: float | int | bool | None = None
     found: float | int | bool | None = None
     limit: float | None = None
+    cut: bool = False  # every element is within its limit, and they are cut toward zero; those are `wrong_elements`
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
@@ -150,9 +154,12 @@ class ToleranceBuilder:
         self._largest = torch.zeros(GROUPS, dtype=torch.float64)
         self._l2 = 0.0
         self._size = 0.0
+        self._nearer = Nearer()
 
     def add(self, eager: torch.Tensor, expected: torch.Tensor) -> None:
         """Add eager's result and the float64 one for the same inputs, where both are finite."""
+        if eager.dtype == self.dtype and self.dtype in DTYPES:
+            self._nearer = self._nearer.joined(nearer_to_zero(eager, expected))
         device = expected.device
         lanes = 1 if device.type == "cpu" else _LANES_ON_DEVICE
         if self._edges is None:
@@ -188,7 +195,14 @@ class ToleranceBuilder:
         times = eager_factor(self.dtype, self._l2)
         limit = max(times * self._l2, norm_floor(self.dtype))
         return Tolerance(
-            self._l2, limit, self._edges.cpu(), times * like, self._own, order_factor(self.dtype), size=self._size
+            self._l2,
+            limit,
+            self._edges.cpu(),
+            times * like,
+            self._own,
+            order_factor(self.dtype),
+            size=self._size,
+            rounds=self._nearer.rounds,
         )
 
 
@@ -246,7 +260,7 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     l2 = (squares / norm) ** 0.5 if norm > 0 else 0.0
     within = l2 <= tolerance.l2 or tolerance.own is not None
     if (wrong == 0 and within) or found.numel() == 0:
-        return Comparison(True, "", l2, tolerance.l2, 0, found.numel())
+        return _rounded(found, expected, tolerance, l2)
     worst_slice = max(range(len(slices)), key=lambda number: slices[number][3])
     worst_at, worst_limit = starts[worst_slice] + int(slices[worst_slice][4]), slices[worst_slice][5]
     worst = found.reshape(-1)[worst_at]
@@ -265,6 +279,19 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
         value_found,
         worst_limit,
     )
+
+
+def _rounded(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance, l2: float) -> Comparison:
+    """Return the outcome for a result whose elements are all within their limits: it may still be cut."""
+    if tolerance.rounds and tolerance.own is None and found.dtype in DTYPES:
+        nearer = nearer_to_zero(found, expected)
+        if nearer.is_cut and nearer.first is not None:
+            values = float(expected.reshape(-1)[nearer.first]), float(found.reshape(-1)[nearer.first])
+            at = unravel(nearer.first, found.shape)
+            return Comparison(
+                False, "wrong_value", l2, tolerance.l2, nearer.nearer, found.numel(), at, *values, cut=True
+            )
+    return Comparison(True, "", l2, tolerance.l2, 0, found.numel())
 
 
 def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance | None) -> torch.Tensor:
