@@ -2,8 +2,9 @@
 
 The packages are `warpsmith.service`, `warpsmith.workers`, `warpsmith.prompts` and `warpsmith.kernels_db`. The names
 below are what other programs may build on: the judge (`Judge`, the `Judgement` that it gives, and its errors), the op
-spec (`Op`, `load_op`), a `Target`, the version and where Warpsmith is imported from. A name loads its module when it is
-first used; all of them work in the base install, without the extra `service`. docs/judge-api.md is the judge's page.
+spec (`Op`, `load_op`), a `Target`, `optimize` for whole models, the version and where Warpsmith is imported from. A
+name loads its module when it is first used; all of them work in the base install, without the extra `service`.
+docs/judge-api.md is the judge's page.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from warpsmith.workers.judging.judge import Judge, JudgeClosed
     from warpsmith.workers.judging.judgement import Judgement
     from warpsmith.workers.judging.machine import CannotJudge
+    from warpsmith.workers.optimize.compiled.handle import optimize
 
 __all__ = [
     "IMPORT_ROOT",
@@ -33,6 +35,7 @@ __all__ = [
     "Target",
     "__version__",
     "load_op",
+    "optimize",
 ]
 
 IMPORT_ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +51,7 @@ _HOMES = {
     "SpecErrors": "warpsmith.kernels_db.spec.errors",
     "Target": "warpsmith.kernels_db.spec.target",
     "load_op": "warpsmith.kernels_db.spec.op",
+    "optimize": "warpsmith.workers.optimize.compiled.handle",
 }
 
 

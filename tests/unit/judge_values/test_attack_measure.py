@@ -14,7 +14,7 @@ from benchmarks.jobs import output, scalar, tensor, workload
 from tests.support.in_process import InProcess, call_arguments, no_code
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Recipe
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
-from warpsmith.workers.judge.attack.measure import backward_step
+from warpsmith.workers.judge.attack.measure import HIGHEST, Rule, Special, backward_step
 from warpsmith.workers.judge.attack.oracle import Answer, Oracle
 from warpsmith.workers.judge.attack.recipe import describe
 from warpsmith.workers.judge.attack.search import search
@@ -318,3 +318,25 @@ def test_the_step_is_that_of_the_arithmetic() -> None:
     assert backward_step([torch.bfloat16, torch.float32], 1000, "ieee") == pytest.approx(2.0**-8 + 1000 * unit)
     assert backward_step([torch.float64], 1000, "ieee") == pytest.approx(1064 * 2.0**-53)
     assert backward_step([torch.float32], 1000, "tf32") == pytest.approx(2.0**-11 + 1000 * 2.0**-23)
+
+
+@pytest.mark.parametrize(
+    ("special", "dtype", "fan_in", "found", "passes"),
+    [
+        (Special(), torch.float64, 50, np.inf, True),  # terms overflowed: inf - inf, or one exact product after another
+        (Special(), torch.float64, 50, -np.inf, True),
+        (Special(), torch.float64, 50, 1e300, False),
+        (Special(nan=True), torch.float64, 50, np.inf, False),  # who drops NaN
+        (Special(infinities=True), torch.float64, 50, np.inf, False),
+        (Special(), torch.float64, 1, np.inf, False),  # no sum: a function's own NaN
+        (Special(), torch.float32, 50, np.inf, False),  # float64 has room for what overflows here
+    ],
+)
+def test_an_overflow_within_a_float64_sum_is_infinite_or_nan(
+    special: Special, dtype: torch.dtype, fan_in: int, found: float, passes: bool
+) -> None:
+    rule = Rule("c", None, "componentwise", backward_step([dtype], fan_in, "ieee"), fan_in)
+    truth = torch.full((3,), np.nan, dtype=torch.float64)
+    worst = rule.worst(torch.full((3,), found, dtype=dtype), truth.to(dtype), truth, None, special)
+    assert worst is not None
+    assert worst.ratio == (0.0 if passes else HIGHEST)

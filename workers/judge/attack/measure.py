@@ -52,6 +52,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -179,6 +180,19 @@ class Worst:
     kind: str = ""
 
 
+class Special(NamedTuple):
+    """What the inputs hold beside finite numbers."""
+
+    nan: bool = False
+    infinities: bool = False
+
+    @classmethod
+    def of(cls, values: Sequence[torch.Tensor | None]) -> Special:
+        """Look at the floating inputs of a question."""
+        wide = [one.to(torch.float64) for one in values if one is not None and one.is_floating_point()]
+        return cls(any(bool(one.isnan().any()) for one in wide), any(bool(one.isinf().any()) for one in wide))
+
+
 @dataclass(frozen=True)
 class Rule:
     """How one result is held: its dtype's own limits, and the op's."""
@@ -195,19 +209,20 @@ class Rule:
         eager: torch.Tensor,
         wide: torch.Tensor,
         spread: Spread | None,
-        infinities: bool,
+        special: Special,
         ties: Ties | None = None,
     ) -> Worst | None:
         """Return the worst element that counts; None where none does.
 
-        Without a `spread` the ratio is a bound from above: S is taken for zero. `infinities`: an input holds some. A
-        split then makes NaN of an infinite term, so a sum that is infinite may be NaN. `ties`: where an index that
-        selects an equal entry is right.
+        Without a `spread` the ratio is a bound from above: S is taken for zero. Where an input holds infinities a split
+        makes NaN of an infinite term, so a sum that is infinite may be NaN. Where all inputs are finite, terms of a
+        float64 sum overflowed, and whether that ends as infinity or NaN is up to its order and to products that are
+        added unrounded. `ties`: where an index that selects an equal entry is right.
         """
         if not wide.is_floating_point():
             ratio, limit = self._exact(found, eager, wide, spread, ties)
         else:
-            ratio, limit = self._floating(found, eager, wide, spread, infinities)
+            ratio, limit = self._floating(found, eager, wide, spread, special)
         counted = ~ratio.isnan()
         if not bool(counted.any()):
             return None
@@ -245,7 +260,7 @@ class Rule:
         eager: torch.Tensor,
         wide: torch.Tensor,
         spread: Spread | None,
-        infinities: bool,
+        special: Special,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return each element's ratio, NaN where it does not count, and its limit."""
         dtype = found.dtype
@@ -267,8 +282,10 @@ class Rule:
         ratio = torch.where(both, error / limit.clamp_min(torch.finfo(torch.float64).tiny), HIGHEST)
         ratio = torch.where(both & (error == 0), 0.0, ratio)
         agrees = _same_class(value, rounded) & ~finite
-        if infinities and self.fan_in > 1:
+        if special.infinities and self.fan_in > 1:
             agrees |= rounded.isinf() & value.isnan()
+        if special == Special() and self.fan_in > 1 and dtype == torch.float64:
+            agrees |= ~finite & ~torch.isfinite(value)
         ratio = torch.where(agrees, 0.0, ratio)
         return torch.where(unfair, torch.nan, ratio), limit
 

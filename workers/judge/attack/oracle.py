@@ -29,6 +29,7 @@ from warpsmith.workers.judge.attack.measure import (
     NOISE_DRAWS,
     REPLACED,
     Rule,
+    Special,
     Spread,
     Worst,
     backward_step,
@@ -133,11 +134,8 @@ class Oracle:
         if eager is None or wide is None:
             return None
         found = [tensor.clone() for tensor in self.call(workload, values)]
-        infinities = any(
-            value is not None and value.is_floating_point() and bool(value.to(torch.float64).isinf().any())
-            for value in values
-        )
-        worst = self._compare(found, eager, wide, [None] * len(found), infinities, values)
+        special = Special.of(values)
+        worst = self._compare(found, eager, wide, [None] * len(found), special, values)
         if worst is None or worst.ratio <= CLOSE:
             return worst
         spreads = [Spread.of(one) for one in wide]
@@ -151,7 +149,7 @@ class Oracle:
                 if not self._add("float64", workload, inputs, wide, spreads, Spread.add):
                     return None
             made = draws
-            worst = self._compare(found, eager, wide, spreads, infinities, values)
+            worst = self._compare(found, eager, wide, spreads, special, values)
             settled = made >= MANY and not self._chooses and worst is not None and worst.ratio == HIGHEST  # a class
             if worst is None or worst.ratio <= enough or settled:
                 break
@@ -205,11 +203,11 @@ class Oracle:
         eager: Sequence[torch.Tensor],
         wide: Sequence[torch.Tensor],
         spreads: Sequence[Spread | None],
-        infinities: bool,
+        special: Special,
         values: Values,
     ) -> Worst | None:
         every = [
-            rule.worst(one, own, exact, spread, infinities, self._ties(at, values))
+            rule.worst(one, own, exact, spread, special, self._ties(at, values))
             for at, (rule, one, own, exact, spread) in enumerate(
                 zip(self.rules, found, eager, wide, spreads, strict=True)
             )

@@ -1,0 +1,115 @@
+"""`warpsmith.optimize` and the backend: whole models, compiled by Inductor on this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+import warpsmith
+from tests.unit.optimize.test_compiled_masks import captured
+
+if os.environ.get("CI") == "true":
+    import transformers
+else:
+    transformers = pytest.importorskip("transformers", reason="the extra `models` is not installed")
+
+
+inductor = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+"""It imports a module of its own that warns."""
+
+
+class Block(torch.nn.Module):
+    """Attention behind a mask of sizes alone, then a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
+        attended = torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=seen)
+        found: torch.Tensor = self.out(attended)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+@inductor
+def test_a_model_is_compiled_told_about_and_left_as_it_was() -> None:
+    torch.manual_seed(0)
+    model, x = Block(), torch.randn(2, 3, 16, 8)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    expected = model(x)
+    fast = warpsmith.optimize(model)
+    assert fast.report() == "nothing is compiled yet: call it once"
+    torch.testing.assert_close(fast(x), expected)
+    assert fast.report().splitlines() == [
+        "graph 1: 4 calls; 1 of 1 masks of attention taken out",
+        "  attended: causal",
+    ]
+    assert fast.model is model
+    assert torch.equal(fast.model(x), expected)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@inductor
+def test_the_backend_has_a_name_and_takes_modes_and_options() -> None:
+    model, x = Block(), torch.randn(1, 1, 16, 8)
+    compiled = torch.compile(model, backend="warpsmith", options={"max_autotune": False})
+    torch.testing.assert_close(compiled(x), model(x))
+    with pytest.raises(Exception, match="Unrecognized mode=fast"):
+        warpsmith.optimize(model, mode="fast")(torch.randn(1, 1, 17, 8))
+
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 50,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "masks"),
+    [
+        ("LlamaModel", {"num_key_value_heads": 2, "use_cache": False}, 2),
+        ("BertModel", {}, 0),  # asks for none where no mask is given
+    ],
+)
+def test_models_of_transformers_with_nothing_hidden_need_no_mask(name: str, config: dict[str, Any], masks: int) -> None:
+    """The graph is run as it is after rewriting: what Inductor makes of it is Inductor's."""
+    torch.manual_seed(0)
+    kind = getattr(transformers, name)
+    model = kind(kind.config_class(**SMALL, **config)).eval()
+    ids = torch.randint(0, SMALL["vocab_size"], (1, 24))
+
+    def run(given: torch.Tensor) -> torch.Tensor:
+        return model(input_ids=given)[0]
+
+    with torch.no_grad():
+        found, places, graphs = captured(run, ids)
+        torch.testing.assert_close(found, run(ids))
+    assert len(graphs) == 1  # no graph breaks
+    assert [place.means for place in places] == ["causal"] * masks
+
+
+def test_a_mask_that_hides_padding_stays() -> None:
+    torch.manual_seed(0)
+    model = transformers.BertModel(transformers.BertConfig(**SMALL)).eval()
+    ids, seen = torch.randint(0, 50, (2, 24)), torch.ones(2, 24, dtype=torch.int64)
+    seen[1, 20:] = 0
+
+    def run(given: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return model(input_ids=given, attention_mask=mask)[0]
+
+    with torch.no_grad():
+        found, places, _ = captured(run, ids, seen)
+        torch.testing.assert_close(found, run(ids, seen))
+    assert [place.why for place in places] == ["an input of the graph decides the mask"] * 2
