@@ -51,10 +51,12 @@ def test_modules_exist(document: str) -> None:
 def is_there(name: str) -> bool:
     """Whether a dotted name is a module, or an attribute of one."""
     try:
-        return importlib.util.find_spec(name) is not None
+        if importlib.util.find_spec(name) is not None:
+            return True
     except ModuleNotFoundError:  # what is left of the last dot is no package
-        parent, _, attribute = name.rpartition(".")
-        return hasattr(importlib.import_module(parent), attribute)
+        pass
+    parent, _, attribute = name.rpartition(".")
+    return hasattr(importlib.import_module(parent), attribute)
 
 
 def test_a_wrong_name_would_be_found() -> None:
