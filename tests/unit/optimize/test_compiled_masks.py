@@ -174,6 +174,31 @@ def test_what_a_graph_writes_and_its_gradients_stay() -> None:
     assert all(one.grad is not None for one in (inputs[0], inputs[2]))
 
 
+def test_a_mask_counts_as_its_user_finds_it() -> None:
+    def changed_between(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
+        first = attend(q, k, v, attn_mask=mask)
+        mask.fill_(True)
+        second = attend(first, k, v, attn_mask=mask)
+        mask[:, 3:] = False
+        return attend(second, k, v, attn_mask=mask)
+
+    found, places, _ = captured(changed_between, *heads())
+    torch.testing.assert_close(found, changed_between(*heads()))
+    assert [place.means for place in places] == ["causal", "hides nothing", None]
+
+
+def test_a_mask_that_needs_what_is_around_it_stays() -> None:
+    def by_vmap(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        at = torch.arange(q.shape[2])
+        return attend(q, k, v, attn_mask=torch.vmap(lambda row: at <= row)(at))
+
+    found, (place,), _ = captured(by_vmap, *heads())
+    torch.testing.assert_close(found, by_vmap(*heads()))
+    assert place.means is None
+    assert place.why.startswith("the mask cannot be computed here: ")
+
+
 def test_a_graph_without_masks_is_left_alone() -> None:
     def bare(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return attend(q, k, v, is_causal=True)

@@ -52,22 +52,38 @@ def take_out_masks(graph: fx.GraphModule) -> list[Place]:
 
 
 def _take_out(node: fx.Node, mask: fx.Node, free: _Free) -> Place:
-    if _argument(node, "is_causal"):
-        return Place(node.name, None, "it has a mask and is causal as well")
-    if mask not in free.nodes:
-        return Place(node.name, None, _decided_by(mask))
-    if free.why:
-        return Place(node.name, None, free.why)
-    value = free.value(mask)
-    if value is None:
-        return Place(node.name, None, "the mask is not the same each time it is computed")
-    means = meaning(value)
-    if means is None:
-        return Place(node.name, None, f"the mask of shape {list(value.shape)} is neither causal nor empty")
+    try:
+        means = _meaning_at(node, mask, free)
+    except _Stays as stays:
+        return Place(node.name, None, str(stays))
     arguments = dict(zip(_POSITIONS, node.args, strict=False)) | dict(node.kwargs)
     node.args = tuple(arguments.pop(name) for name in _POSITIONS[:3])
     node.kwargs = {**arguments, "attn_mask": None, "is_causal": means == "causal"}
     return Place(node.name, means)
+
+
+class _Stays(Exception):  # noqa: N818 - named for what happens
+    """A mask stays where it is; the message says why."""
+
+
+def _meaning_at(node: fx.Node, mask: fx.Node, free: _Free) -> Meaning:
+    """Return what the mask of a call of attention says. Raises _Stays."""
+    if _argument(node, "is_causal"):
+        raise _Stays("it has a mask and is causal as well")
+    if mask not in free.nodes:
+        raise _Stays(_decided_by(mask))
+    if free.why:
+        raise _Stays(free.why)
+    try:
+        value = free.value(mask, node)
+    except Exception as error:  # whatever a function of the model's raises out of its place
+        raise _Stays(f"the mask cannot be computed here: {type(error).__name__}: {error}") from error
+    if value is None:
+        raise _Stays("the mask is not the same each time it is computed")
+    means = meaning(value)
+    if means is None:
+        raise _Stays(f"the mask of shape {list(value.shape)} is neither causal nor empty")
+    return means
 
 
 def _decided_by(mask: fx.Node) -> str:
@@ -120,9 +136,12 @@ class _Free:
             elif any(one in self.nodes for one in _written(node)):
                 self.why = f"{node.name} may write what an input decides into a tensor that none did"
 
-    def value(self, mask: fx.Node) -> torch.Tensor | None:
-        """Return a mask's value; None where it is no tensor, or two computations differ."""
-        made_of = self._closure(mask)
+    def value(self, mask: fx.Node, user: fx.Node) -> torch.Tensor | None:
+        """Return a mask's value as `user` finds it; None where it is no tensor, or two computations differ.
+
+        Raises what its computation raises, as where it needs what is around it (a level of `vmap`).
+        """
+        made_of = self._closure(mask, user)
         first, second = _computed(made_of, mask, 0), _computed(made_of, mask, 1)
         if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
             return None
@@ -131,16 +150,19 @@ class _Free:
         self._made_of.update(made_of)
         return first
 
-    def _closure(self, mask: fx.Node) -> list[fx.Node]:
-        """Return what a mask is made of, in order: what it reads, and what writes to that or to a view of it."""
-        found = _read_by(mask)
-        before = 0
-        while len(found) > before:
-            before = len(found)
-            for node in self.nodes:
+    def _closure(self, mask: fx.Node, user: fx.Node) -> list[fx.Node]:
+        """Return what a mask is made of, in order: what it reads, and what writes to that before `user` reads it.
+
+        What is written may also be a view of it, or what it is a view of.
+        """
+        earlier = [node for node in self.nodes if node < user]
+        found, size = _read_by(mask), 0
+        while len(found) > size:
+            size = len(found)
+            for node in earlier:
                 if node not in found and any(_read_by(one) & found for one in _written(node)):
                     found |= _read_by(node)
-        return [node for node in self.nodes if node in found]
+        return [node for node in earlier if node in found]
 
     def erase_unused(self) -> None:
         """Erase what the masks were made of and nothing uses any longer; what is written to stays with who writes."""
