@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +32,7 @@ class Kernel:
             spec = importlib.import_module(f"{package.__name__}._spec")
             self._compare = importlib.import_module(f"{package.__name__}._compare")
             self._admitted = importlib.import_module(f"{package.__name__}._op").admitted_call
-            self._unwatched = importlib.import_module(f"{package.__name__}._control").unwatched
+            self.unwatched = importlib.import_module(f"{package.__name__}._control").unwatched
             reference = importlib.import_module(f"{package.__name__}._reference")
         except (ImportError, AttributeError) as error:
             raise NotUsable(f"{self.name}: {error}") from None
@@ -40,7 +41,8 @@ class Kernel:
         if spec.MUTATED:
             raise NotUsable(f"{self.name}: {self.op} works in place, which a model's graph has no room for")
         workloads = json.loads((Path(inspect.getfile(package)).parent / "workloads.json").read_text(encoding="utf-8"))
-        self._parameters: list[dict[str, Any]] = workloads[0]["inputs"]
+        self._workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
+        self._parameters = self._workloads[0]
         self.pattern = self._pattern(reference.run)
 
     def _pattern(self, run: Any) -> Pattern:
@@ -55,27 +57,44 @@ class Kernel:
         except (NotExportable, ValueError) as error:
             raise NotUsable(f"{self.name}: the reference of {self.op} has no graph to look for: {error}") from None
 
-    def arguments(self, tensors: Sequence[Any]) -> list[Any]:
-        """The op's arguments: tensors (or graph nodes) in order, and between them the numbers that it was verified
-        with.
-        """
-        rest = iter(tensors)
-        return [item["value"] if item["shape"] is None else next(rest) for item in self._parameters]
+    def smallest(self) -> list[dict[str, Any]]:
+        """The tensors of the verified workload with the fewest elements: `shape`, `dtype` and more of each."""
+        tensors = [[item for item in inputs if item["shape"] is not None] for inputs in self._workloads]
+        return min(tensors, key=lambda items: sum(math.prod(item["shape"]) for item in items))
 
-    def refusal(self, tensors: Sequence[torch.Tensor]) -> str | None:
+    def arguments(self, tensors: Sequence[Any], numbers: Sequence[float | None] = ()) -> list[Any]:
+        """The op's arguments: tensors (or graph nodes) in order, and between them `numbers`; in place of one that is
+        None or not given, the number that it was verified with.
+        """
+        rest, given = iter(tensors), iter(numbers)
+        found = []
+        for item in self._parameters:
+            if item["shape"] is not None:
+                found.append(next(rest))
+            else:
+                number = next(given, None)
+                found.append(item["value"] if number is None else number)
+        return found
+
+    def refusal(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
         """Why the kernel itself would not serve this call; None where it would."""
-        said = str(self.package.explain(*self.arguments(tensors)))
+        said = str(self.package.explain(*self.arguments(tensors, numbers)))
         return said.removeprefix("PyTorch: ") if said.startswith("PyTorch") else None
 
     def admits(self, tensors: Sequence[Any]) -> bool:
         """Whether the kernel itself would serve this call."""
         return not isinstance(self._admitted(tuple(self.arguments(tensors))), str)
 
-    def wrong(self, tensors: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str | None:
+    def wrong(
+        self,
+        tensors: Sequence[torch.Tensor],
+        expected: Sequence[torch.Tensor],
+        numbers: Sequence[float | None] = (),
+    ) -> str | None:
         """What is wrong with the op in this place: its reference is no stand-in for what the model computes here
         (`expected`), or the kernel is none for its reference. None where both are right, by the package's own rule.
         """
-        compare, arguments = self._compare, self.arguments(tensors)
+        compare, arguments = self._compare, self.arguments(tensors, numbers)
         with torch.no_grad():
             eager = compare.reference(compare.clones(arguments))
             exact = compare.reference(compare.widened(arguments))
@@ -84,7 +103,7 @@ class Kernel:
             model = compare.compare(list(expected), eager, exact)
             if not model.agrees:
                 return f"the model computes something else here: its error by the op is {model.error:.1e}"
-            with self._unwatched():  # the watch would put PyTorch's result in the place of a wrong one
+            with self.unwatched():  # the watch would put PyTorch's result in the place of a wrong one
                 found = compare.compare(compare.outputs_of(self.function(*compare.clones(arguments))), eager, exact)
         if found.agrees:
             return None

@@ -7,8 +7,8 @@ a place computes the same numbers is for whoever calls this to check. Pure funct
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -28,42 +28,61 @@ _SIZES = ("size", "shape", "normalized_shape")
 
 @dataclass(frozen=True)
 class Pattern:
-    """An op's reference as a graph: its tensor arguments in order, and the results."""
+    """An op's reference as a graph: its tensor arguments in order, and the results. `numbers` are constants of it that
+    stand for arguments: a place may have any other in their stead.
+    """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    numbers: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph) -> Pattern:
+    def of(cls, graph: Graph, numbers: Sequence[float] = ()) -> Pattern:
         """Of an exported graph. A result that is an argument itself is no computation: raises ValueError."""
         inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         result = next(node for node in graph.nodes if node.op == "output").args[0]
         outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
         if not outputs or any(not isinstance(node, Node) or node.op != "call_function" for node in outputs):
             raise ValueError("its reference returns what it was given, or nothing that it computes")
-        return cls(inputs, outputs)
+        return cls(inputs, outputs, tuple(numbers))
 
 
 @dataclass(frozen=True)
 class Match:
     """One occurrence. `inputs` are bound to the pattern's, `outputs` give its results, `nodes` are all that compute
-    them, in the graph's order.
+    them, in the graph's order; `numbers` are what it has for the pattern's, None for one that does not occur.
     """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
+    numbers: tuple[float | None, ...] = ()
 
 
-def find(pattern: Pattern, graph: Graph) -> list[Match]:
+@dataclass(frozen=True)
+class _Bound:
+    """What of the pattern is what of the graph, so far."""
+
+    nodes: dict[Node, Node] = field(default_factory=dict)
+    numbers: dict[float, float] = field(default_factory=dict)
+
+    def with_node(self, ours: Node, theirs: Node) -> _Bound:
+        return replace(self, nodes=self.nodes | {ours: theirs})
+
+    def with_number(self, ours: float, theirs: float) -> _Bound:
+        return replace(self, numbers=self.numbers | {ours: theirs})
+
+
+def find(pattern: Pattern, graph: Graph, accepted: Callable[[Match], bool] = lambda _: True) -> list[Match]:
     """Every occurrence that shares no node but views with another, in the graph's order. What it computes on the way is
-    used by nobody else, and nothing outside of it stands between its nodes.
+    used by nobody else, nothing outside of it stands between its nodes, and `accepted` says yes to it.
     """
     order = {node: number for number, node in enumerate(graph.nodes)}
     used: set[Node] = set()
     found = []
     for anchor in graph.nodes:
-        for bound in _bindings(pattern, anchor, graph):
+        for found_here in _bindings(pattern, anchor, graph):
+            bound = found_here.nodes
             nodes = {
                 theirs for ours, theirs in bound.items() if ours.op == "call_function" and theirs.op == "call_function"
             }
@@ -76,9 +95,12 @@ def find(pattern: Pattern, graph: Graph) -> list[Match]:
             if any(user not in nodes for node in inside for user in node.users) or not convex(nodes):
                 continue
             inputs = tuple(bound[ours] for ours in pattern.inputs)
-            found.append(Match(inputs, outputs, tuple(sorted(nodes, key=order.__getitem__))))
-            used |= nodes
-            break
+            numbers = tuple(found_here.numbers.get(number) for number in pattern.numbers)
+            match = Match(inputs, outputs, tuple(sorted(nodes, key=order.__getitem__)), numbers)
+            if accepted(match):
+                found.append(match)
+                used |= nodes
+                break
     return found
 
 
@@ -106,59 +128,69 @@ def convex(nodes: set[Node]) -> bool:
     return True
 
 
-def _bindings(pattern: Pattern, anchor: Node, graph: Graph) -> Iterator[dict[Node, Node]]:
+def _bindings(pattern: Pattern, anchor: Node, graph: Graph) -> Iterator[_Bound]:
     """Ways in which the pattern's results can be nodes of the graph, the first one being `anchor`."""
-    yield from _outputs(pattern.outputs[1:], graph, _node(pattern.outputs[0], anchor, {}))
+    finder = _Finder(frozenset(pattern.numbers))
+    yield from finder.outputs(pattern.outputs[1:], graph, finder.node(pattern.outputs[0], anchor, _Bound()))
 
 
-def _outputs(rest: Sequence[Node], graph: Graph, so_far: Iterator[dict[Node, Node]]) -> Iterator[dict[Node, Node]]:
-    for bound in so_far:
-        if not rest:
+@dataclass(frozen=True)
+class _Finder:
+    """Finds a pattern whose `numbers` are those of its constants that stand for arguments."""
+
+    numbers: frozenset[float]
+
+    def outputs(self, rest: Sequence[Node], graph: Graph, so_far: Iterator[_Bound]) -> Iterator[_Bound]:
+        for bound in so_far:
+            if not rest:
+                yield bound
+                continue
+            candidates = [bound.nodes[rest[0]]] if rest[0] in bound.nodes else list(graph.nodes)
+            for candidate in candidates:
+                yield from self.outputs(rest[1:], graph, self.node(rest[0], candidate, bound))
+
+    def node(self, ours: Node, theirs: Node, bound: _Bound) -> Iterator[_Bound]:
+        """Extensions of `bound` under which the pattern's node is the graph's."""
+        if ours in bound.nodes:
+            if bound.nodes[ours] is theirs:
+                yield bound
+            return
+        if ours.op == "placeholder":
+            if isinstance(theirs.meta.get("val"), torch.Tensor):
+                yield bound.with_node(ours, theirs)
+            return
+        if ours.op != "call_function" or theirs.op != "call_function" or _name(ours) != _name(theirs):
+            return
+        taken = (other for mine, other in bound.nodes.items() if mine is not ours and mine.op == "call_function")
+        if any(other is theirs for other in taken):
+            return
+        names, mine = _arguments(ours)
+        names_there, other = _arguments(theirs)
+        if names != names_there:
+            return
+        orders = [list(zip(mine, other, strict=True))]
+        if _name(ours) in _COMMUTATIVE and isinstance(ours.args[0], Node) and isinstance(ours.args[1], Node):
+            orders.append(list(zip(mine, [other[1], other[0], *other[2:]], strict=True)))
+        for pairs in orders:
+            yield from self._values(pairs, bound.with_node(ours, theirs))
+
+    def _values(self, pairs: Sequence[tuple[Any, Any]], bound: _Bound) -> Iterator[_Bound]:
+        if not pairs:
             yield bound
-            continue
-        candidates = [bound[rest[0]]] if rest[0] in bound else list(graph.nodes)
-        for candidate in candidates:
-            yield from _outputs(rest[1:], graph, _node(rest[0], candidate, bound))
-
-
-def _node(ours: Node, theirs: Node, bound: dict[Node, Node]) -> Iterator[dict[Node, Node]]:
-    """Extensions of `bound` under which the pattern's node is the graph's."""
-    if ours in bound:
-        if bound[ours] is theirs:
-            yield bound
-        return
-    if ours.op == "placeholder":
-        if isinstance(theirs.meta.get("val"), torch.Tensor):
-            yield bound | {ours: theirs}
-        return
-    if ours.op != "call_function" or theirs.op != "call_function" or _name(ours) != _name(theirs):
-        return
-    if any(mine is not ours and other is theirs for mine, other in bound.items() if mine.op == "call_function"):
-        return
-    names, mine = _arguments(ours)
-    names_there, other = _arguments(theirs)
-    if names != names_there:
-        return
-    orders = [list(zip(mine, other, strict=True))]
-    if _name(ours) in _COMMUTATIVE and isinstance(ours.args[0], Node) and isinstance(ours.args[1], Node):
-        orders.append(list(zip(mine, [other[1], other[0], *other[2:]], strict=True)))
-    for pairs in orders:
-        yield from _values(pairs, bound | {ours: theirs})
-
-
-def _values(pairs: Sequence[tuple[Any, Any]], bound: dict[Node, Node]) -> Iterator[dict[Node, Node]]:
-    if not pairs:
-        yield bound
-        return
-    (ours, theirs), rest = pairs[0], pairs[1:]
-    if isinstance(ours, Node) and isinstance(theirs, Node):
-        for extended in _node(ours, theirs, bound):
-            yield from _values(rest, extended)
-    elif isinstance(ours, tuple | list) and isinstance(theirs, tuple | list):
-        if len(ours) == len(theirs):
-            yield from _values([*zip(ours, theirs, strict=True), *rest], bound)
-    elif _same(ours, theirs):
-        yield from _values(rest, bound)
+            return
+        (ours, theirs), rest = pairs[0], pairs[1:]
+        if isinstance(ours, Node) and isinstance(theirs, Node):
+            for extended in self.node(ours, theirs, bound):
+                yield from self._values(rest, extended)
+        elif isinstance(ours, tuple | list) and isinstance(theirs, tuple | list):
+            if len(ours) == len(theirs):
+                yield from self._values([*zip(ours, theirs, strict=True), *rest], bound)
+        elif isinstance(ours, float) and ours in self.numbers:
+            known = bound.numbers.get(ours)
+            if isinstance(theirs, float) and known in (None, theirs):
+                yield from self._values(rest, bound.with_number(ours, theirs))
+        elif _same(ours, theirs):
+            yield from self._values(rest, bound)
 
 
 def _same(ours: Any, theirs: Any) -> bool:

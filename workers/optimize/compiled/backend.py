@@ -8,20 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import fx
 
+from warpsmith.workers.optimize.compiled import inductor, kernels
 from warpsmith.workers.optimize.compiled.masks import Place, take_out_masks
+from warpsmith.workers.optimize.compiled.rewriting import Placed, compile_with
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph that was compiled: its calls before rewriting, and its places of attention with a mask."""
+    """A graph that was compiled: its calls before rewriting, and what became of it.
+
+    masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor had the code in its
+    cache; why: the reason where no kernel was looked for.
+    """
 
     calls: int
     masks: tuple[Place, ...]
+    kernels: tuple[Placed, ...] | None = ()
+    why: str = ""
 
 
 def warpsmith(
@@ -30,17 +38,25 @@ def warpsmith(
     *,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    served: Sequence[kernels.Served] | None = None,
     seen: Callable[[Graph], None] | None = None,
 ) -> Callable[..., Any]:
     """Rewrite a graph of Dynamo's and compile it with Inductor, under its `mode` and `options`.
 
-    `seen` is told what became of the graph. Raises what Inductor raises, RuntimeError for a mode that it does not know.
+    served: the kernels; None: those that ship, for the device of the graph. `seen` is told what became of the graph.
+    Raises what Inductor raises, RuntimeError for a mode that it does not know.
     """
-    from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415 - seconds, where nothing is compiled
-
     calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
-    masks = take_out_masks(graph)
+    patches = inductor.patches_of(mode, options)
+    masks = tuple(take_out_masks(graph))
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        compiled = inductor.compile_graph(graph, inputs, patches)
+        found = Graph(calls, masks, (), "gradients are needed, for which no kernel was searched")
+    else:
+        chosen = kernels.shipped_for(tensors) if served is None else served
+        compiled, placed = compile_with(chosen, graph, inputs, patches)
+        found = Graph(calls, masks, None if placed is None else tuple(placed))
     if seen is not None:
-        seen(Graph(calls, tuple(masks)))
-    patches = {**(torch._inductor.list_mode_options(mode) if mode else {}), **(options or {})}
-    return cast("Callable[..., Any]", compile_fx(graph, inputs, config_patches=patches or None))
+        seen(found)
+    return compiled

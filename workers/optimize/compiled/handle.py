@@ -9,22 +9,28 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
 
     from warpsmith.workers.optimize.compiled.backend import Graph
+    from warpsmith.workers.optimize.compiled.rewriting import Placed
 
 
 class Optimized:
     """A model whose calls are compiled. `model` is the model itself, unchanged: who calls that undoes everything."""
 
-    def __init__(self, model: Any, mode: str | None, dynamic: bool | None) -> None:
+    def __init__(
+        self, model: Any, mode: str | None, dynamic: bool | None, kernels: Sequence[str | PathLike[str]] | None
+    ) -> None:
         import torch  # noqa: PLC0415 - seconds
 
         from warpsmith.workers.optimize.compiled.backend import warpsmith  # noqa: PLC0415 - needs torch
+        from warpsmith.workers.optimize.compiled.kernels import given  # noqa: PLC0415 - needs torch
 
         self.model = model
         self._graphs: list[Graph] = []
-        backend = functools.partial(warpsmith, mode=mode, seen=self._graphs.append)
+        served = None if kernels is None else given(kernels)
+        backend = functools.partial(warpsmith, mode=mode, served=served, seen=self._graphs.append)
         self._compiled: Callable[..., Any] = torch.compile(model, backend=backend, dynamic=dynamic)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -35,19 +41,57 @@ class Optimized:
         """Tell of each graph that was compiled what was rewritten, and what was not and why."""
         if not self._graphs:
             return "nothing is compiled yet: call it once"
-        lines = []
-        for number, graph in enumerate(self._graphs, 1):
-            taken = [place for place in graph.masks if place.means]
-            said = f"{len(taken)} of {len(graph.masks)} masks of attention taken out"
-            lines.append(f"graph {number}: {graph.calls} calls; {said}")
-            lines += [f"  {place.name}: {place.means or f'stays: {place.why}'}" for place in graph.masks]
-        return "\n".join(lines)
+        return "\n".join(line for number, graph in enumerate(self._graphs, 1) for line in _told(number, graph))
 
 
-def optimize(model: Any, *, mode: str | None = None, dynamic: bool | None = None) -> Optimized:
-    """Compile a model, or a function of tensors, with Warpsmith's rewrites and Inductor.
+def _told(number: int, graph: Graph) -> Iterator[str]:
+    taken = [place for place in graph.masks if place.means]
+    masks = f"{len(taken)} of {len(graph.masks)} masks of attention taken out"
+    placed = [place for place in graph.kernels or () if not place.why]
+    if graph.why:
+        kernels = f"no kernels: {graph.why}"
+    elif graph.kernels is None:
+        kernels = "kernels as in Inductor's cache, from which its code came"
+    else:
+        kernels = f"{len(placed)} of {len(graph.kernels)} places of kernels taken"
+    yield f"graph {number}: {graph.calls} calls; {masks}; {kernels}"
+    said: dict[str, list[str]] = {}
+    for mask in graph.masks:
+        said.setdefault(mask.means or f"stays: {mask.why}", []).append(mask.name)
+    for what, names in said.items():
+        yield f"  {names[0]}{_more(names)}: {what}"
+    alike: dict[tuple[str, str, str], list[Placed]] = {}
+    for place in graph.kernels or ():
+        alike.setdefault((place.op, place.shapes, place.why), []).append(place)
+    for (op, shapes, _), places in alike.items():
+        yield f"  {op} at {places[0].where}{_more(places)} ({shapes}): {_outcome(places[0])}"
+
+
+def _more(alike: Sequence[object]) -> str:
+    return f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+
+
+def _outcome(place: Placed) -> str:
+    found = place.decision
+    if place.why:
+        return f"Inductor's code stays: {place.why}"
+    low, high = found.ci95 or (0.0, 0.0)
+    times = f"{found.us:.1f} us for Inductor's {found.inductor_us:.1f}"
+    return f"{place.kernel}, {times} ([{low:.2f}, {high:.2f}] times as fast)"
+
+
+def optimize(
+    model: Any,
+    *,
+    mode: str | None = None,
+    dynamic: bool | None = None,
+    kernels: Sequence[str | PathLike[str]] | None = None,
+) -> Optimized:
+    """Compile a model, or a function of tensors, with kernels where they pay, Warpsmith's rewrites, and Inductor.
 
     mode: Inductor's ("reduce-overhead", "max-autotune", ...); None: its default. dynamic: as torch.compile takes it.
-    Nothing is compiled before the first call. Raises RuntimeError in that call for a mode that Inductor does not know.
+    kernels: directories of exported packages; None: the kernels that ship, and none for an empty sequence. Nothing is
+    compiled before the first call. Raises RuntimeError in that call for a mode that Inductor does not know; for
+    `kernels`, at once, NotAnExport, BadPackage, NotUsable.
     """
-    return Optimized(model, mode, dynamic)
+    return Optimized(model, mode, dynamic, kernels)

@@ -1,0 +1,87 @@
+"""What is used of Inductor's private parts: that copies of graphs say all that Dynamo said, and how a graph is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch._functorch import aot_autograd
+
+from warpsmith.workers.optimize.compiled import inductor
+
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+"""Inductor imports a module of its own that warns."""
+
+
+_metadata: Any = vars(aot_autograd)["_try_get_metadata_from_dynamo"]
+"""What AOTAutograd reads of what Dynamo says: PyTorch's own, of no public name."""
+
+
+class Cached(torch.nn.Module):
+    """A weight, and a buffer at an address that stays."""
+
+    kept: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.register_buffer("kept", torch.zeros(4))
+        torch._dynamo.mark_static_address(self.kept)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.layer(x)
+        self.kept.copy_(found[0])
+        return found
+
+
+def test_a_copy_says_which_inputs_stay_where_they_are() -> None:
+    """Without that a model's weights would be inputs that move, and its CUDA graph is given up."""
+    seen: list[Any] = []
+
+    def backend(graph: fx.GraphModule, inputs: list[Any]) -> fx.GraphModule:
+        both = [
+            _metadata(one, dict(one.named_parameters()).keys(), len(inputs), [])
+            for one in (graph, inductor.copied(graph))
+        ]
+        seen.extend(both)
+        return graph
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(Cached(), backend=backend)(torch.ones(2, 4))
+    (sources, static), (copied_sources, copied_static) = seen
+    assert sources == copied_sources
+    assert sources is not None
+    assert static == copied_static
+    assert len(static) == 3  # weight, bias and the buffer; not x
+
+
+def test_a_function_is_seen_as_the_pass_sees_a_model() -> None:
+    def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.rms_norm(x, (8,), weight, 0.25) + 1
+
+    graph = inductor.operators(norm, [torch.randn(2, 3, 8), torch.randn(8)])
+    seen: list[fx.Graph] = []
+    torch._dynamo.reset()
+
+    def backend(module: fx.GraphModule, inputs: list[Any]) -> Any:
+        return inductor.compile_graph(module, inputs, inductor.with_pass({}, seen.append, None))
+
+    with torch.no_grad():
+        torch.compile(norm, backend=backend)(torch.randn(2, 3, 8), torch.randn(8))
+    assert [str(node.target) for node in graph.nodes if node.op == "call_function"] == [
+        str(node.target) for node in seen[0].nodes if node.op == "call_function"
+    ]
+
+
+def test_a_function_is_traced_and_never_computed() -> None:
+    """Its tensors hold what memory held: indices out of every range, by which a GPU fails all that follows."""
+
+    def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits, targets)
+
+    graph = inductor.operators(loss, [torch.randn(3, 8), torch.full((3,), 10**6)])
+    assert [node.name for node in graph.nodes if node.op == "placeholder"] == ["arg0_1", "arg1_1"]
+    assert any("gather" in str(node.target) for node in graph.nodes)

@@ -1,0 +1,144 @@
+"""All that is used of Inductor's private parts: graphs as its last passes are given them, and code for a graph.
+
+Nothing else here imports from `torch._inductor`. Held with the versions of torch that the constraints and the GPU
+machines have; what is missing in another one raises where it is used, and does not go by unseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, cast
+
+import torch
+from torch import fx
+from torch._functorch import config as functorch_config
+from torch._guards import detect_fake_mode, tracing
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
+
+Compiled = Callable[..., Any]
+Pass = Callable[[fx.Graph], None]
+Patches = dict[str, Any]
+_SAID_OF_GRAPHS, _SAID_OF_NODES = ("_param_name_to_source",), ("_dynamo_source",)
+"""Attributes in which Dynamo leaves word for AOTAutograd (`_try_get_metadata_from_dynamo`), beside `meta`."""
+
+
+def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any], patches: Patches) -> Compiled:
+    """Compile a graph of Dynamo's, or of operators, under patches of Inductor's configuration."""
+    from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415 - seconds, where nothing is compiled
+
+    return cast("Compiled", compile_fx(graph, inputs, config_patches=patches or None))
+
+
+def patches_of(mode: str | None, options: dict[str, Any] | None) -> Patches:
+    """Return what a mode and options change of Inductor's configuration. Raises RuntimeError for an unknown mode."""
+    return {**(torch._inductor.list_mode_options(mode) if mode else {}), **(options or {})}
+
+
+def with_pass(patches: Patches, run: Pass, identity: str | None) -> Patches:
+    """Add a pass over the graph of operators: decomposed and functional, before Inductor's own patterns look at it.
+
+    identity: all that decides what the pass does, for Inductor's cache of compiled code; None: nothing is cached.
+    """
+    return patches | {"post_grad_custom_pre_pass": _pass(run, identity)}
+
+
+@functools.cache
+def _pass_type() -> type[Any]:
+    from torch._inductor.custom_graph_pass import CustomGraphPass  # noqa: PLC0415 - as above
+
+    class Given(CustomGraphPass):
+        """A function and its identity as Inductor takes them."""
+
+        def __init__(self, run: Pass, identity: str | None) -> None:
+            self._run, self._identity = run, identity
+
+        def __call__(self, graph: fx.Graph) -> None:
+            self._run(graph)
+
+        def uuid(self) -> Any:
+            return self._identity
+
+    return Given
+
+
+def _pass(run: Pass, identity: str | None) -> Any:
+    return _pass_type()(run, identity)
+
+
+def sort(graph: fx.Graph) -> None:
+    """Put the nodes of a graph of operators into an order in which each comes after what it needs."""
+    from torch._inductor.pattern_matcher import stable_topological_sort  # noqa: PLC0415 - as above
+
+    stable_topological_sort(graph)
+
+
+def mode_of(values: Any) -> AbstractContextManager[Any]:
+    """Return the mode in which the tensors without memory among these values are computed with."""
+    mode = detect_fake_mode(pytree.tree_leaves(values))
+    return contextlib.nullcontext() if mode is None else cast("AbstractContextManager[Any]", mode)
+
+
+class _Seen(Exception):  # noqa: N818 - named for what happens
+    """The graph was seen, and need not be compiled."""
+
+
+def operators(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> fx.Graph:
+    """Return a function's graph as the pass of `with_pass` is given it: its inputs are the tensors, in their order.
+
+    It is traced without being computed: the tensors may hold anything, and what an index of theirs would be out of
+    range for is not asked.
+    """
+    seen: list[fx.Graph] = []
+
+    def see(graph: fx.Graph) -> None:
+        seen.append(_copied(graph))
+        raise _Seen
+
+    with outside():
+        traced = make_fx(function, pre_dispatch=True, tracing_mode="fake")(*tensors)
+        try:
+            compile_graph(traced, list(tensors), with_pass({}, see, None))
+        except Exception:  # Inductor wraps what a pass raises
+            if not seen:
+                raise
+    return seen[0]
+
+
+def copied(graph: fx.GraphModule) -> fx.GraphModule:
+    """Return a graph of Dynamo's anew, with what Dynamo says of it beside its nodes.
+
+    Without that, AOTAutograd takes weights and caches for inputs that move, and Inductor makes no CUDA graph of it.
+    """
+    copy = fx.GraphModule(graph, _copied(graph.graph))
+    copy.meta = dict(graph.meta)
+    for name in _SAID_OF_GRAPHS:
+        if hasattr(graph, name):
+            setattr(copy, name, getattr(graph, name))
+    for old, new in zip(graph.graph.nodes, copy.graph.nodes, strict=True):
+        for name in _SAID_OF_NODES:
+            if hasattr(old, name):
+                setattr(new, name, getattr(old, name))
+    return copy
+
+
+def _copied(graph: fx.Graph) -> fx.Graph:
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    return copy
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Inside, tensors are real and nothing of a compilation that is under way is seen: it compiles beside it."""
+    with (
+        tracing(None),
+        _disable_current_modes(),
+        torch.no_grad(),
+        functorch_config.patch(enable_autograd_cache=False),
+    ):
+        yield

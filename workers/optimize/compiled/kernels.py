@@ -1,0 +1,186 @@
+"""Kernels as a compiled graph calls them: those that ship, and those of packages that a user exported."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name
+from warpsmith.kernels_db.export.package import PROVENANCE, build
+from warpsmith.kernels_db.library import Entry, entries
+from warpsmith.kernels_db.runtime.cache import cache_directory
+from warpsmith.kernels_db.spec.op import Target
+from warpsmith.workers.optimize import packages
+from warpsmith.workers.optimize.applied.kernel import Kernel, NotUsable
+from warpsmith.workers.optimize.applied.match import Pattern
+from warpsmith.workers.optimize.compiled import inductor
+
+Lead = tuple[int, ...]
+"""The sizes that stand where an op has its leading axis: an op of rows serves tensors of any rank by its last axes."""
+SOME = (3, 5)
+"""Sizes of a lead in traced references: what a graph looks like depends on which are 1, and on nothing else."""
+_MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
+"""In place of an op's float arguments while its reference is traced: constants that no reference has of its own."""
+
+
+class Served:
+    """A package's op: what its reference looks like in a graph of Inductor's, and the call that takes its place."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Raises NotUsable where it has more float arguments than there are marks."""
+        package = kernel.package.__name__
+        self._spec = importlib.import_module(f"{package}._spec")
+        self._run = importlib.import_module(f"{package}._reference").run
+        self.kernel = kernel
+        self.name, self.op = kernel.name, kernel.op
+        self.call: torch._ops.OpOverload = importlib.import_module(f"{package}._op").inference_op
+        self.devices: tuple[str, ...] = self._spec.DEVICES
+        self.described: tuple[str, ...] = tuple(each["id"] for each in self._spec.KERNELS)
+        self._parameters = [each for each in self._spec.PARAMETERS if each["rank"] is not None]
+        self._numbers = len(self._spec.PARAMETERS) - len(self._parameters)
+        self._patterns: dict[tuple[str, Lead], Pattern | None] = {}
+        self.leading = self._leading()
+        if self._numbers > len(_MARKS):
+            raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
+
+    def _leading(self) -> str | None:
+        """Return the axis that may be several in a model: the first of the first tensor, and nowhere but first."""
+        name = self._parameters[0]["shape"][0] if self._parameters and self._parameters[0]["shape"] else None
+        elsewhere = {axis for each in self._parameters for axis in each["shape"][1:]}
+        return name if name in self._spec.VARIABLE_AXES and name not in elsewhere else None
+
+    def rows(self, position: int) -> bool:
+        """Return whether the tensor at this position begins with the leading axis."""
+        shape = self._parameters[position]["shape"]
+        return self.leading is not None and bool(shape) and shape[0] == self.leading
+
+    def flat(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return the tensors as the op takes them: those that have rows with one leading axis."""
+        return [self.flattened(tensor, position) for position, tensor in enumerate(tensors)]
+
+    def flattened(self, tensor: Any, position: int) -> Any:
+        """Return one of them."""
+        if not self.rows(position):
+            return tensor
+        return tensor.reshape(-1, *tensor.shape[tensor.dim() - len(self._parameters[position]["shape"]) + 1 :])
+
+    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+        """Return the axes of a call with flat tensors, or what does not fit."""
+        found: dict[str, int] | str = self._spec.bind_axes(*self.kernel.arguments(tensors))
+        return found
+
+    def lead(self, tensor: torch.Tensor) -> Lead:
+        """Return what stands for the leading axis in the op's first tensor."""
+        return tuple(tensor.shape[: tensor.dim() - len(self._parameters[0]["shape"]) + 1])
+
+    def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
+        """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""
+        key = (device.type, lead)
+        if key not in self._patterns:
+            self._patterns[key] = self._traced(lead, device)
+        return self._patterns[key]
+
+    def _traced(self, lead: Lead, device: torch.device) -> Pattern | None:
+        tensors = [
+            torch.empty(
+                (*lead, *sample["shape"][1:]) if self.rows(position) else sample["shape"],
+                dtype=getattr(torch, sample["dtype"]),
+                device=device,
+            )
+            for position, sample in enumerate(self.kernel.smallest())
+        ]
+        marks = _MARKS[: self._numbers]
+
+        def reference(*given: torch.Tensor) -> Any:
+            return self._run(*self.kernel.arguments(given, marks))
+
+        try:
+            return Pattern.of(inductor.operators(reference, tensors), marks)
+        except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
+            return None
+
+
+def shipped_for(tensors: Sequence[torch.Tensor]) -> list[Served]:
+    """Return the kernels that ship with Warpsmith for the devices of these tensors, as packages in the user's cache."""
+    targets = dict.fromkeys(_target(device) for device in dict.fromkeys(tensor.device for tensor in tensors))
+    return [kernel for target in targets if target is not None for kernel in _shipped(target)]
+
+
+@functools.cache
+def _shipped(target: str) -> tuple[Served, ...]:
+    found = [entry for entry in entries() if entry.target == target]
+    return tuple(_served(_package(_exported(entry)) for entry in found))
+
+
+def given(directories: Sequence[str | os.PathLike[str]]) -> list[Served]:
+    """Return the kernels of exported packages. Raises what `packages.opened` raises, NotUsable."""
+    usable, others = packages.kernels(packages.opened([Path(directory) for directory in directories]))
+    if others:
+        raise NotUsable("; ".join(others.values()))
+    return [Served(kernel) for kernel in usable]
+
+
+def _served(modules: Iterator[ModuleType]) -> Iterator[Served]:
+    for module in modules:
+        try:
+            yield Served(Kernel(module))
+        except NotUsable:
+            continue  # an op in place: no graph has a place for it
+
+
+def _target(device: torch.device) -> str | None:
+    if device.type == "cpu":
+        return "cpu"
+    if device.type != "cuda" or torch.version.hip is not None:
+        return None
+    major, minor = torch.cuda.get_device_capability(device)
+    return str(Target.parse(f"cuda:sm_{major}{minor}"))
+
+
+def _exported(entry: Entry) -> ExportedKernel:
+    document = entry.document
+    return ExportedKernel(
+        id=document["id"],
+        spec=entry.op.document(),
+        target=entry.target,
+        language=entry.language,
+        source=entry.source,
+        source_digest=document["source_digest"],
+        envelope=document["envelope"],
+        evidence=entry.evidence,
+        lineage=document["lineage"],
+        verified_at=document["verified_at"],
+        prompts=document["prompts"],
+    )
+
+
+def _package(kernel: ExportedKernel) -> ModuleType:
+    """Import a kernel's package from the cache, where it is written under a digest of all its files."""
+    name = module_name(kernel)
+    if name in sys.modules:
+        return sys.modules[name]
+    root = cache_directory().parent / "packages"
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".new-") as made:
+        written = build(kernel, Path(made))
+        digest = hashlib.sha256((written / name / PROVENANCE).read_bytes()).hexdigest()[:16]
+        place = root / digest
+        with contextlib.suppress(OSError):  # it is there: a directory is never renamed over one that has files
+            Path(made).rename(place)
+            Path(made).mkdir()  # for the context to remove
+    sys.path.insert(0, str(place / name))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(place / name))
