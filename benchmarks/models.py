@@ -1,238 +1,289 @@
-"""Measure kernels in both example models, through `warpsmith profile`, `apply` and `ablate`.
+"""Measure whole models under `warpsmith.optimize`, beside PyTorch's own compilers.
 
-    python -m benchmarks.models [--device cpu|cuda] [--time S] [--cache DIR] [--json FILE]
+    python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--kernels DIR ...] [--seconds S] [--json FILE]
 
-Profiles each model of `examples/models`, judges every candidate of `benchmarks/model_kernels/MODEL` that is
-written for the device (OP.LANGUAGE.py, where OP is a spec that the profile writes) in full, makes packages of
-the accepted ones, puts them into the model, and measures it with and without each. Prints for each model the
-profile, the verdicts, the replacements and their places, and the times with the largest difference of the
-results. The C++ candidates are plain loops: they show the way, and no gain.
+Classes of `transformers` as they are, with weights drawn at random, in bfloat16 on a GPU (tiny ones in float32 on a
+CPU, which show the way and no gain). The variants of a model run in turns:
 
-Needs torch, pydantic, PyYAML and what the candidates' languages need: triton, cuda-core and NVRTC, or a C++
-compiler. Exits with 1 where a spec was not written, a candidate is not accepted or has no place in its model,
-or results do not agree.
+MODE                torch.compile(model, mode=MODE)
+rewrites, MODE      warpsmith.optimize without kernels: masks that no input decides are taken out
+warpsmith, MODE     warpsmith.optimize with kernels, those that ship or those of `--kernels`
+
+A call's time is that of a burst of calls by the clock, from an idle device to an idle device. Ratios are over the
+faster of PyTorch's own, with their 95 % interval. error: the relative L2 error of the results against the model in
+float32, and eager's own; a decode step is compared after several, from a fresh cache, with the cache that they left.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
+import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from benchmarks.showcase import ROOT, ask, columns, verify_job
-from warpsmith.kernels_db.export.kernel import ExportedKernel
-from warpsmith.kernels_db.export.package import build
-from warpsmith.kernels_db.job.documents import Verdict
-from warpsmith.kernels_db.job.envelope import build_envelope
-from warpsmith.kernels_db.spec.op import Op, Target, load_op
-from warpsmith.kernels_db.spec.resolve import resolve_workload
-from warpsmith.workers.gate.normalise import normalised_digest
-from warpsmith.workers.judge.protocol.client import JudgeClient
-from warpsmith.workers.optimize import client as models
+import torch
 
-MODELS = ROOT / "examples" / "models"
-KERNELS = ROOT / "benchmarks" / "model_kernels"
-NAMES = ("transformer", "recommender")
-DEVICE_OF = {"cpp": "cpu", "triton": "cuda", "cuda": "cuda"}
-"""Where a candidate of a language runs."""
-TOP = 20
-"""Specs that a profile writes: all of them, for these models have fewer regions."""
-AT_ONCE = 4
-"""Jobs that are with the judge at once: it prepares some while it times one."""
-TIME_S = 0.5
-"""Of timing a workload."""
+import warpsmith
+from benchmarks.showcase import columns
+from warpsmith.workers.judge.clock.timing import Plan, interleave, ratio_with_interval
+
+BURST = 20
+"""Calls between two looks at the clock."""
+STEPS = 4
+"""Decode steps before results are compared."""
+PROMPT, CACHE = 900, 1024
+COPY_BYTES = 1 << 30
+EAGER, REWRITES, KERNELS = "eager", "rewrites, ", "warpsmith, "
+
+Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A kernel for an op that the profile of a model is expected to write."""
+class Case:
+    """A model and one way of calling it. `rows` by `length` tokens, or images; `past`: a cache is decoded into."""
 
-    model: str
-    op: str
-    language: str
-    file: Path
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A judged candidate; `package` is its project directory, None where it was not accepted."""
-
-    candidate: Candidate
-    said: str
-    verdict: Verdict | None = None
-    package: Path | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {"file": self.candidate.file.name, "said": self.said, "verdict": self.verdict}
+    name: str
+    kind: str
+    rows: int
+    length: int
+    past: bool = False
 
 
-def candidates(model: str, device: str) -> list[Candidate]:
-    """Return the candidates beside this file for a model and a device, by name."""
-    found = []
-    for file in sorted((KERNELS / model).glob("*.py")):
-        op, language, _ = file.name.split(".")
-        if DEVICE_OF[language] == device:
-            found.append(Candidate(model, op, language, file))
-    return found
+CASES = (
+    Case("Llama-1B decode, batch 1", "llama", 1, 1, past=True),
+    Case("Llama-1B decode, batch 8", "llama", 8, 1, past=True),
+    Case("Llama-1B prefill, 1 x 2048", "llama", 1, 2048),
+    Case("BERT base, 1 x 128", "bert", 1, 128),
+    Case("BERT base, 32 x 128", "bert", 32, 128),
+    Case("ViT-B, batch 8", "vit", 8, 0),
+)
 
 
-def judged(client: JudgeClient, candidate: Candidate, specs: Path, target: str, packages: Path) -> Judged:
-    """Judge a candidate against its spec and build its package where it is accepted.
+@dataclass
+class Row:
+    """A variant's figures: milliseconds a call, the ratio over the faster of PyTorch's own, and errors."""
 
-    The spec is in the directory `specs`; the package is written below `packages`.
-    """
-    spec = specs / f"{candidate.op}.yaml"
-    if not spec.exists():
-        return Judged(candidate, "the profile wrote no spec of this name")
-    op, source = load_op(spec), candidate.file.read_text(encoding="utf-8")
-    shown = ask(client, verify_job(op, target, candidate.language, source, TIME_S))
-    verdict = shown.verdict
-    if verdict is None:
-        return Judged(candidate, f"no verdict: {shown.error}")
-    if verdict["verdict"] != "accepted":
-        return Judged(candidate, f"{verdict['verdict']} at {verdict['gate']}: {verdict['reason']}", verdict)
-    package = build(kernel(candidate, op, target, source, verdict), packages)
-    return Judged(candidate, f"accepted, {verdict['score']:.2f}x over the fastest baseline", verdict, package)
+    case: str
+    variant: str
+    ms: float
+    ratio: float
+    ci95: tuple[float, float]
+    compile_s: float
+    error: float
+    eager_error: float
+    cache_difference: float | None = None
+    report: list[str] = field(default_factory=list)
 
 
-def kernel(candidate: Candidate, op: Op, target: str, source: str, verdict: Verdict) -> ExportedKernel:
-    """Return an accepted candidate as exporters take it, good for its verdict's workloads."""
-    seen = {workload["id"] for workload in verdict["workloads"]}
-    workloads = [resolve_workload(op, each) for each in op.workloads_for(Target.parse(target)) if each.id in seen]
-    return ExportedKernel(
-        id=f"kn_{candidate.op}",
-        spec=op.document(),
-        target=target,
-        language=candidate.language,
-        source=source,
-        source_digest=normalised_digest(source),
-        envelope=build_envelope(op.digest, target, workloads, verdict["versions"]),
-        evidence=cast("dict[str, Any]", verdict),
-        lineage=[],
-        verified_at=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+def build(kind: str, device: torch.device) -> tuple[Any, int]:
+    """Return a model of a kind, and the size of its vocabulary (0 for one of images)."""
+    import transformers  # noqa: PLC0415 - seconds
+
+    torch.manual_seed(0)
+    tiny = device.type == "cpu"
+    heads: dict[str, int | float] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes: dict[str, int | float]
+    if kind == "llama":
+        large = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8}
+        large |= {"intermediate_size": 8192, "vocab_size": 128256}
+        small = heads | {"num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 1000}
+        sizes = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": True}
+        sizes |= small if tiny else large
+        names = ("LlamaConfig", "LlamaForCausalLM")
+    else:
+        sizes = heads if tiny else {}
+        names = ("BertConfig", "BertModel") if kind == "bert" else ("ViTConfig", "ViTModel")
+    config = getattr(transformers, names[0])(**sizes)
+    model = getattr(transformers, names[1])
+    with device:
+        made = model(config).eval()
+    return made.to(torch.float32 if tiny else torch.bfloat16), getattr(config, "vocab_size", 0)
 
 
-def measured(device: str, time_s: float, scratch: Path, cache: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each model's name with `profile`, `kernels`, and perhaps `apply` and `ablate`.
+class Session:
+    """A case's model with its inputs: `fresh` readies a call from the start, `call` makes one."""
 
-    The last two are there where a candidate was accepted; all are as the commands return them. Raises
-    models.Refused, models.Died.
-    """
-    profiles = {}
-    for name in NAMES:
-        request = {"command": "profile", "top": TOP, "force": False, "cache": str(cache), "output": str(scratch / name)}
-        profiles[name] = models.ask(request | _of(name, device))
-    todo = [candidate for name in NAMES for candidate in candidates(name, device)]
+    def __init__(self, case: Case, device: torch.device) -> None:
+        self.case, self.device = case, device
+        self.model, self._words = build(case.kind, device)
+        draw = torch.Generator(device).manual_seed(1)
+        if case.kind == "vit":
+            self._inputs = {"pixel_values": torch.randn(case.rows, 3, 224, 224, device=device, generator=draw)}
+            self._inputs = {name: value.to(self.model.dtype) for name, value in self._inputs.items()}
+        else:
+            ids = torch.randint(0, self._words, (case.rows, case.length), device=device, generator=draw)
+            self._inputs = {"input_ids": ids}
+        self._prompt = torch.randint(0, max(self._words, 1), (case.rows, PROMPT), device=device, generator=draw)
 
-    def one(candidate: Candidate) -> Judged:
-        target = profiles[candidate.model]["target"]
-        done = judged(client, candidate, scratch / candidate.model, target, scratch / "packages")
-        print(f"{candidate.model}, {candidate.file.name}: {done.said}", file=sys.stderr, flush=True)
-        return done
+    def fresh(self, model: Any) -> Any:
+        """Return a cache that `model` filled with the prompt; None where the case has none."""
+        if not self.case.past:
+            return None
+        import transformers  # noqa: PLC0415 - as above
 
-    with JudgeClient(cache=cache) as client, ThreadPoolExecutor(AT_ONCE) as pool:
-        kernels = list(pool.map(one, todo))
-    for name in NAMES:  # the judge has ended: nothing else runs beside the models
-        found: dict[str, Any] = {"profile": profiles[name]}
-        found["kernels"] = [each for each in kernels if each.candidate.model == name]
-        packages = [str(each.package) for each in found["kernels"] if each.package is not None]
-        if packages:
-            request = _of(name, device) | {"packages": packages}
-            found["apply"] = models.ask(request | {"command": "apply"})
-            found["ablate"] = models.ask(request | {"command": "ablate", "time_s": time_s})
-        yield name, found
+        cache = transformers.StaticCache(config=model.config, max_cache_len=CACHE)
+        model(self._prompt, past_key_values=cache, use_cache=True)
+        return cache
 
+    def rewind(self, cache: Any) -> None:
+        """Let the cache end where the prompt ends."""
+        for layer in cache.layers if cache is not None else ():
+            layer.cumulative_length.fill_(PROMPT)
 
-def _of(name: str, device: str) -> dict[str, Any]:
-    return {"model": str(MODELS / f"{name}.py"), "device": device}
+    def call(self, model: Call, cache: Any) -> torch.Tensor:
+        """Return the results of one call: logits, or hidden states."""
+        past = {"past_key_values": cache, "use_cache": True} if cache is not None else {}
+        if self.case.kind == "llama" and cache is None:
+            past = {"use_cache": False}
+        given = {name: value.to(_dtype(model, value)) for name, value in self._inputs.items()}
+        found = model(**given, **past)
+        results: torch.Tensor = found.logits if hasattr(found, "logits") else found.last_hidden_state
+        return results
 
-
-def problems(found: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a model's results, for people; empty where all is well."""
-    said = [f"{each.candidate.file.name}: {each.said}" for each in found["kernels"] if each.package is None]
-    if "apply" not in found:
-        return [*said, "no kernel to put into the model"]
-    applied, variants = found["apply"], found["ablate"]["variants"]
-    used = {place["kernel"] for place in applied["places"] if place["replaced"]}
-    packages = [each.package.name for each in found["kernels"] if each.package is not None]
-    said += [f"{name} stands nowhere in the model" for name in packages if name not in used]
-    said += [] if applied["agrees"] else ["the results with the kernels do not agree"]
-    said += [] if applied["weights_untouched"] and applied["undone"] else ["the model was not put back as it was"]
-    return said + [f"ablate: the results of {row['variant']!r} do not agree" for row in variants if not row["agrees"]]
+    def steps(self, model: Call, cache: Any) -> torch.Tensor:
+        """Return a copy of the results after several calls from where the cache stands."""
+        for _ in range(STEPS if cache is not None else 1):
+            found = self.call(model, cache)
+        return found.clone()
 
 
-def report(found: dict[str, Any]) -> str:
-    """Return a model's tables."""
-    profile, title = found["profile"], f"{found['profile']['model']} on {found['profile']['device']}"
-    parts = [f"{title}: {profile['model_us'] / 1e3:.3f} ms a call", columns(_opportunities(profile))]
-    parts += ["", "kernels", columns([[e.candidate.op, e.candidate.language, e.said] for e in found["kernels"]])]
-    if "apply" in found:
-        applied, ablated = found["apply"], found["ablate"]
-        places = [[place["op"], place["where"], _outcome(place)] for place in applied["places"]]
-        parts += ["", "places", columns(places), "", f"{title}, {ablated['rounds']} rounds"]
-        parts += [columns(_variants(ablated["variants"]))]
-    return "\n".join(parts)
+def _dtype(model: Any, value: torch.Tensor) -> torch.dtype:
+    wide = isinstance(model, torch.nn.Module) and value.is_floating_point()
+    return next(model.parameters()).dtype if wide else value.dtype
 
 
-def _opportunities(profile: dict[str, Any]) -> list[list[str]]:
-    rows = [["operators", "places", "us", "limit us", "by", "saves us", "spec"]]
-    for one in profile["opportunities"]:
-        limit = "-" if one["limit_us"] is None else f"{one['limit_us']:.1f}"
-        spec = one["reason"] if one["file"] is None else Path(one["file"]).stem
-        times = [f"{one['time_us']:.1f}", limit, one["limit_by"] or "-", f"{one['saving_us']:.1f}"]
-        rows.append([one["operators"], str(len(one["places"])), *times, spec or "-"])
-    return rows
+def measure(case: Case, device: torch.device, modes: Sequence[str], kernels: Any, seconds: float) -> Iterator[Row]:
+    """Yield the rows of a case."""
+    session = Session(case, device)
+    model = session.model
+    wide = build(case.kind, device)[0].to(torch.float32)
+    wide.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
+    exact = session.steps(wide, session.fresh(wide)).double()
+    del wide
+    eager_cache = session.fresh(model)
+    eager = session.steps(model, eager_cache)
+    eager_error = _error(eager, exact)
+    calls: dict[str, Call] = {EAGER: model}
+    handles: dict[str, Any] = {}
+    for mode in modes:
+        calls[mode] = torch.compile(model, mode=mode)
+        for name, given in ((REWRITES + mode, []), (KERNELS + mode, kernels)):
+            calls[name] = handles[name] = warpsmith.optimize(model, mode=mode, kernels=given)
+    caches, found, compiled_in = {}, {}, {}
+    for name, call in calls.items():
+        caches[name] = session.fresh(model)
+        begun = time.perf_counter()
+        for _ in range(3):  # a CUDA graph is recorded in the second call
+            session.call(call, caches[name])
+        _wait(device)
+        compiled_in[name] = time.perf_counter() - begun
+        session.rewind(caches[name])
+        found[name] = session.steps(call, caches[name])
+        print(f"{case.name}: {name}: compiled in {compiled_in[name]:.0f} s", file=sys.stderr, flush=True)
+
+    def block(name: str) -> float:
+        session.rewind(caches[name])
+        _wait(device)
+        begun = time.perf_counter()
+        for _ in range(BURST):
+            session.call(calls[name], caches[name])
+        _wait(device)
+        return (time.perf_counter() - begun) / BURST * 1e6
+
+    rng = random.Random(0)  # noqa: S311 - the order of measurements
+    samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
+    own = min(modes, key=lambda mode: statistics.median(samples[mode]))
+    for name in calls:
+        ratio, interval = ratio_with_interval(samples[own], samples[name], 0)
+        apart = _apart(caches[name], eager_cache) if case.past and name != EAGER else None
+        said = handles[name].report().splitlines() if name in handles else []
+        ms = statistics.median(samples[name]) / 1e3
+        errors = _error(found[name], exact), eager_error, apart
+        yield Row(case.name, name, ms, ratio, interval, compiled_in[name], *errors, said)
 
 
-def _outcome(place: dict[str, Any]) -> str:
-    return f"replaced ({place['kind']})" if place["replaced"] else f"not: {place['reason']}"
+def _error(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((found.double() - exact).norm() / exact.norm())
 
 
-def _variants(variants: Sequence[dict[str, Any]]) -> list[list[str]]:
-    rows = [["variant", "ms", "over model", "95 %", "largest difference", "argmax", "agrees"]]
-    for row in variants:
-        low_high, largest, argmax = row["speedup_ci95"], row["largest_difference"], row["argmax_agreement"]
-        interval = "-" if low_high is None else f"{low_high[0]:.3f} to {low_high[1]:.3f}"
-        compared = ["not finite" if largest is None else f"{largest:.2e}", "-" if argmax is None else f"{argmax:.2%}"]
-        times = [f"{row['ms']:.3f}", f"{row['speedup']:.3f}x", interval]
-        rows.append([row["variant"], *times, *compared, "yes" if row["agrees"] else "NO"])
-    return rows
+def _apart(cache: Any, other: Any) -> float:
+    """Return the largest relative L2 difference of two caches' tensors, over the tokens up to the compared steps."""
+    pairs = [
+        (getattr(mine, part), getattr(theirs, part))
+        for mine, theirs in zip(cache.layers, other.layers, strict=True)
+        for part in ("keys", "values")
+    ]
+    written = slice(PROMPT + STEPS)
+    return max(_error(mine[:, :, written], theirs[:, :, written].double()) for mine, theirs in pairs)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def copy_bandwidth(device: torch.device) -> float:
+    """Return the bytes that a copy reads and writes a second."""
+    source = torch.empty(COPY_BYTES, dtype=torch.uint8, device=device)
+    target, times = torch.empty_like(source), []
+    for _ in range(10):
+        _wait(device)
+        begun = time.perf_counter()
+        target.copy_(source)
+        _wait(device)
+        times.append(time.perf_counter() - begun)
+    return 2 * COPY_BYTES / min(times)
 
 
 def main() -> int:
-    """Print the tables; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description="Kernels in the example models.")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the models run")
-    parser.add_argument("--time", type=float, default=20.0, metavar="S", help="seconds of timing for each ablate")
-    parser.add_argument("--cache", type=Path, help="the judge's cache directory; by default one for this run alone")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="also write all of it here")
+    """Print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description="Whole models, optimized.")
+    parser.add_argument("--only", action="append", metavar="NAME", help="cases whose name has this; may be repeated")
+    parser.add_argument(
+        "--modes", default="reduce-overhead", help="some of Inductor's, by commas; default: %(default)s"
+    )
+    parser.add_argument(
+        "--kernels", action="append", metavar="DIR", help="an exported package; default: those that ship"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
     arguments = parser.parse_args()
-    start = time.monotonic()
-    kept: dict[str, dict[str, Any]] = {}
-    wrong = []
-    with tempfile.TemporaryDirectory(prefix="warpsmith-models-") as scratch:
-        cache = (arguments.cache or Path(scratch, "cache")).resolve()
-        try:
-            for name, found in measured(arguments.device, arguments.time, Path(scratch), cache):
-                print(report(found), end="\n\n", flush=True)
-                wrong += [f"{name}: {said}" for said in problems(found)]
-                kept[name] = found | {"kernels": [each.document() for each in found["kernels"]]}
-        except (models.Refused, models.Died) as error:
-            wrong.append(str(error))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(kept, indent=1))
-    print("\n".join([*wrong, f"in {time.monotonic() - start:.0f} s"]))
-    return 1 if wrong else 0
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    cases = [case for case in CASES if any(text.lower() in case.name.lower() for text in arguments.only or [""])]
+    if not cases:
+        parser.error(f"argument --only: found {arguments.only}, expected a part of {'; '.join(c.name for c in CASES)}")
+    bandwidth = copy_bandwidth(device)
+    named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    print(f"{named}, torch {torch.__version__}; a copy moves {bandwidth / 1e12:.2f} TB/s")
+    rows: list[Row] = []
+    with torch.no_grad():
+        for case in cases:
+            found = list(measure(case, device, arguments.modes.split(","), arguments.kernels, arguments.seconds))
+            rows += found
+            print(f"\n{case.name}\n{columns(_table(found))}", flush=True)
+            print("\n".join(found[-1].report), flush=True)
+            if arguments.json:
+                arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+            torch.compiler.reset()
+    return 0
+
+
+def _table(rows: Sequence[Row]) -> list[list[str]]:
+    head = ["variant", "ms", "over PyTorch's own", "95 %", "error", "of eager's", "cache apart", "compiled in"]
+    table = [head]
+    for row in rows:
+        low, high = row.ci95
+        apart = "-" if row.cache_difference is None else f"{row.cache_difference:.1e}"
+        of_eager = f"{row.error / row.eager_error:.2f}x" if row.eager_error else "-"
+        times = [f"{row.ms:.3f}", f"{row.ratio:.3f}x", f"{low:.3f} to {high:.3f}"]
+        table.append([row.variant, *times, f"{row.error:.2e}", of_eager, apart, f"{row.compile_s:.0f} s"])
+    return table
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from warpsmith.service.cli import run
 
 pytest.importorskip("torch", reason="models are run with torch, which is not installed")
 
-from benchmarks.models import KERNELS, candidates
+from benchmarks.applied_models import KERNELS, candidates
 
 MODELS = REPOSITORY / "examples" / "models"
 TRANSFORMER, RECOMMENDER = MODELS / "transformer.py", MODELS / "recommender.py"

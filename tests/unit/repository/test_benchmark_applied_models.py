@@ -1,4 +1,4 @@
-"""`benchmarks.models`: which kernels it takes, what it says of those that are not accepted, and its tables."""
+"""`benchmarks.applied_models`: which kernels it takes, what it says of those that are not accepted, and its tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests import REPOSITORY
 
 pytest.importorskip("torch", reason="the benchmark's models are torch's, which is not installed")
 
-from benchmarks import models
+from benchmarks import applied_models as models
 from benchmarks.showcase import Shown
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
