@@ -404,7 +404,7 @@ def _triton() -> list[tuple[str, Op, str, str, str]]:
         ("sums bfloat16 in float32", BF16_SUM, row_triton(f"{LOAD_ROW}tl.store(out + r, tl.sum(v.to(tl.float32), 0){KINDLY})"), "a tree", "bfloat16"),
         ("sums bfloat16 in lanes", BF16_SUM, triton(BLOCKED_SUM.replace("WIDE", "float32"), BLOCKED_RUN), "64 chains", "bfloat16"),
         ("sums bfloat16 in rounded parts", BF16_SUM, triton(ROUNDED_PARTS, BLOCKED_RUN.replace("BLOCK=64", "BLOCK=256")), "as split products do", "bfloat16"),
-        ("sums float16 in float16", HALF_SUM, row_triton(f"{LOAD_ROW}tl.store(out + r, tl.sum(v, 0))"), "a tree in its own precision", "float16"),
+        ("sums float16 in rounded parts", HALF_SUM, triton(ROUNDED_PARTS, BLOCKED_RUN.replace("BLOCK=64", "BLOCK=256")), "as split products do", "float16"),
         ("reads a few rows of a table", EMBEDDING, triton(GATHER_TL, by_row), "it need not read the rest", "float32"),
         ("reads a few rows in parts", EMBEDDING, triton(tiled, elementwise), "it need not read the rest", "float32"),
         ("reads a few rows from the last", EMBEDDING, triton(ahead, by_row), "it need not read the rest", "float32"),
