@@ -60,7 +60,8 @@ def _document(kernel: ExportedKernel) -> dict[str, Any]:
 def _prose(kernel: ExportedKernel) -> str:
     """Return the ideas that led to the kernel, from the root, with the last one's measurements."""
     lines = [f"# {kernel.spec['name']} on {kernel.target}, in {kernel.language}", ""]
-    lines += [_quoted(kernel.spec.get("description", "")), "", *_measured(kernel), "", "## Ideas, in their order"]
+    lines += [_quoted(kernel.spec.get("description", "")), "", *_measured(kernel), ""]
+    lines += ["## Ideas, in their order"] if kernel.lineage else ["Written outside of a search."]
     for step in kernel.lineage:
         idea = step.get("idea")
         if not idea:
