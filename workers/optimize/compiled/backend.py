@@ -15,15 +15,15 @@ from torch import fx
 
 from warpsmith.workers.optimize.compiled import inductor, kernels
 from warpsmith.workers.optimize.compiled.masks import Place, take_out_masks
-from warpsmith.workers.optimize.compiled.rewriting import Placed, compile_with
+from warpsmith.workers.optimize.compiled.rewriting import Keep, Placed, compile_with
 
 
 @dataclass(frozen=True)
 class Graph:
     """A graph that was compiled: its calls before rewriting, and what became of it.
 
-    masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor had the code in its
-    cache; why: the reason where no kernel was looked for.
+    masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor's cache had the code
+    and what became of them is not known; why: the reason where no kernel was looked for.
     """
 
     calls: int
@@ -39,11 +39,13 @@ def warpsmith(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     served: Sequence[kernels.Served] | None = None,
+    keep: Keep = "faster",
     seen: Callable[[Graph], None] | None = None,
 ) -> Callable[..., Any]:
     """Rewrite a graph of Dynamo's and compile it with Inductor, under its `mode` and `options`.
 
-    served: the kernels; None: those that ship, for the device of the graph. `seen` is told what became of the graph.
+    served: the kernels; None: those that ship, for the device of the graph. keep: which of them stay (`Keep`).
+    `seen` is told what became of the graph.
     Raises what Inductor raises, RuntimeError for a mode that it does not know.
     """
     calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
@@ -55,7 +57,7 @@ def warpsmith(
         found = Graph(calls, masks, (), "gradients are needed, for which no kernel was searched")
     else:
         chosen = kernels.shipped_for(tensors) if served is None else served
-        compiled, placed = compile_with(chosen, graph, inputs, patches)
+        compiled, placed = compile_with(chosen, graph, inputs, patches, keep)
         found = Graph(calls, masks, None if placed is None else tuple(placed))
     if seen is not None:
         seen(found)

@@ -31,7 +31,7 @@ PAST_CACHE_BYTES = 200 << 20
 """That much is read between two looks at the same weights: 4 times the second-level cache of an H200 (50 MiB)."""
 MOST_COPIES = 64
 SEEN = 0.9
-FORMAT = 1
+FORMAT = 2
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -39,11 +39,12 @@ FORMAT = 1
 class Decision:
     """What was found about a region.
 
-    us, inductor_us: of the kernel and of Inductor's code; ci95 is of the ratio of the latter to the former. why: the
-    reason where the kernel stays out, empty where it pays.
+    why: the reason where the kernel cannot serve here or is wrong; slow: the reason where it does not pay; both are
+    empty where it does. us, inductor_us: of the kernel and of Inductor's code; ci95 is of the latter over the former.
     """
 
-    why: str
+    why: str = ""
+    slow: str = ""
     us: float | None = None
     inductor_us: float | None = None
     ci95: tuple[float, float] | None = None
@@ -69,6 +70,10 @@ class Choices:
         """Return what was found, None where nobody looked."""
         return self._known.get(region.key)
 
+    def graph(self, digest: str) -> Path:
+        """Return the file in which it is kept what became of the regions of a graph."""
+        return self._file.with_suffix("") / f"{digest}.json"
+
     def decide(self, wanted: Sequence[Region]) -> None:
         """Look at regions, each kind once, and keep what is found."""
         for region in {region.key: region for region in wanted}.values():
@@ -88,7 +93,8 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             return Decision(why)
         alone = region.alone()
         inputs = list(dict(zip(region.match.inputs, drawn, strict=True)).values())
-        results = region.kernel.call(*kernel.arguments(flat, numbers))
+        with kernel.unwatched():  # a wrong result is told below, and gives up the kernel for this place alone
+            results = region.kernel.call(*kernel.arguments(flat, numbers))
         shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
         expected = [found.reshape(shape) for found, shape in zip(alone(*inputs), shapes, strict=True)]
         if (why := kernel.wrong(flat, expected, numbers)) is not None:
@@ -150,12 +156,8 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
     ratio, (low, high) = ratio_with_interval(samples["inductor"], samples["kernel"], 0)
     us, other = (sorted(samples[name])[len(samples[name]) // 2] / len(copies) for name in ("kernel", "inductor"))
     enough = len(samples["kernel"]) >= FEWEST_ROUNDS
-    why = (
-        ""
-        if enough and low > 1
-        else f"it is not surely faster than Inductor's code: {ratio:.2f}x [{low:.2f}, {high:.2f}]"
-    )
-    return Decision(why, us, other, (low, high))
+    slow = f"it is not surely faster than Inductor's code: {ratio:.2f}x [{low:.2f}, {high:.2f}]"
+    return Decision("", "" if enough and low > 1 else slow, us, other, (low, high))
 
 
 def _graphed(call: Callable[[], None]) -> Callable[[], Any]:
@@ -172,22 +174,30 @@ def _graphed(call: Callable[[], None]) -> Callable[[], Any]:
     return graph.replay
 
 
+def read(document: dict[str, Any]) -> Decision:
+    """Return a decision of a file. Raises TypeError, KeyError where it is none."""
+    return Decision(**(document | {"ci95": document["ci95"] and tuple(document["ci95"])}))
+
+
 def _read(file: Path) -> dict[str, Decision]:
     """Return the decisions of a file; none where it is not there, or is not one that was written here."""
     try:
-        found = json.loads(file.read_text("utf-8"))
-        return {key: Decision(**(each | {"ci95": each["ci95"] and tuple(each["ci95"])})) for key, each in found.items()}
+        return {key: read(each) for key, each in json.loads(file.read_text("utf-8")).items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return {}
 
 
 def _write(file: Path, decisions: dict[str, Decision]) -> None:
-    """Keep decisions beside those that another process wrote meanwhile; go without where that cannot be written."""
+    """Keep decisions beside those that another process wrote meanwhile."""
+    keep(file, {key: asdict(each) for key, each in sorted((_read(file) | decisions).items())})
+
+
+def keep(file: Path, document: Any) -> None:
+    """Write a document as JSON in one go, for other processes to read; go without where that cannot be written."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({key: asdict(each) for key, each in sorted((_read(file) | decisions).items())}, indent=1)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as written:
-            written.write(text)
+            json.dump(document, written, indent=1)
         os.replace(written.name, file)
     except OSError:
         return

@@ -13,14 +13,22 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from warpsmith.workers.optimize.compiled.backend import Graph
-    from warpsmith.workers.optimize.compiled.rewriting import Placed
+    from warpsmith.workers.optimize.compiled.rewriting import Keep, Placed
+
+
+KEPT = ("faster", "right")
 
 
 class Optimized:
     """A model whose calls are compiled. `model` is the model itself, unchanged: who calls that undoes everything."""
 
     def __init__(
-        self, model: Any, mode: str | None, dynamic: bool | None, kernels: Sequence[str | PathLike[str]] | None
+        self,
+        model: Any,
+        mode: str | None,
+        dynamic: bool | None,
+        kernels: Sequence[str | PathLike[str]] | None,
+        keep: Keep,
     ) -> None:
         import torch  # noqa: PLC0415 - seconds
 
@@ -30,7 +38,7 @@ class Optimized:
         self.model = model
         self._graphs: list[Graph] = []
         served = None if kernels is None else given(kernels)
-        backend = functools.partial(warpsmith, mode=mode, served=served, seen=self._graphs.append)
+        backend = functools.partial(warpsmith, mode=mode, served=served, keep=keep, seen=self._graphs.append)
         self._compiled: Callable[..., Any] = torch.compile(model, backend=backend, dynamic=dynamic)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -51,7 +59,7 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
     if graph.why:
         kernels = f"no kernels: {graph.why}"
     elif graph.kernels is None:
-        kernels = "kernels as in Inductor's cache, from which its code came"
+        kernels = "kernels as when Inductor's cache, where its code is from, was written"
     else:
         kernels = f"{len(placed)} of {len(graph.kernels)} places of kernels taken"
     yield f"graph {number}: {graph.calls} calls; {masks}; {kernels}"
@@ -86,12 +94,16 @@ def optimize(
     mode: str | None = None,
     dynamic: bool | None = None,
     kernels: Sequence[str | PathLike[str]] | None = None,
+    keep: Keep = "faster",
 ) -> Optimized:
     """Compile a model, or a function of tensors, with kernels where they pay, Warpsmith's rewrites, and Inductor.
 
     mode: Inductor's ("reduce-overhead", "max-autotune", ...); None: its default. dynamic: as torch.compile takes it.
-    kernels: directories of exported packages; None: the kernels that ship, and none for an empty sequence. Nothing is
-    compiled before the first call. Raises RuntimeError in that call for a mode that Inductor does not know; for
-    `kernels`, at once, NotAnExport, BadPackage, NotUsable.
+    kernels: directories of exported packages; None: the kernels that ship, and none for an empty sequence. keep: which
+    of them stay where they are right: those that are surely "faster" than Inductor's code for the same part, or all
+    ("right"). Nothing is compiled before the first call. Raises RuntimeError in that call for a mode that Inductor does
+    not know; at once ValueError for `keep`, NotAnExport, BadPackage, NotUsable for `kernels`.
     """
-    return Optimized(model, mode, dynamic, kernels)
+    if keep not in KEPT:
+        raise ValueError(f"keep: found {keep!r}, expected one of {', '.join(map(repr, KEPT))}")
+    return Optimized(model, mode, dynamic, kernels, keep)

@@ -83,6 +83,25 @@ def mode_of(values: Any) -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if mode is None else cast("AbstractContextManager[Any]", mode)
 
 
+def hint(size: Any) -> int | None:
+    """Return a size as a number: one that varies as it was in the call that is compiled; None where nothing says."""
+    if isinstance(size, torch.SymInt):
+        known = size.node.hint
+        return None if known is None else int(known)
+    return int(size)
+
+
+def sized(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a tensor without memory with its sizes and strides as numbers; None where one is not known."""
+    shape, stride = [hint(size) for size in tensor.shape], [hint(step) for step in tensor.stride()]
+    if None in shape or None in stride:
+        return None
+    with mode_of(tensor):
+        return torch.empty_strided(
+            cast("list[int]", shape), cast("list[int]", stride), dtype=tensor.dtype, device=tensor.device
+        )
+
+
 class _Seen(Exception):  # noqa: N818 - named for what happens
     """The graph was seen, and need not be compiled."""
 

@@ -65,6 +65,10 @@ class Served:
         shape = self._parameters[position]["shape"]
         return self.leading is not None and bool(shape) and shape[0] == self.leading
 
+    def rank(self, position: int) -> int:
+        """Return how many axes the op's own tensor at this position has."""
+        return len(self._parameters[position]["shape"])
+
     def flat(self, tensors: Sequence[Any]) -> list[Any]:
         """Return the tensors as the op takes them: those that have rows with one leading axis."""
         return [self.flattened(tensor, position) for position, tensor in enumerate(tensors)]
@@ -73,7 +77,7 @@ class Served:
         """Return one of them."""
         if not self.rows(position):
             return tensor
-        return tensor.reshape(-1, *tensor.shape[tensor.dim() - len(self._parameters[position]["shape"]) + 1 :])
+        return tensor.reshape(-1, *tensor.shape[tensor.dim() - self.rank(position) + 1 :])
 
     def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
         """Return the axes of a call with flat tensors, or what does not fit."""
@@ -82,7 +86,7 @@ class Served:
 
     def lead(self, tensor: torch.Tensor) -> Lead:
         """Return what stands for the leading axis in the op's first tensor."""
-        return tuple(tensor.shape[: tensor.dim() - len(self._parameters[0]["shape"]) + 1])
+        return tuple(tensor.shape[: tensor.dim() - self.rank(0) + 1])
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import graphlib
 import hashlib
 import operator
 from collections.abc import Iterator, Sequence
@@ -30,10 +32,10 @@ class Region:
     kernel: Served
     match: match.Match
 
-    @property
+    @functools.cached_property
     def tensors(self) -> list[torch.Tensor]:
-        """What flows in: tensors without memory."""
-        return [node.meta["val"] for node in self.match.inputs]
+        """What flows in: tensors without memory, of the sizes of the call that is compiled."""
+        return [tensor for tensor in map(_sized, self.match.inputs) if tensor is not None]
 
     @property
     def key(self) -> str:
@@ -60,8 +62,14 @@ class Region:
         """Return the region as a graph of its own: its inputs in order, once each, and a tuple of its results."""
         graph = fx.Graph()
         inside = {node: graph.placeholder(node.name) for node in dict.fromkeys(self.match.inputs)}
+
+        def within(node: fx.Node) -> Any:
+            return inside[node] if node in inside else inductor.hint(node.meta["val"])
+
         for node in self.match.nodes:
-            inside[node] = graph.node_copy(node, inside.__getitem__)
+            copy = inside[node] = graph.create_node(node.op, node.target, name=node.name)
+            copy.args, copy.kwargs = fx.map_arg((node.args, dict(node.kwargs)), within)
+            copy.meta = dict(node.meta)
         graph.output(tuple(inside[node] for node in self.match.outputs))
         return fx.GraphModule(torch.nn.Module(), graph)
 
@@ -81,7 +89,7 @@ def regions(graph: fx.Graph, kernels: Sequence[Served]) -> Iterator[Region]:
     """Yield every place of every kernel; places of several kernels may share nodes."""
     calls = [node for node in graph.nodes if node.op == "call_function"]
     operators = {str(node.target) for node in calls}
-    leads = _leads(calls)
+    leads = _leads(graph)
     for kernel in kernels:
         for lead, device in leads:
             if len(lead) != 1 and kernel.leading is None:
@@ -98,9 +106,9 @@ def regions(graph: fx.Graph, kernels: Sequence[Served]) -> Iterator[Region]:
 
 
 def _fits(region: Region, lead: Lead) -> bool:
-    """Return whether the op takes what flows in: its own shapes behind that lead. Sizes that vary are none yet."""
+    """Return whether the op takes what flows in: its own shapes behind that lead. Of sizes only a lead's may vary."""
     tensors = region.tensors
-    if any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape):
+    if len(tensors) < len(region.match.inputs) or any(_varies(region, at) for at in range(len(tensors))):
         return False
     if region.kernel.leading is not None and _kind(region.kernel.lead(tensors[0])) != lead:
         return False
@@ -108,6 +116,17 @@ def _fits(region: Region, lead: Lead) -> bool:
         return not isinstance(region.kernel.axes(region.kernel.flat(tensors)), str)
     except RuntimeError:  # a shape that does not flatten
         return False
+
+
+def _sized(node: fx.Node) -> torch.Tensor | None:
+    return inductor.sized(node.meta["val"])
+
+
+def _varies(region: Region, position: int) -> bool:
+    """Return whether a size varies from call to call in an input, beside those of a lead: the op looks at each call."""
+    shape = region.match.inputs[position].meta["val"].shape
+    own = shape[len(shape) - region.kernel.rank(position) + 1 :] if region.kernel.rows(position) else shape
+    return any(isinstance(size, torch.SymInt) for size in own)
 
 
 def _operators(pattern: match.Pattern) -> set[str]:
@@ -120,18 +139,37 @@ def _operators(pattern: match.Pattern) -> set[str]:
     return {str(node.target) for node in seen if not match.is_view(node)}
 
 
-def _leads(calls: Sequence[fx.Node]) -> list[tuple[Lead, torch.device]]:
+def _leads(graph: fx.Graph) -> list[tuple[Lead, torch.device]]:
     """Return the kinds of leading sizes in a graph: those of its tensors without their last axis."""
     found: dict[tuple[Lead, torch.device], None] = {}
-    for node in calls:
+    for node in graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and 2 <= value.dim() <= MOST_RANK:
-            found[_kind(value.shape[:-1]), torch.device(value.device.type)] = None
+        if not isinstance(value, torch.Tensor) or not 2 <= value.dim() <= MOST_RANK:
+            continue
+        sizes = [inductor.hint(size) for size in value.shape[:-1]]
+        if None not in sizes:
+            found[_kind(sizes), torch.device(value.device.type)] = None
     return list(found)
 
 
 def _kind(sizes: Sequence[Any]) -> Lead:
     return tuple(1 if size == 1 else SOME[axis % len(SOME)] for axis, size in enumerate(sizes))
+
+
+def in_order(graph: fx.Graph, chosen: Sequence[Region]) -> bool:
+    """Return whether kernels in all these places can run one after the other: none needs what another of them makes
+    while that one needs its own.
+    """
+    stand = {node: region for region in chosen for node in region.match.nodes if not match.is_view(node)}
+    sorter: graphlib.TopologicalSorter[object] = graphlib.TopologicalSorter()
+    for node in graph.nodes:
+        here = id(stand.get(node, node))
+        sorter.add(here, *{there for one in node.all_input_nodes if (there := id(stand.get(one, one))) != here})
+    try:
+        sorter.prepare()
+    except graphlib.CycleError:
+        return False
+    return True
 
 
 def put(graph: fx.Graph, chosen: Sequence[Region]) -> None:
@@ -151,12 +189,12 @@ def _put(graph: fx.Graph, region: Region, replaced: dict[fx.Node, fx.Node]) -> d
     inputs = []
     for position, node in enumerate(region.match.inputs):
         given = build.contiguous(replaced.get(node, node))
-        inputs.append(build.shaped(given, kernel.flattened(given.meta["val"], position).shape))
+        inputs.append(build.rows(given, kernel.rank(position)) if kernel.rows(position) else given)
     called = build.call(kernel.call, *kernel.kernel.arguments(inputs, region.match.numbers))
     results = {}
     for position, node in enumerate(region.match.outputs):
         result = called if len(region.match.outputs) == 1 else build.call(operator.getitem, called, position)
-        results[node] = build.shaped(result, node.meta["val"].shape)
+        results[node] = build.shaped(result, node.meta["val"].shape, region.match.inputs[0])
         node.replace_all_uses_with(results[node])
     return results
 
@@ -182,7 +220,19 @@ class _Builder:
             return node
         return self.call(torch.ops.aten.clone.default, node, memory_format=torch.contiguous_format)
 
-    def shaped(self, node: fx.Node, shape: Sequence[int]) -> fx.Node:
-        if tuple(node.meta["val"].shape) == tuple(shape):
+    def rows(self, node: fx.Node, rank: int) -> fx.Node:
+        """Make one axis of those that lead to a tensor of this rank."""
+        shape = node.meta["val"].shape
+        if len(shape) == rank:
             return node
-        return self.call(torch.ops.aten.reshape.default, node, list(shape))
+        return self.call(torch.ops.aten.reshape.default, node, [-1, *shape[len(shape) - rank + 1 :]])
+
+    def shaped(self, node: fx.Node, shape: Sequence[Any], like: fx.Node) -> fx.Node:
+        """Give a result its shape; sizes of it that vary lead `like` as well."""
+        if node.meta["val"].dim() == len(shape):
+            return node
+        varying = [axis for axis, size in enumerate(shape) if isinstance(size, torch.SymInt)]
+        sizes = list(shape)
+        for axis in varying:
+            sizes[axis] = -1 if len(varying) == 1 else self.call(torch.ops.aten.sym_size.int, like, axis)
+        return self.call(torch.ops.aten.reshape.default, node, sizes)

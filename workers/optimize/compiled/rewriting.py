@@ -7,18 +7,25 @@ met of which nothing is known, the compilation is given up, the region is looked
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import fx
 
 from warpsmith.workers.optimize.applied import match
-from warpsmith.workers.optimize.compiled import inductor
+from warpsmith.workers.optimize.compiled import choice, inductor
 from warpsmith.workers.optimize.compiled.choice import Choices, Decision
 from warpsmith.workers.optimize.compiled.kernels import Served
-from warpsmith.workers.optimize.compiled.places import Region, put, regions
+from warpsmith.workers.optimize.compiled.places import Region, in_order, put, regions
+
+Keep = Literal["faster", "right"]
+"""Which kernels stay: those that are surely faster than Inductor's code in their place, or all that are right there."""
+MOST_TRIES = 8
+"""Compilations of one graph: each but the last found regions of which nothing was known."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +45,49 @@ class _Unknown(Exception):  # noqa: N818 - named for what happens
 
 
 def compile_with(
-    kernels: Sequence[Served], graph: fx.GraphModule, inputs: Sequence[Any], patches: inductor.Patches
+    kernels: Sequence[Served], graph: fx.GraphModule, inputs: Sequence[Any], patches: inductor.Patches, keep: Keep
 ) -> tuple[inductor.Compiled, list[Placed] | None]:
-    """Compile a graph of Dynamo's with kernels where they pay; returns the code and what became of each region.
+    """Compile a graph of Dynamo's with the kernels that `keep` names; returns the code and what became of each region.
 
-    None for the regions: Inductor had the code in its cache, with the kernels that it was compiled with.
+    None for the regions: Inductor had the code in its cache, and what became of them is not known.
     """
-    rewriter = _Rewriter(kernels, Choices(_device(inputs), patches))
-    identity = hashlib.sha256(repr(sorted(kernel.name for kernel in kernels)).encode()).hexdigest()
+    rewriter = _Rewriter(kernels, Choices(_device(inputs), patches), keep)
+    identity = _digest(keep, sorted(kernel.name for kernel in kernels))
     patched = inductor.with_pass(patches, rewriter, identity)
-    for _ in range(2):
+    told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
+    for _ in range(MOST_TRIES):
         try:
-            return inductor.compile_graph(inductor.copied(graph), inputs, patched), rewriter.placed
+            compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched)
         except Exception:  # Inductor wraps what a pass raises
             if not rewriter.unknown:
                 raise
-        rewriter.learn()
+            rewriter.learn()
+            continue
+        if rewriter.placed is None:
+            return compiled, _read(told)
+        choice.keep(told, [asdict(place) for place in rewriter.placed])
+        return compiled, rewriter.placed
     raise AssertionError("a region was unknown after all were looked at")
+
+
+def _digest(*facts: Any) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def _described(value: Any) -> Any:
+    """Return what of an input decides a graph's regions."""
+    if not isinstance(value, torch.Tensor):
+        return str(value)
+    return str(value.shape), str(value.stride()), str(value.dtype), str(value.device)
+
+
+def _read(file: Path) -> list[Placed] | None:
+    """Return what became of a graph's regions when it was compiled; None where no file says so."""
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        return [Placed(**(each | {"decision": choice.read(each["decision"])})) for each in found]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _device(inputs: Sequence[Any]) -> torch.device:
@@ -65,38 +98,45 @@ def _device(inputs: Sequence[Any]) -> torch.device:
 class _Rewriter:
     """The pass. `unknown` are the regions of which nothing is known; `placed` is None before a graph was rewritten."""
 
-    def __init__(self, kernels: Sequence[Served], choices: Choices) -> None:
-        self._kernels, self._choices = kernels, choices
+    def __init__(self, kernels: Sequence[Served], choices: Choices, keep: Keep) -> None:
+        self._kernels, self.choices, self._keep = kernels, choices, keep
         self.unknown: list[Region] = []
         self.placed: list[Placed] | None = None
 
     def learn(self) -> None:
         """Look at the unknown regions."""
-        self._choices.decide(self.unknown)
+        self.choices.decide(self.unknown)
         self.unknown = []
 
     def __call__(self, graph: fx.Graph) -> None:
         """Rewrite a graph. Raises _Unknown."""
         found = list(regions(graph, self._kernels))
-        self.unknown = [region for region in found if self._choices.known(region) is None]
+        self.unknown = [region for region in found if self.choices.known(region) is None]
         if self.unknown:
             raise _Unknown
-        decided = [(region, decision) for region in found if (decision := self._choices.known(region)) is not None]
-        chosen, placed = _choose(decided)
+        decided = [(region, decision) for region in found if (decision := self.choices.known(region)) is not None]
+        chosen, placed = _choose(graph, decided, self._keep)
         put(graph, chosen)
         self.placed = (self.placed or []) + placed
 
 
-def _choose(decided: Sequence[tuple[Region, Decision]]) -> tuple[list[Region], list[Placed]]:
-    """Choose the regions that save most and share nothing; returns them, and what became of all."""
+def _choose(
+    graph: fx.Graph, decided: Sequence[tuple[Region, Decision]], keep: Keep
+) -> tuple[list[Region], list[Placed]]:
+    """Choose the regions that save most and share nothing; returns them, and what became of all in their order."""
     used: set[fx.Node] = set()
-    chosen, placed = [], []
+    chosen: list[Region] = []
+    placed: list[tuple[Region, Placed]] = []
     for region, decision in sorted(decided, key=lambda each: -each[1].saved_us):
         nodes = {node for node in region.match.nodes if not match.is_view(node)}
-        why = decision.why or ("a kernel that saves more stands there" if nodes & used else "")
+        why = decision.why or (decision.slow if keep == "faster" else "")
+        why = why or ("a kernel that saves more is there" if nodes & used else "")
+        if not why and not in_order(graph, [*chosen, region]):
+            why = "it would wait for a kernel that saves more, which waits for it"
         if not why:
             used |= nodes
             chosen.append(region)
         kernel = region.kernel
-        placed.append(Placed(kernel.op, kernel.name, region.where, region.shapes, decision, why))
-    return chosen, placed
+        placed.append((region, Placed(kernel.op, kernel.name, region.where, region.shapes, decision, why)))
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    return chosen, [place for _, place in sorted(placed, key=lambda each: order[each[0].match.nodes[0]])]

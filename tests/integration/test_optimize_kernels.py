@@ -1,0 +1,295 @@
+"""Kernels in models that `warpsmith.optimize` compiles: real packages in C++, and real code of Inductor's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import fx, nn
+
+import warpsmith
+from tests.exporting import exported
+from warpsmith.kernels_db.export.package import build
+from warpsmith.workers.exports.project import NotAnExport
+from warpsmith.workers.optimize.applied import match
+from warpsmith.workers.optimize.compiled import places
+
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+"""Inductor imports a module of its own that warns."""
+
+NORM: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "llama_norm",
+    "description": "as Hugging Face's LlamaRMSNorm",
+    "axes": {"tokens": {"kind": "var"}, "hidden": {"kind": "var"}},
+    "inputs": [
+        {"name": "x", "shape": ["tokens", "hidden"], "dtype": "float32"},
+        {"name": "weight", "shape": ["hidden"], "dtype": "float32", "role": "weight"},
+        {"name": "eps", "dtype": "float32", "value": 1e-5},
+    ],
+    "outputs": [{"name": "y", "shape": ["tokens", "hidden"], "dtype": "float32"}],
+    "reference": "import torch\n\n\ndef run(x, weight, eps):\n    h = x.to(torch.float32)\n"
+    "    return weight * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + eps))\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"tokens": 64, "hidden": 128}},
+        {"id": "small", "role": "test", "axes": {"tokens": 1, "hidden": 16}, "inputs": {"eps": {"value": 1e-6}}},
+        {"id": "odd", "role": "test", "axes": {"tokens": 7, "hidden": 36}},
+    ],
+}
+NORM_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+#include <cmath>
+extern "C" void norm(const float* x, const float* w, float eps, float* y, int64_t rows, int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
+    double squares = 0;
+    for (int64_t i = 0; i < n; ++i) squares += double(x[i]) * x[i];
+    const double scale = 1 / std::sqrt(squares / n + eps);
+    for (int64_t i = 0; i < n; ++i) y[i] = float(x[i] * scale * w[i]);
+  }
+}
+""")
+
+
+def run(x, weight, eps, y):
+    n = weight.numel()
+    kernels.norm(x, weight, eps, y, x.numel() // n, n)
+'''
+PAIRS: dict[str, Any] = {
+    "schema_version": 1,
+    "name": "pair_sum",
+    "description": "the products of all pairs of a row's elements, summed: n squared terms where n do",
+    "axes": {"rows": {"kind": "var"}, "n": {"kind": "var"}},
+    "inputs": [{"name": "x", "shape": ["rows", "n"], "dtype": "float32"}],
+    "outputs": [{"name": "y", "shape": ["rows"], "dtype": "float32"}],
+    "reference": "def run(x):\n    return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-2, -1))\n",
+    "workloads": [
+        {"id": "large", "role": "bench", "axes": {"rows": 8, "n": 1024}},
+        {"id": "small", "role": "test", "axes": {"rows": 1, "n": 256}},
+        {"id": "odd", "role": "test", "axes": {"rows": 3, "n": 260}},
+    ],
+}
+PAIRS_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void pairs(const float* x, float* y, int64_t rows, int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += x[i];
+    y[row] = float(sum * sum);
+  }
+}
+""")
+
+
+def run(x, y):
+    kernels.pairs(x, y, y.numel(), x.numel() // y.numel())
+'''
+
+
+class Norm(nn.Module):
+    """LlamaRMSNorm, as written there."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.randn(width)), eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.to(torch.float32)
+        h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * h.to(x.dtype)
+
+
+class Stack(nn.Module):
+    """Two layers behind norms, and a buffer that each call writes."""
+
+    seen: torch.Tensor
+
+    def __init__(self, width: int = 32, eps: Sequence[float] = (1e-5, 1e-6)) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(Norm(width, each) for each in eps)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in eps)
+        self.register_buffer("seen", torch.zeros(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            x = x + layer(norm(x))
+        self.seen.add_(x.detach().mean((0, 1)))
+        return x
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    wrong = NORM_CPP.replace("squares / n + eps", "squares / n + 0.5")
+    directory = tmp_path_factory.mktemp("packages")
+    made = {"norm": (NORM, NORM_CPP), "wrong": (NORM, wrong), "pairs": (PAIRS, PAIRS_CPP)}
+    return {name: build(exported(spec, source), directory / name) for name, (spec, source) in made.items()}
+
+
+@pytest.fixture(autouse=True)
+def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of any region, and Inductor has compiled nothing."""
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def served(package: Path) -> int:
+    """Calls that the kernel of a package served so far."""
+    status = importlib.import_module(package.name).status()
+    return int(status["served"]["kernel"])
+
+
+def test_a_kernel_stands_at_its_places_with_the_numbers_of_each(packages: dict[str, Path]) -> None:
+    model, x = Stack().eval(), torch.randn(2, 9, 32)
+    kept = Stack().eval()
+    kept.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        expected = kept(x)
+        fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
+        before = served(packages["norm"])
+        torch.testing.assert_close(fast(x), expected, rtol=1e-5, atol=1e-5)
+        assert served(packages["norm"]) >= before + 2
+        before = served(packages["norm"])
+        torch.testing.assert_close(fast(x), kept(x), rtol=1e-5, atol=1e-5)
+        assert served(packages["norm"]) == before + 2
+    torch.testing.assert_close(model.seen, kept.seen, rtol=1e-5, atol=1e-5)
+    head, *places = fast.report().splitlines()
+    assert head.endswith("2 of 2 places of kernels taken")
+    assert places[0].startswith(f"  llama_norm at norms: 0 and 1 more (2x9x32, 32): {packages['norm'].name}, ")
+    assert len(places) == 1
+
+
+def test_a_kernel_that_is_not_faster_stays_out(packages: dict[str, Path]) -> None:
+    model, x = Stack().eval(), torch.randn(2, 9, 32)
+    fast = warpsmith.optimize(model, kernels=[packages["norm"]])
+    before = served(packages["norm"])
+    with torch.no_grad():
+        fast(x)
+        while_choosing = served(packages["norm"])
+        fast(x)
+    assert served(packages["norm"]) == while_choosing > before
+    assert "0 of 2 places of kernels taken" in fast.report()
+    assert "Inductor's code stays: it is not surely faster than Inductor's code: 0." in fast.report()
+
+
+def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-2, -1)) + 1
+
+    x = torch.rand(2, 2, 512)
+    with torch.no_grad():
+        expected = call(x)
+        fast = warpsmith.optimize(call, kernels=[packages["pairs"], packages["norm"]])
+        before = served(packages["pairs"])
+        torch.testing.assert_close(fast(x), expected)
+    assert served(packages["pairs"]) > before
+    head, place = fast.report().splitlines()
+    assert head.endswith("1 of 1 places of kernels taken")
+    assert "pair_sum at" in place
+    assert "(2x2x512)" in place
+
+
+def test_a_wrong_kernel_stays_out(packages: dict[str, Path]) -> None:
+    model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
+    fast = warpsmith.optimize(model, kernels=[packages["wrong"]], keep="right")
+    with torch.no_grad():
+        expected = Stack.forward(model, x)
+        torch.testing.assert_close(fast(x), expected)
+    assert "Inductor's code stays: the kernel's result is wrong" in fast.report()
+
+
+def test_a_number_that_was_not_verified_stays_out(packages: dict[str, Path]) -> None:
+    model, x = Stack(eps=(1e-3,)).eval(), torch.randn(2, 9, 32)
+    fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), Stack.forward(model, x))
+    assert "Inductor's code stays: eps: found another value than was verified (1e-05 or 1e-06)" in fast.report()
+
+
+def test_sizes_that_vary_are_served_inside_the_envelope_and_by_pytorch_outside(packages: dict[str, Path]) -> None:
+    model = Stack(eps=(1e-5,)).eval()
+    fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
+    with torch.no_grad():
+        for shape in ((2, 9, 32), (2, 5, 32), (3, 7, 32)):
+            x = torch.randn(*shape)
+            torch.testing.assert_close(fast(x), Stack.forward(model, x), rtol=1e-5, atol=1e-5)
+        graphs, before = fast.report(), served(packages["norm"])
+        x = torch.randn(4, 30, 32)  # 120 tokens: more than the 64 that were verified
+        with pytest.warns(
+            RuntimeWarning, match="PyTorch serves this call, because tokens is 120, verified from 1 to 64"
+        ):
+            torch.testing.assert_close(fast(x), Stack.forward(model, x), rtol=1e-5, atol=1e-5)
+    assert fast.report() == graphs, "no graph is compiled for it"
+    assert served(packages["norm"]) == before
+    assert graphs.count("1 of 1 places of kernels taken") >= 2
+
+
+def test_gradients_are_pytorchs(packages: dict[str, Path]) -> None:
+    model, x = Stack(eps=(1e-5,)), torch.randn(2, 9, 32)
+    fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
+    Stack.forward(model, x).square().sum().backward()  # type: ignore[no-untyped-call]
+    expected = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    fast(x).square().sum().backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], expected, rtol=1e-4, atol=1e-4)
+    assert "no kernels: gradients are needed" in fast.report()
+
+
+def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(packages: dict[str, Path]) -> None:
+    model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
+    said = []
+    with torch.no_grad():
+        for _ in range(2):
+            torch._dynamo.reset()
+            fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
+            before = served(packages["norm"])
+            fast(x)
+            said.append((fast.report(), served(packages["norm"]) - before))
+    assert said[0][0] == said[1][0]
+    assert "1 of 1 places of kernels taken" in said[0][0]
+    assert said[1][1] == 1, "nothing was compared or timed again"
+
+
+def test_of_two_kernels_for_a_place_the_one_that_saves_more_serves(packages: dict[str, Path]) -> None:
+    whole = NORM | {
+        "name": "norm_twice",
+        "reference": NORM["reference"].replace("    return weight *", "    return 2 * weight *"),
+    }
+    both = build(exported(whole, NORM_CPP.replace("* w[i])", "* w[i] * 2)")), packages["norm"].parent / "both")
+    norm = Norm(32, 1e-5)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        h = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return 2 * norm.weight * h
+
+    x = torch.randn(2, 9, 32)
+    with torch.no_grad():
+        fast = warpsmith.optimize(call, kernels=[packages["norm"], both], keep="right")
+        torch.testing.assert_close(fast(x), call(x))
+    assert "norm_twice at" in fast.report()
+
+
+def test_what_is_no_choice_is_refused_at_once(packages: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="keep: found 'fast', expected one of 'faster', 'right'"):
+        warpsmith.optimize(Stack(), kernels=[packages["norm"]], keep="fast")  # type: ignore[arg-type]
+    with pytest.raises(NotAnExport, match="holds 0 packages"):
+        warpsmith.optimize(Stack(), kernels=[tmp_path])
+
+
+def test_two_regions_that_wait_for_each_other_are_not_both_taken() -> None:
+    """Each by itself has its inputs before it runs; as one operator each, both would need the other first."""
+    graph = fx.Graph()
+    x, y = (graph.placeholder(name) for name in "xy")
+    sine, cosine = (graph.call_function(torch.ops.aten.sin.default, (given,)) for given in (x, y))
+    both = [graph.call_function(torch.ops.aten.cos.default, (given,)) for given in (cosine, sine)]
+    graph.output(tuple(both))
+    one, other = ([sine, both[0]], [cosine, both[1]])
+    regions = [places.Region(cast("Any", None), match.Match((), (), tuple(nodes))) for nodes in (one, other)]
+    assert all(places.in_order(graph, [region]) for region in regions)
+    assert not places.in_order(graph, regions)
