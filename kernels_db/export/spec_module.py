@@ -47,6 +47,7 @@ def render_spec_module(kernels: Sequence[ExportedKernel], module: str) -> str:
         f"MATH = {op.math!r}",
         f"SCHEMA = {schema(op)!r}",
         f"MUTATED = {mutated!r}",
+        f"STRIDED = {any(parameter.strides is not None for parameter in parameters)!r}",
         f"NUMBERS: list[int] = {numbers(op)!r}",
         "PARAMETERS = [",
         *(_parameter(i) for i in parameters),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from warpsmith.workers.judging.judge import Judge, JudgeClosed
     from warpsmith.workers.judging.judgement import Judgement
     from warpsmith.workers.judging.machine import CannotJudge
-    from warpsmith.workers.optimize.compiled.handle import optimize
+    from warpsmith.workers.optimize.entry import optimize
 
 __all__ = [
     "IMPORT_ROOT",
@@ -51,7 +51,7 @@ _HOMES = {
     "SpecErrors": "warpsmith.kernels_db.spec.errors",
     "Target": "warpsmith.kernels_db.spec.target",
     "load_op": "warpsmith.kernels_db.spec.op",
-    "optimize": "warpsmith.workers.optimize.compiled.handle",
+    "optimize": "warpsmith.workers.optimize.entry",
 }
 
 

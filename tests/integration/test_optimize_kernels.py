@@ -15,8 +15,7 @@ import warpsmith
 from tests.exporting import exported
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.exports.project import NotAnExport
-from warpsmith.workers.optimize.applied import match
-from warpsmith.workers.optimize.compiled import places
+from warpsmith.workers.optimize.compiled import match, places
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 """Inductor imports a module of its own that warns."""
@@ -230,6 +229,24 @@ def test_sizes_that_vary_are_served_inside_the_envelope_and_by_pytorch_outside(p
     assert graphs.count("1 of 1 places of kernels taken") >= 2
 
 
+@pytest.mark.parametrize("layout", ["permuted", "expanded", "copied"])
+def test_tensors_that_lie_otherwise_are_laid_out_for_the_kernel(packages: dict[str, Path], layout: str) -> None:
+    norm = Norm(32, 1e-5)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        given = {"permuted": x.mT, "expanded": x[:1].mT.expand(3, -1, -1), "copied": x.mT.contiguous()}[layout]
+        return norm(given)
+
+    x = torch.randn(3, 32, 9)
+    with torch.no_grad():
+        fast = warpsmith.optimize(call, kernels=[packages["norm"]], keep="right")
+        fast(x)
+        before = served(packages["norm"])
+        torch.testing.assert_close(fast(x), call(x))
+    assert "1 of 1 places of kernels taken" in fast.report()
+    assert served(packages["norm"]) == before + 1
+
+
 def test_gradients_are_pytorchs(packages: dict[str, Path]) -> None:
     model, x = Stack(eps=(1e-5,)), torch.randn(2, 9, 32)
     fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
@@ -241,7 +258,9 @@ def test_gradients_are_pytorchs(packages: dict[str, Path]) -> None:
     assert "no kernels: gradients are needed" in fast.report()
 
 
-def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(packages: dict[str, Path]) -> None:
+def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(
+    packages: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
     said = []
     with torch.no_grad():
@@ -254,6 +273,12 @@ def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(pa
     assert said[0][0] == said[1][0]
     assert "1 of 1 places of kernels taken" in said[0][0]
     assert said[1][1] == 1, "nothing was compared or timed again"
+    monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "moved" / "kernels"))
+    torch._dynamo.reset()
+    with torch.no_grad():
+        fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
+        fast(x)
+    assert "1 of 1 places of kernels taken" in fast.report(), "Inductor's cache alone is not enough"
 
 
 def test_of_two_kernels_for_a_place_the_one_that_saves_more_serves(packages: dict[str, Path]) -> None:

@@ -17,7 +17,7 @@ import torch
 from warpsmith.workers.exports.project import NotAnExport
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.optimize import applying, contract, packages, profiling
-from warpsmith.workers.optimize.applied.graph import NotExportable
+from warpsmith.workers.optimize.capturing import NotExportable
 from warpsmith.workers.optimize.physical import NoLimits
 
 
@@ -54,6 +54,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         made = packages.destination(Path(request["model"]), output)
         if made.exists():
             raise contract.NoModel("--output", made, "a directory without it: nothing is overwritten")
+    how = applying.How.of(request.get("mode"), request.get("keep", "faster"))
     projects = packages.opened([Path(each) for each in request.get("packages", [])])
     user = contract.load(Path(request["model"]), device)
     if request["command"] == "profile":
@@ -61,8 +62,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         options = {"top": int(request["top"]), "force": bool(request["force"]), "say": _say}
         return profiling.profile(user, device, output, Path(request["cache"]), **options)  # type: ignore[arg-type]
     if request["command"] == "apply":
-        return applying.apply(user, projects, output, _say)
-    return applying.ablate(user, device, projects, float(request["time_s"]), _say)
+        return applying.apply(user, projects, output, how, _say)
+    return applying.ablate(user, device, projects, how, float(request["time_s"]), _say)
 
 
 def _error(

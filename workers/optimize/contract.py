@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from warpsmith.workers.optimize.applied.graph import Inputs
+from warpsmith.workers.optimize.compiled.inputs import Inputs
 
 NAME = "warpsmith_model_file"
 MODEL, INPUTS = "model", "example_inputs"

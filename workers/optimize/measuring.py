@@ -5,12 +5,10 @@ By the clock and by torch's profiler.
 
 from __future__ import annotations
 
-import random
 import statistics
-import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,59 +16,13 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from warpsmith.workers.judge.clock.timing import Plan, Samples, calls_per_block, interleave
-from warpsmith.workers.optimize.applied.graph import Inputs
+from warpsmith.workers.optimize.compiled.inputs import Inputs
+from warpsmith.workers.optimize.compiled.turns import wait
 
 CALLS = 5
 """Calls under the profiler, after two that wake threads and code."""
 MOST_OPERATORS = 15
-WARM_CALLS = 3
-"""Calls of a variant that was just put in place before those that are timed."""
-TIME_S = 6.0
-FEWEST_ROUNDS, MOST_ROUNDS = 11, 61
 _REGION = "warpsmith "
-
-
-def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.device, time_s: float = TIME_S) -> Samples:
-    """Measure the variants in rounds, in a new random order each round.
-
-    Returns medians of blocks of calls in microseconds, by variant. A variant's value is called with nothing and readies
-    its calls: it returns the call that is timed.
-    """
-    rng = random.Random()  # noqa: S311 - the order of measurements
-    longest = max(_once(_warmed(ready()), device) for ready in variants.values())
-    calls = calls_per_block(longest)
-
-    def block(name: str) -> float:
-        call = _warmed(variants[name]())
-        return statistics.median(_once(call, device) for _ in range(calls))
-
-    plan = Plan(FEWEST_ROUNDS, MOST_ROUNDS, time_s, 1, 0.0, 0.0)
-    return interleave(list(variants), block, plan=plan, candidate=None, rng=rng)
-
-
-def _warmed(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Make the call a few times and return it.
-
-    A kernel loads at its first call, and Python runs new code slower.
-    """
-    for _ in range(WARM_CALLS):
-        call()
-    return call
-
-
-def _once(call: Callable[[], Any], device: torch.device) -> float:
-    """Measure the microseconds of one call, until the device is idle."""
-    _wait(device)
-    begun = time.perf_counter_ns()
-    call()
-    _wait(device)
-    return (time.perf_counter_ns() - begun) / 1e3
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def operators(call: Callable[[], Any], device: torch.device) -> list[dict[str, Any]]:
@@ -83,7 +35,7 @@ def operators(call: Callable[[], Any], device: torch.device) -> list[dict[str, A
     with _profiled(device) as profiler:
         for _ in range(CALLS):
             call()
-        _wait(device)
+        wait(device)
     rows = [
         {"name": event.key, "calls": event.count / CALLS, "self_us": round(_own_us(event, device) / CALLS, 3)}
         for event in profiler.key_averages()
@@ -103,7 +55,7 @@ def node_times(module: GraphModule, inputs: Inputs, device: torch.device) -> dic
     with _profiled(device) as profiler:
         for _ in range(CALLS):
             runner.of(inputs)
-        _wait(device)
+        wait(device)
     found: defaultdict[str, list[float]] = defaultdict(list)
     for event in profiler.events():  # type: ignore[no-untyped-call]
         if event.name.startswith(_REGION) and _on_host(event):

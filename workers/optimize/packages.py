@@ -5,9 +5,7 @@ Their files are checked before anything of them is imported.
 
 from __future__ import annotations
 
-import importlib
 import shutil
-import sys
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,25 +13,38 @@ from pathlib import Path
 from warpsmith.kernels_db.export.kernel import write_project
 from warpsmith.kernels_db.spec.names import identifier
 from warpsmith.workers.exports.project import FILE_CHECKS, Project, Refused, open_project
-from warpsmith.workers.optimize.applied.kernel import Kernel, NotUsable
 
 MODULES = (
-    "graph.py",
-    "match.py",
-    "kernel.py",
-    "state.py",
-    "standins.py",
+    "backend.py",
+    "choice.py",
     "comparing.py",
+    "handle.py",
+    "inductor.py",
+    "inputs.py",
+    "kernel.py",
+    "masks.py",
+    "match.py",
     "places.py",
-    "applying.py",
+    "rewriting.py",
+    "served.py",
+    "turns.py",
 )
-_INIT = '''"""Kernels for {model}, found and verified by Warpsmith, and what puts them into it. PyTorch alone is needed.
+"""Of `compiled`, which need nothing of Warpsmith but CARRIED."""
+CARRIED = {
+    "warpsmith.kernels_db.runtime.cache": "cache",
+    "warpsmith.kernels_db.runtime.errors": "errors",
+    "warpsmith.workers.judge.clock.timing": "timing",
+}
+"""Modules that go with them, by what they are called there."""
+_INIT = '''"""Kernels for {model}, found and verified by Warpsmith, and what compiles it with them. PyTorch is enough.
 
-    from {name} import apply
+    from {name} import optimize
 
-    applied = apply(model, example_inputs)   # once the weights are loaded and lie on their device
-    print(applied.report())                  # what was replaced where, what was not, and why
-    applied.undo()                           # the same module objects, the same forward
+    fast = optimize(model, mode="reduce-overhead")   # modes are those of torch.compile; None is its default
+    fast(batch)                                      # the first call of each kind compiles
+    print(fast.report())                             # which kernel is where, what it brings there, what is not and why
+    print(fast.compare(batch))                       # against the model's own results and float64
+    fast.model                                       # the model itself, unchanged
 
 Each package beside this file guards its own envelope, and PyTorch serves every call outside of it.
 """
@@ -44,29 +55,34 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
-
-from .applying import Applied, Disagreement, Place
-from .applying import apply as _apply
-from .graph import NotExportable
+from .comparing import Comparison
+from .handle import Optimized
 from .kernel import Kernel, NotUsable
+from .rewriting import Keep
+from .served import Served
 
-__all__ = ["PACKAGES", "Applied", "Disagreement", "NotExportable", "NotUsable", "Place", "apply"]
+__all__ = ["PACKAGES", "Comparison", "NotUsable", "Optimized", "optimize"]
 
 PACKAGES = ({packages})
-"""The packages, by name; the first of several that fit a place serves it."""
+"""The packages, by name."""
 
 
-def apply(model: nn.Module, example_inputs: Any, packages: Sequence[str] = PACKAGES) -> Applied:
-    """Put the kernels of these packages into `model`, wherever they compute what it computes, and compare its results
-    with those before. `example_inputs` are the arguments of one call: a tensor, a tuple, or a dict by name; other batch
-    sizes are served as well, while gradients are off.
+def optimize(
+    model: Any,
+    *,
+    mode: str | None = None,
+    dynamic: bool | None = None,
+    packages: Sequence[str] = PACKAGES,
+    keep: Keep = "{keep}",
+) -> Optimized:
+    """Compile a model with the kernels of these packages where they pay, and Inductor for the rest.
 
-    Raises NotExportable, NotUsable, Disagreement where the results are others, and ValueError for a model that has
-    kernels; the model is then as it was.
+    mode: Inductor's ("reduce-overhead", "max-autotune", ...); None: its default. dynamic: as torch.compile takes it.
+    keep: which kernels stay where they are right: those that are surely "faster" than Inductor's code for the same
+    part, or all ("right"). Nothing is compiled before the first call. Kernels serve while gradients are off.
     """
-    kernels = [Kernel(importlib.import_module(f".{{name}}", __name__)) for name in packages]
-    return _apply(model, example_inputs, kernels)
+    served = [Served(Kernel(importlib.import_module(f".{{name}}", __name__))) for name in packages]
+    return Optimized(model, mode, dynamic, lambda _: served, keep)
 '''
 
 
@@ -88,38 +104,37 @@ def opened(directories: Sequence[Path]) -> list[Project]:
     return projects
 
 
-def kernels(projects: Sequence[Project]) -> tuple[list[Kernel], dict[str, str]]:
-    """Import the packages; also return those that fit no model, with the reason."""
-    usable, others = [], {}
-    for project in projects:
-        sys.path.insert(0, str(project.directory.resolve()))
-        try:
-            usable.append(Kernel(importlib.import_module(project.module)))
-        except NotUsable as reason:
-            others[project.module] = str(reason)
-    return usable, others
-
-
 def destination(model: Path, output: Path) -> Path:
     """Return the path that `generate` writes to for a model's file, below `output`."""
     return output / _name(model)
 
 
-def generate(model: Path, projects: Sequence[Project], output: Path) -> Path:
-    """Write a package that puts these kernels into a model in the user's own process.
+def generate(model: Path, projects: Sequence[Project], output: Path, keep: str) -> Path:
+    """Write a package that compiles a model with these kernels in the user's own process.
 
-    Below `output`; `model` is the model's file. Raises FileExistsError where it exists.
+    Below `output`; `model` is the model's file, `keep` what its `optimize` does by default. Raises FileExistsError
+    where it exists.
     """
     name = _name(model)
-    source = resources.files("warpsmith.workers.optimize.applied")
-    files = {each: (source / each).read_text("utf-8") for each in MODULES}
+    source = resources.files("warpsmith.workers.optimize.compiled")
+    files = {each: _relocate((source / each).read_text("utf-8")) for each in MODULES}
+    for module, carried in CARRIED.items():
+        package, _, file = module.rpartition(".")
+        files[f"{carried}.py"] = (resources.files(package) / f"{file}.py").read_text("utf-8")
     packages = ", ".join(f'"{project.module}"' for project in projects) + ("," if len(projects) == 1 else "")
-    files["__init__.py"] = _INIT.format(model=model.name, name=name, packages=packages)
+    files["__init__.py"] = _INIT.format(model=model.name, name=name, packages=packages, keep=keep)
     written = write_project(output, name, files)
     for project in projects:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(project.package, written / project.module, ignore=ignored)
     return written
+
+
+def _relocate(source: str) -> str:
+    """Let imports of what is carried use the copies beside the file."""
+    for module, carried in CARRIED.items():
+        source = source.replace(f"from {module} import", f"from .{carried} import")
+    return source
 
 
 def _name(model: Path) -> str:

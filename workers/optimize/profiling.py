@@ -17,8 +17,8 @@ import torch
 from warpsmith.kernels_db.spec.names import Names
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.workers.optimize import checking, measuring, operators, physical, regions
-from warpsmith.workers.optimize.applied.graph import Captured, capture
-from warpsmith.workers.optimize.applied.places import Recorder
+from warpsmith.workers.optimize.capturing import Captured, Recorder, capture
+from warpsmith.workers.optimize.compiled import turns
 from warpsmith.workers.optimize.contract import UserModel
 from warpsmith.workers.optimize.ranking import Opportunity, ranked, scaled
 from warpsmith.workers.optimize.reference import Unspeakable
@@ -50,7 +50,7 @@ def profile(
     found = regions.find(captured.graph)
     specs, unspoken = _specs(captured, found, user, device)
     say(f"timing the model and {len(found)} regions of it")
-    model_us = statistics.median(measuring.time_in_turns({"model": lambda: user.call}, device)["model"])
+    model_us = statistics.median(turns.time_in_turns({"model": lambda: user.call}, device)["model"])
     nodes = scaled(measuring.node_times(captured.module, user.inputs, device), model_us)
     rows = measuring.operators(user.call, device)
     say(f"measuring what {len(specs)} ops need at least on this device")

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from warpsmith.kernels_db.spec.names import Names, identifier
-from warpsmith.workers.optimize.applied.graph import size_of
+from warpsmith.workers.optimize.capturing import size_of
 from warpsmith.workers.optimize.operators import name, tensor
 from warpsmith.workers.optimize.regions import Region
 

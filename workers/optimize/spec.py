@@ -18,7 +18,7 @@ from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
 from warpsmith.kernels_db.spec.names import Names, identifier
 from warpsmith.workers.optimize import operators
-from warpsmith.workers.optimize.applied.graph import size_of
+from warpsmith.workers.optimize.capturing import size_of
 from warpsmith.workers.optimize.needed import needed, whole
 from warpsmith.workers.optimize.operators import at_sample, kind, name, tensor
 from warpsmith.workers.optimize.reference import Sizes, Unspeakable, input_names, write

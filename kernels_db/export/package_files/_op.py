@@ -186,12 +186,21 @@ if not _spec.MUTATED:
     op.register_autograd(_backward, setup_context=_setup_context)
 
 
+def _layout() -> list[Any]:
+    """How Inductor is to lay tensors out for the op: otherwise it takes a copy that was made contiguous for one that
+    may lie as its source does, and the kernel does not serve.
+    """
+    if _spec.STRIDED:
+        return []
+    return [getattr(torch.Tag, "needs_contiguous_strides", torch.Tag.needs_fixed_stride_order)]
+
+
 def _define_inference() -> Any:
     """The same op for calls without gradients. `custom_op` passes through several layers of Python for the sake of
     gradients and mutation; this one has a single layer, and costs a third.
     """
     name = _free(f"{_spec.NAME}_inference")
-    _library.define(f"{name}{_spec.SCHEMA}", tags=torch.Tag.pt2_compliant_tag)
+    _library.define(f"{name}{_spec.SCHEMA}", tags=(torch.Tag.pt2_compliant_tag, *_layout()))
     _library.impl(name, _run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_spec.NAMESPACE}::{name}", _fake, lib=_library)
     return getattr(getattr(torch.ops, _spec.NAMESPACE), name).default

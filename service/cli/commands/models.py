@@ -35,14 +35,18 @@ Model = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="Where the model runs: cpu or cuda.")]
 Packages = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--package", help="An exported package's project directory; may be given again. The first goes first."
-    ),
+    list[Path] | None, typer.Option("--package", help="An exported package's project directory; may be given again.")
 ]
 Kernels = Annotated[
     list[str] | None,
     typer.Option("--kernel", help="A stored kernel's id; may be given again. By default the best of every op."),
+]
+Mode = Annotated[
+    str | None, typer.Option(help="Inductor's mode, as torch.compile takes it (reduce-overhead, max-autotune, ...).")
+]
+Keep = Annotated[
+    str,
+    typer.Option(help="Kernels that stay where they are right: those surely faster than Inductor's code, or right."),
 ]
 
 
@@ -71,23 +75,25 @@ def apply(
     package: Packages = None,
     kernel: Kernels = None,
     device: Device = "cpu",
+    mode: Mode = None,
+    keep: Keep = "faster",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Directory below which MODEL_kernels is made: apply() for your own code."),
+        typer.Option("--output", "-o", help="Directory below which MODEL_kernels is made: optimize() for your code."),
     ] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Put kernels into a model wherever they fit and compare its results.
+    """Compile a model with kernels wherever they fit and pay, and compare its results.
 
-    Prints every place with the kernel that replaced it, or the reason why none did. Exit code 0: something was
-    replaced, and the results agree; 1: not; 2: misuse.
+    Prints every place with the kernel that is there now, or the reason why none is. Exit code 0: a kernel has a place,
+    and the results agree; 1: not; 2: misuse.
     """
     _check(model, device)
     with _open_projects(package, kernel, device, url, key) as projects:
-        request = {"command": "apply", "model": str(model), "device": device, "packages": projects}
-        found = _ask(request | {"output": None if output is None else str(output)})
+        request = {"command": "apply", "model": str(model), "device": device, "mode": mode, "keep": keep}
+        found = _ask(request | {"packages": projects, "output": None if output is None else str(output)})
     if as_json:
         print_json(found)
     else:
@@ -95,11 +101,11 @@ def apply(
         _print_unusable(found)
         tell(_describe_comparison(found))
         weights = "untouched" if found["weights_untouched"] else "CHANGED"
-        tell(f"weights {weights}, modules and results {'' if found['undone'] else 'NOT '}restored by undo()")
+        tell(f"weights {weights}, the model itself {'un' if found['unchanged'] else ''}changed")
         if found["package"] is not None:
-            tell(f"from {Path(found['package']).name} import apply   # {found['package']}")
+            tell(f"from {Path(found['package']).name} import optimize   # {found['package']}")
     replaced = any(place["replaced"] for place in found["places"])
-    good = replaced and found["agrees"] and found["weights_untouched"] and found["undone"]
+    good = replaced and found["agrees"] and found["weights_untouched"] and found["unchanged"]
     raise typer.Exit(DONE if good else FAILED)
 
 
@@ -108,20 +114,22 @@ def ablate(
     package: Packages = None,
     kernel: Kernels = None,
     device: Device = "cpu",
+    mode: Mode = None,
+    keep: Keep = "faster",
     time_s: Annotated[float, typer.Option("--time", min=0.1, help="Seconds of timing, all variants together.")] = 20.0,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Time a model without kernels, with all, with each alone and with all but each.
+    """Time a model as it is, compiled, with rewrites, with all kernels, each alone and all but each.
 
     The variants run in turns, and their results are compared. Exit code 0: the results agree; 1: they do not, or no
     kernel fits; 2: misuse.
     """
     _check(model, device)
     with _open_projects(package, kernel, device, url, key) as projects:
-        request = {"command": "ablate", "model": str(model), "device": device, "packages": projects, "time_s": time_s}
-        found = _ask(request)
+        request = {"command": "ablate", "model": str(model), "device": device, "mode": mode, "keep": keep}
+        found = _ask(request | {"packages": projects, "time_s": time_s})
     if as_json:
         print_json(found)
     else:
@@ -228,17 +236,22 @@ def _shorten_places(places: list[str]) -> str:
 
 
 def _build_places_table(found: dict[str, Any]) -> Table:
-    table = Table("op", "place", "", "package", box=None, pad_edge=False)
+    table = Table("op", "place", "inputs", "", "package", box=None, pad_edge=False)
     for place in found["places"]:
-        outcome = f"replaced ({place['kind']})" if place["replaced"] else f"not: {place['reason']}"
-        table.add_row(place["op"], clean_line(place["where"], LONGEST), clean_line(outcome, LONGEST), place["kernel"])
+        outcome = _describe_gain(place) if place["replaced"] else f"not: {place['reason']}"
+        where, shapes = clean_line(place["where"], LONGEST), clean_line(place["shapes"], LONGEST)
+        table.add_row(place["op"], where, shapes, clean_line(outcome, LONGEST), place["kernel"])
     return table
+
+
+def _describe_gain(place: dict[str, Any]) -> str:
+    return f"{place['us']:.1f} us for {place['inductor_us']:.1f} [{_format_interval(place['ci95'])}]"
 
 
 def _build_variants_table(found: dict[str, Any]) -> Table:
     table = Table(title=f"{found['model']} on {found['device']}, {found['rounds']} rounds")
     table.add_column("variant")
-    for heading in ("ms", "95 %", "over model", "95 %", "largest difference", "argmax", "agrees"):
+    for heading in ("ms", "95 %", "over model", "over compiled", "95 %", "largest difference", "argmax", "agrees"):
         table.add_column(heading, justify="right")
     for row in found["variants"]:
         table.add_row(
@@ -246,7 +259,8 @@ def _build_variants_table(found: dict[str, Any]) -> Table:
             f"{row['ms']:.3f}",
             _format_interval(row["ms_ci95"]),
             f"{row['speedup']:.3f}x",
-            _format_interval(row["speedup_ci95"]),
+            f"{row['over_compiled']:.3f}x",
+            _format_interval(row["over_compiled_ci95"]),
             _format_difference(row),
             "-" if row["argmax_agreement"] is None else f"{row['argmax_agreement']:.2%}",
             "yes" if row["agrees"] else "NO",

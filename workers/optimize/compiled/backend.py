@@ -1,7 +1,7 @@
-"""The backend `warpsmith` of torch.compile: rewrites each graph that Dynamo captures, and has Inductor compile it.
+"""A backend of torch.compile: rewrites each graph that Dynamo captures, and has Inductor compile it.
 
-`torch.compile(model, backend="warpsmith", mode=..., options=...)`: modes and options are Inductor's. What is rewritten
-is a graph of Dynamo's, whose guards hold for it as they hold for Inductor's own; Inductor's cache sees the result.
+What is rewritten is a graph of Dynamo's, whose guards hold for it as they hold for Inductor's own; Inductor's cache
+sees the result.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from warpsmith.workers.optimize.compiled import inductor, kernels
-from warpsmith.workers.optimize.compiled.masks import Place, take_out_masks
-from warpsmith.workers.optimize.compiled.rewriting import Keep, Placed, compile_with
+from . import inductor
+from .masks import Place, take_out_masks
+from .rewriting import Keep, Placed, compile_with
+from .served import Served
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,24 @@ class Graph:
     why: str = ""
 
 
-def warpsmith(
+Serve = Callable[[Sequence[torch.Tensor]], Sequence[Served]]
+"""Returns the kernels for a graph, by the tensors that it is given."""
+
+
+def compile_rewritten(
     graph: fx.GraphModule,
     inputs: Sequence[Any],
     *,
+    serve: Serve,
+    keep: Keep = "faster",
     mode: str | None = None,
     options: dict[str, Any] | None = None,
-    served: Sequence[kernels.Served] | None = None,
-    keep: Keep = "faster",
     seen: Callable[[Graph], None] | None = None,
 ) -> Callable[..., Any]:
     """Rewrite a graph of Dynamo's and compile it with Inductor, under its `mode` and `options`.
 
-    served: the kernels; None: those that ship, for the device of the graph. keep: which of them stay (`Keep`).
-    `seen` is told what became of the graph.
-    Raises what Inductor raises, RuntimeError for a mode that it does not know.
+    keep: which kernels stay (`Keep`). `seen` is told what became of the graph. Raises what Inductor raises,
+    RuntimeError for a mode that it does not know.
     """
     calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
     patches = inductor.patches_of(mode, options)
@@ -56,8 +60,7 @@ def warpsmith(
         compiled = inductor.compile_graph(graph, inputs, patches)
         found = Graph(calls, masks, (), "gradients are needed, for which no kernel was searched")
     else:
-        chosen = kernels.shipped_for(tensors) if served is None else served
-        compiled, placed = compile_with(chosen, graph, inputs, patches, keep)
+        compiled, placed = compile_with(serve(tensors), graph, inputs, patches, keep)
         found = Graph(calls, masks, None if placed is None else tuple(placed))
     if seen is not None:
         seen(found)

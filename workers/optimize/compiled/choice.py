@@ -7,11 +7,14 @@ found is kept in a file, by machine, versions and region, so that another proces
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import math
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,9 +24,10 @@ import torch
 
 from warpsmith.kernels_db.runtime.cache import cache_directory
 from warpsmith.workers.judge.clock.timing import ratio_with_interval
-from warpsmith.workers.optimize.compiled import inductor
-from warpsmith.workers.optimize.compiled.places import Region
-from warpsmith.workers.optimize.measuring import FEWEST_ROUNDS, time_in_turns
+
+from . import inductor
+from .places import Region
+from .turns import FEWEST_ROUNDS, time_in_turns
 
 TIME_S = 1.0
 """Seconds of timing of a region, at most."""
@@ -69,6 +73,21 @@ class Choices:
     def known(self, region: Region) -> Decision | None:
         """Return what was found, None where nobody looked."""
         return self._known.get(region.key)
+
+    @functools.cached_property
+    def name(self) -> str:
+        """A name of this cache: Inductor's code is taken from its own cache only beside what is known of it here."""
+        file, fresh = self._file.with_name("name"), uuid.uuid4().hex
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8") as written:
+                written.write(fresh)
+                written.flush()
+                with contextlib.suppress(FileExistsError):
+                    os.link(written.name, file)
+            return file.read_text("utf-8")
+        except OSError:
+            return fresh
 
     def graph(self, digest: str) -> Path:
         """Return the file in which it is kept what became of the regions of a graph."""

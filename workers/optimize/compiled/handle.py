@@ -1,55 +1,53 @@
-"""`warpsmith.optimize`: a model compiled, and told about.
-
-Needs no torch to be imported, as `warpsmith` itself needs none.
-"""
+"""A compiled model with its report: what was rewritten in it, what was not and why."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from os import PathLike
+import torch
 
-    from warpsmith.workers.optimize.compiled.backend import Graph
-    from warpsmith.workers.optimize.compiled.rewriting import Keep, Placed
-
-
-KEPT = ("faster", "right")
+from . import comparing
+from .backend import Graph, Serve, compile_rewritten
+from .comparing import Comparison
+from .inputs import Inputs
+from .rewriting import Keep, Placed
 
 
 class Optimized:
-    """A model whose calls are compiled. `model` is the model itself, unchanged: who calls that undoes everything."""
+    """A model whose calls are compiled. `model` is the model itself, unchanged: who calls that undoes everything.
 
-    def __init__(
-        self,
-        model: Any,
-        mode: str | None,
-        dynamic: bool | None,
-        kernels: Sequence[str | PathLike[str]] | None,
-        keep: Keep,
-    ) -> None:
-        import torch  # noqa: PLC0415 - seconds
+    graphs: what became of each graph, in the order in which they were compiled.
+    """
 
-        from warpsmith.workers.optimize.compiled.backend import warpsmith  # noqa: PLC0415 - needs torch
-        from warpsmith.workers.optimize.compiled.kernels import given  # noqa: PLC0415 - needs torch
-
+    def __init__(self, model: Any, mode: str | None, dynamic: bool | None, serve: Serve, keep: Keep) -> None:
         self.model = model
-        self._graphs: list[Graph] = []
-        served = None if kernels is None else given(kernels)
-        backend = functools.partial(warpsmith, mode=mode, served=served, keep=keep, seen=self._graphs.append)
+        self.graphs: list[Graph] = []
+        backend = functools.partial(compile_rewritten, serve=serve, keep=keep, mode=mode, seen=self.graphs.append)
         self._compiled: Callable[..., Any] = torch.compile(model, backend=backend, dynamic=dynamic)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the compiled model; the first call of each kind compiles it."""
         return self._compiled(*arguments, **keywords)
 
+    def compare(self, *arguments: Any, **keywords: Any) -> Comparison:
+        """Compare a call with the model's own and with float64: results, buffers, and what is written to arguments.
+
+        Each runs without gradients on a copy of the arguments; buffers and random numbers stay as they are. Raises
+        TypeError where what was optimized is no module, which has no copy in float64.
+        """
+        if not isinstance(self.model, torch.nn.Module):
+            raise TypeError(f"compare: found a {type(self.model).__name__}, expected a torch.nn.Module")
+        inputs = Inputs(arguments, keywords)
+        before = comparing.run(self.model, inputs)
+        return comparing.compare(before, comparing.run(self.model, inputs, self), comparing.exact(self.model, inputs))
+
     def report(self) -> str:
         """Tell of each graph that was compiled what was rewritten, and what was not and why."""
-        if not self._graphs:
+        if not self.graphs:
             return "nothing is compiled yet: call it once"
-        return "\n".join(line for number, graph in enumerate(self._graphs, 1) for line in _told(number, graph))
+        return "\n".join(line for number, graph in enumerate(self.graphs, 1) for line in _told(number, graph))
 
 
 def _told(number: int, graph: Graph) -> Iterator[str]:
@@ -86,24 +84,3 @@ def _outcome(place: Placed) -> str:
     low, high = found.ci95 or (0.0, 0.0)
     times = f"{found.us:.1f} us for Inductor's {found.inductor_us:.1f}"
     return f"{place.kernel}, {times} ([{low:.2f}, {high:.2f}] times as fast)"
-
-
-def optimize(
-    model: Any,
-    *,
-    mode: str | None = None,
-    dynamic: bool | None = None,
-    kernels: Sequence[str | PathLike[str]] | None = None,
-    keep: Keep = "faster",
-) -> Optimized:
-    """Compile a model, or a function of tensors, with kernels where they pay, Warpsmith's rewrites, and Inductor.
-
-    mode: Inductor's ("reduce-overhead", "max-autotune", ...); None: its default. dynamic: as torch.compile takes it.
-    kernels: directories of exported packages; None: the kernels that ship, and none for an empty sequence. keep: which
-    of them stay where they are right: those that are surely "faster" than Inductor's code for the same part, or all
-    ("right"). Nothing is compiled before the first call. Raises RuntimeError in that call for a mode that Inductor does
-    not know; at once ValueError for `keep`, NotAnExport, BadPackage, NotUsable for `kernels`.
-    """
-    if keep not in KEPT:
-        raise ValueError(f"keep: found {keep!r}, expected one of {', '.join(map(repr, KEPT))}")
-    return Optimized(model, mode, dynamic, kernels, keep)

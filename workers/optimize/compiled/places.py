@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from warpsmith.workers.optimize.applied import match
-from warpsmith.workers.optimize.compiled import inductor
-from warpsmith.workers.optimize.compiled.kernels import SOME, Lead, Served
+from . import inductor, match
+from .served import SOME, Lead, Served
 
-MOST_RANK = 3
-"""Of a tensor of rows in a model: batch, positions, features."""
+MOST_LEADING = 3
+"""Axes of a tensor in a model where an op has its first: batch, positions, heads."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,8 @@ def regions(graph: fx.Graph, kernels: Sequence[Served]) -> Iterator[Region]:
     """Yield every place of every kernel; places of several kernels may share nodes."""
     calls = [node for node in graph.nodes if node.op == "call_function"]
     operators = {str(node.target) for node in calls}
-    leads = _leads(graph)
     for kernel in kernels:
-        for lead, device in leads:
+        for lead, device in _leads(graph, kernel.rank(0)):
             if len(lead) != 1 and kernel.leading is None:
                 continue
             pattern = kernel.pattern(lead, device) if device.type in kernel.devices else None
@@ -139,14 +137,14 @@ def _operators(pattern: match.Pattern) -> set[str]:
     return {str(node.target) for node in seen if not match.is_view(node)}
 
 
-def _leads(graph: fx.Graph) -> list[tuple[Lead, torch.device]]:
-    """Return the kinds of leading sizes in a graph: those of its tensors without their last axis."""
+def _leads(graph: fx.Graph, rank: int) -> list[tuple[Lead, torch.device]]:
+    """Return the kinds of sizes by which tensors of a graph lead to an op's first, which has so many axes."""
     found: dict[tuple[Lead, torch.device], None] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or not 2 <= value.dim() <= MOST_RANK:
+        if not isinstance(value, torch.Tensor) or not 1 <= value.dim() - rank + 1 <= MOST_LEADING:
             continue
-        sizes = [inductor.hint(size) for size in value.shape[:-1]]
+        sizes = [inductor.hint(size) for size in value.shape[: value.dim() - rank + 1]]
         if None not in sizes:
             found[_kind(sizes), torch.device(value.device.type)] = None
     return list(found)

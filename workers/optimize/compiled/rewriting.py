@@ -16,11 +16,10 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
-from warpsmith.workers.optimize.applied import match
-from warpsmith.workers.optimize.compiled import choice, inductor
-from warpsmith.workers.optimize.compiled.choice import Choices, Decision
-from warpsmith.workers.optimize.compiled.kernels import Served
-from warpsmith.workers.optimize.compiled.places import Region, in_order, put, regions
+from . import choice, inductor, match
+from .choice import Choices, Decision
+from .places import Region, in_order, put, regions
+from .served import Served
 
 Keep = Literal["faster", "right"]
 """Which kernels stay: those that are surely faster than Inductor's code in their place, or all that are right there."""
@@ -52,7 +51,7 @@ def compile_with(
     None for the regions: Inductor had the code in its cache, and what became of them is not known.
     """
     rewriter = _Rewriter(kernels, Choices(_device(inputs), patches), keep)
-    identity = _digest(keep, sorted(kernel.name for kernel in kernels))
+    identity = _digest(rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
     patched = inductor.with_pass(patches, rewriter, identity)
     told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     for _ in range(MOST_TRIES):

@@ -1,19 +1,19 @@
-"""What kernels changed of a model's results: held against the model without them, and against itself in float64."""
+"""What compiling changed of a model: its results, and what a call writes, held against the model and float64."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .graph import Inputs
+from .inputs import Inputs
 
 WIDER = 3.0
 FACTOR = 4.0
@@ -53,6 +53,13 @@ class Comparison:
         return f"the results {word}: largest difference {self.largest:.2e}, relative {self.relative:.1e}"
 
 
+class Ran(NamedTuple):
+    """One call of a model: what it returned, and what it left in buffers and in its arguments (a cache, say)."""
+
+    result: Any
+    state: list[torch.Tensor]
+
+
 @contextmanager
 def kept(model: nn.Module) -> Iterator[None]:
     """At the end of the block, the buffers and the random generators are what they were."""
@@ -74,37 +81,48 @@ def kept(model: nn.Module) -> Iterator[None]:
                         value.copy_(saved)
 
 
-def run(model: nn.Module, inputs: Inputs) -> Any:
-    """What the model returns, without gradients, on a copy of its inputs; buffers and random numbers as before."""
+def run(model: nn.Module, inputs: Inputs, call: Callable[..., Any] | None = None) -> Ran:
+    """Call the model, or what stands for it, without gradients on a copy of its inputs.
+
+    Buffers and random numbers are afterwards as before.
+    """
     with kept(model), torch.no_grad():
-        return inputs.copied().call(model)
+        given = inputs.copied()
+        result = pytree.tree_map(_owned, given.call(model if call is None else call))
+        buffers = [value.detach().clone() for _, value in model.named_buffers()]
+        return Ran(result, [*buffers, *(value.detach().clone() for value in given.tensors())])
 
 
-def exact(model: nn.Module, inputs: Inputs) -> list[torch.Tensor] | None:
-    """The model's results with everything floating in float64; None where it cannot be run so."""
+def _owned(leaf: Any) -> Any:
+    """Return a tensor as it is now: the next call of a CUDA graph writes over it."""
+    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def exact(model: nn.Module, inputs: Inputs) -> Ran | None:
+    """Run the model with everything floating in float64; None where it cannot be run so."""
     try:
         wide = copy.deepcopy(model).double()
         given = Inputs(*pytree.tree_map(_widened, (inputs.args, dict(inputs.kwargs))))
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-            found = floats(run(wide, given))
+            found = run(wide, given)
     except Exception:  # noqa: BLE001 - a model may hold to a dtype in any way
         return None
-    return found if all(value.dtype is torch.float64 for value in found) else None
+    return found if all(value.dtype is torch.float64 for value in floats(found)) else None
 
 
-def compare(before: Any, after: Any, wide: list[torch.Tensor] | None) -> Comparison:
-    """Compare two results of a model; `wide` is what `exact` gave."""
-    mine, theirs = floats(after), floats(before)
-    reference = "none" if wide is None or [t.shape for t in wide] != [t.shape for t in theirs] else "float64"
+def compare(before: Ran, after: Ran, wide: Ran | None) -> Comparison:
+    """Compare two calls of a model; `wide` is what `exact` gave."""
+    mine, theirs, right = floats(after), floats(before), [] if wide is None else floats(wide)
+    reference = "float64" if wide is not None and [t.shape for t in right] == [t.shape for t in theirs] else "none"
     if [(t.shape, t.dtype) for t in mine] != [(t.shape, t.dtype) for t in theirs]:
         return Comparison(math.inf, math.inf, None, 0.0, reference, False)
     pairs = list(zip(mine, theirs, strict=True))
-    checks = [_checked(a, b, wide[n] if wide and reference == "float64" else None) for n, (a, b) in enumerate(pairs)]
+    checks = [_checked(a, b, right[n] if reference == "float64" else None) for n, (a, b) in enumerate(pairs)]
     error, limit = max(checks, key=_share, default=(0.0, 0.0))
     return Comparison(
         largest=max((_largest(a, b) for a, b in pairs), default=0.0),
         relative=max((_relative(a, b) for a, b in pairs), default=0.0),
-        argmax=_argmax(pairs),
+        argmax=_argmax(list(zip(floats(after.result), floats(before.result), strict=True))),
         limit=limit,
         reference=reference,
         agrees=error <= limit and _others_equal(before, after),

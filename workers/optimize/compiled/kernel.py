@@ -1,4 +1,4 @@
-"""An exported package as what can stand in a model's place: its op, its guards and the pattern of its reference."""
+"""An exported package as what can take a place in a model: its op, its guards, and whether it is right there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 
-from .graph import Inputs, NotExportable, capture
-from .match import Pattern
-
 
 class NotUsable(ValueError):  # noqa: N818 - named for what was found
     """A package whose op cannot stand in a model; the message says why."""
@@ -25,37 +22,22 @@ class Kernel:
     """One package. `name` is the package's, `op` its op's."""
 
     def __init__(self, package: ModuleType) -> None:
-        """Raises NotUsable where it is no package of this kind, or its reference has no graph."""
+        """Raises NotUsable where it is no package of this kind, or its op works in place."""
         self.package = package
         self.name = package.__name__.rpartition(".")[2]
         try:
             spec = importlib.import_module(f"{package.__name__}._spec")
             self._compare = importlib.import_module(f"{package.__name__}._compare")
-            self._admitted = importlib.import_module(f"{package.__name__}._op").admitted_call
             self.unwatched = importlib.import_module(f"{package.__name__}._control").unwatched
-            reference = importlib.import_module(f"{package.__name__}._reference")
         except (ImportError, AttributeError) as error:
             raise NotUsable(f"{self.name}: {error}") from None
         self.op: str = spec.NAME
         self.function = getattr(package, self.op)
         if spec.MUTATED:
-            raise NotUsable(f"{self.name}: {self.op} works in place, which a model's graph has no room for")
+            raise NotUsable(f"{self.name}: {self.op} works in place, for which a graph has no place")
         workloads = json.loads((Path(inspect.getfile(package)).parent / "workloads.json").read_text(encoding="utf-8"))
         self._workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
         self._parameters = self._workloads[0]
-        self.pattern = self._pattern(reference.run)
-
-    def _pattern(self, run: Any) -> Pattern:
-        """The reference's graph, traced on tensors without storage."""
-        tensors = [
-            torch.empty(item["shape"], dtype=getattr(torch, item["dtype"]), device="meta")
-            for item in self._parameters
-            if item["shape"] is not None
-        ]
-        try:
-            return Pattern.of(capture(_Reference(run, self), Inputs(tuple(tensors)), dynamic=False).graph)
-        except (NotExportable, ValueError) as error:
-            raise NotUsable(f"{self.name}: the reference of {self.op} has no graph to look for: {error}") from None
 
     def smallest(self) -> list[dict[str, Any]]:
         """The tensors of the verified workload with the fewest elements: `shape`, `dtype` and more of each."""
@@ -81,10 +63,6 @@ class Kernel:
         said = str(self.package.explain(*self.arguments(tensors, numbers)))
         return said.removeprefix("PyTorch: ") if said.startswith("PyTorch") else None
 
-    def admits(self, tensors: Sequence[Any]) -> bool:
-        """Whether the kernel itself would serve this call."""
-        return not isinstance(self._admitted(tuple(self.arguments(tensors))), str)
-
     def wrong(
         self,
         tensors: Sequence[torch.Tensor],
@@ -108,14 +86,3 @@ class Kernel:
         if found.agrees:
             return None
         return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"
-
-
-class _Reference(torch.nn.Module):
-    """A reference as a module, for the exporter."""
-
-    def __init__(self, run: Any, kernel: Kernel) -> None:
-        super().__init__()
-        self._run, self._arguments = run, kernel.arguments
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        return self._run(*self._arguments(tensors))
