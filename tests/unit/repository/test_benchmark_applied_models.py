@@ -70,8 +70,10 @@ def measured() -> dict[str, Any]:
     candidate = models.Candidate("net", "add_relu", "cpp", CANDIDATE)
     one = {"operators": "add + relu", "places": ["a", "b"], "time_us": 9.0, "limit_us": 4.0, "limit_by": "bytes"}
     none = {"operators": "sort", "places": ["c"], "time_us": 1.0, "limit_us": None, "limit_by": None}
-    place = {"op": "add_relu", "where": "a", "kind": "region", "replaced": True, "reason": None, "kernel": "package"}
-    row = {"ms": 0.02, "speedup": 1.5, "speedup_ci95": [1.4, 1.6], "largest_difference": 1e-7, "argmax_agreement": 1.0}
+    place = {"op": "add_relu", "where": "a", "replaced": True, "reason": None, "kernel": "package"}
+    place |= {"us": 3.0, "inductor_us": 4.5}
+    row = {"ms": 0.02, "speedup": 1.5, "over_compiled": 1.2, "over_compiled_ci95": [1.1, 1.3]}
+    row |= {"largest_difference": 1e-7, "argmax_agreement": 1.0}
     return {
         "profile": {
             "model": "net.py",
@@ -83,7 +85,7 @@ def measured() -> dict[str, Any]:
             ],
         },
         "kernels": [models.Judged(candidate, "accepted", None, Path("/packages/package"))],
-        "apply": {"places": [place], "agrees": True, "weights_untouched": True, "undone": True},
+        "apply": {"places": [place], "agrees": True, "weights_untouched": True, "unchanged": True},
         "ablate": {"rounds": 11, "variants": [row | {"variant": "all", "agrees": True}]},
     }
 
@@ -92,19 +94,19 @@ def test_tables() -> None:
     lines = [line.split() for line in models.report(measured()).splitlines()]
     assert ["add", "+", "relu", "2", "9.0", "4.0", "bytes", "5.0", "add_relu"] in lines
     assert ["sort", "1", "1.0", "-", "-", "0.0", "not", "pure"] in lines
-    assert ["add_relu", "a", "replaced", "(region)"] in lines
-    assert ["all", "0.020", "1.500x", "1.400", "to", "1.600", "1.00e-07", "100.00%", "yes"] in lines
+    assert ["add_relu", "a", "3.0", "us", "for", "4.5"] in lines
+    assert ["all", "0.020", "1.500x", "1.200x", "1.100", "to", "1.300", "1.00e-07", "100.00%", "yes"] in lines
 
 
 def test_what_is_not_well_is_a_problem() -> None:
     found = measured()
     assert models.problems(found) == []
     found["apply"]["places"][0]["replaced"] = False
-    found["apply"] |= {"agrees": False, "undone": False}
+    found["apply"] |= {"agrees": False, "unchanged": False}
     found["ablate"]["variants"][0]["agrees"] = False
     assert models.problems(found) == [
-        "package stands nowhere in the model",
+        "package has no place in the model",
         "the results with the kernels do not agree",
-        "the model was not put back as it was",
+        "the model itself was changed",
         "ablate: the results of 'all' do not agree",
     ]
