@@ -126,6 +126,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     wrong = NORM_CPP.replace("squares / n + eps", "squares / n + 0.5")
     directory = tmp_path_factory.mktemp("packages")
     made = {"norm": (NORM, NORM_CPP), "wrong": (NORM, wrong), "pairs": (PAIRS, PAIRS_CPP)}
+    made["clips"] = (NORM, NORM_CPP.replace("x[i] * scale * w[i]", "std::fmin(x[i], 30.0f) * scale * w[i]"))
+    made["drops NaN"] = (
+        NORM,
+        NORM_CPP.replace("squares += double(x[i]) * x[i]", "if (x[i] == x[i]) squares += double(x[i]) * x[i]"),
+    )
     return {name: build(exported(spec, source), directory / name) for name, (spec, source) in made.items()}
 
 
@@ -194,9 +199,10 @@ def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
     assert "(2x2x512)" in place
 
 
-def test_a_wrong_kernel_stays_out(packages: dict[str, Path]) -> None:
+@pytest.mark.parametrize("which", ["wrong", "clips", "drops NaN"])
+def test_a_wrong_kernel_stays_out(packages: dict[str, Path], which: str) -> None:
     model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
-    fast = warpsmith.optimize(model, kernels=[packages["wrong"]], keep="right")
+    fast = warpsmith.optimize(model, kernels=[packages[which]], keep="right")
     with torch.no_grad():
         expected = Stack.forward(model, x)
         torch.testing.assert_close(fast(x), expected)
@@ -245,6 +251,40 @@ def test_tensors_that_lie_otherwise_are_laid_out_for_the_kernel(packages: dict[s
         torch.testing.assert_close(fast(x), call(x))
     assert "1 of 1 places of kernels taken" in fast.report()
     assert served(packages["norm"]) == before + 1
+
+
+def test_one_tensor_for_two_inputs(tmp_path: Path) -> None:
+    spec = NORM | {
+        "name": "gated",
+        "axes": {"n": {"kind": "var"}},
+        "inputs": [{"name": name, "shape": ["n"], "dtype": "float32"} for name in ("x", "gate")],
+        "outputs": [{"name": "y", "shape": ["n"], "dtype": "float32"}],
+        "reference": "import torch\n\n\ndef run(x, gate):\n    return torch.relu(gate) * x\n",
+        "workloads": [{"id": f"n{n}", "role": "bench", "axes": {"n": n}} for n in (64, 1, 7)],
+    }
+    source = (
+        NORM_CPP[: NORM_CPP.index("#include")]
+        + '''
+extern "C" void gated(const float* x, const float* gate, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = gate[i] <= 0 ? 0 * x[i] : gate[i] * x[i];
+}
+""")
+
+
+def run(x, gate, y):
+    kernels.gated(x, gate, y, y.numel())
+'''
+    )
+    package = build(exported(spec, source), tmp_path)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * x
+
+    x = torch.randn(3, 9)
+    with torch.no_grad():
+        fast = warpsmith.optimize(call, kernels=[package], keep="right")
+        torch.testing.assert_close(fast(x), call(x))
+    assert "1 of 1 places of kernels taken" in fast.report()
 
 
 def test_gradients_are_pytorchs(packages: dict[str, Path]) -> None:

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -35,7 +35,11 @@ PAST_CACHE_BYTES = 200 << 20
 """That much is read between two looks at the same weights: 4 times the second-level cache of an H200 (50 MiB)."""
 MOST_COPIES = 64
 SEEN = 0.9
-FORMAT = 2
+Values = Literal["normal", "large", "with NaN"]
+VALUES: tuple[Values, ...] = get_args(Values)
+"""What a kernel is compared on in its place: its verification saw far more, but a package may be anybody's."""
+LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
+FORMAT = 3
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -103,47 +107,65 @@ class Choices:
 def decide(region: Region, patches: inductor.Patches) -> Decision:
     """Compare a kernel with what computes in its place, and time both in turns."""
     with inductor.outside():
-        drawn = _drawn(region.tensors)
-        if drawn is None:
-            return Decision("it takes integers, and which ones make sense here is not known")
-        kernel, numbers = region.kernel.kernel, region.match.numbers
-        flat = region.kernel.flat([tensor.contiguous() for tensor in drawn])
-        if (why := kernel.refusal(flat, numbers)) is not None:
-            return Decision(why)
-        alone = region.alone()
-        inputs = list(dict(zip(region.match.inputs, drawn, strict=True)).values())
-        with kernel.unwatched():  # a wrong result is told below, and gives up the kernel for this place alone
-            results = region.kernel.call(*kernel.arguments(flat, numbers))
-        shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
-        expected = [found.reshape(shape) for found, shape in zip(alone(*inputs), shapes, strict=True)]
-        if (why := kernel.wrong(flat, expected, numbers)) is not None:
-            return Decision(why)
-        compiled = inductor.compile_graph(alone, inputs, patches | {"triton.cudagraphs": False})
-
-        def ours(given: Sequence[torch.Tensor]) -> Any:
-            by_node = dict(zip(dict.fromkeys(region.match.inputs), given, strict=True))
-            tensors = region.kernel.flat([by_node[node].contiguous() for node in region.match.inputs])
-            return region.kernel.call(*kernel.arguments(tensors, numbers))
-
-        with kernel.unwatched():  # its time is wanted, not that of its watch
-            return _timed({"kernel": ours, "inductor": lambda given: compiled(*given)}, inputs)
+        for values in VALUES:
+            drawn = _drawn(region, values)
+            if drawn is None:
+                return Decision("it takes integers, and which ones make sense here is not known")
+            if (why := _unfit(region, drawn)) is not None:
+                return Decision(why)
+        inputs = list(_drawn(region, "normal") or ())
+        compiled = inductor.compile_graph(region.alone(), inputs, patches | {"triton.cudagraphs": False})
+        with region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
+            return _timed(
+                {"kernel": lambda given: _called(region, given), "inductor": lambda given: compiled(*given)}, inputs
+            )
 
 
-def _drawn(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
-    """Return values for these shapes, strides and dtypes; None where one is of integers.
+def _unfit(region: Region, drawn: Sequence[torch.Tensor]) -> str | None:
+    """Return why the kernel would not serve these inputs, or what is wrong with its results; None where all is well."""
+    kernel, numbers, flat = region.kernel.kernel, region.match.numbers, _flat(region, drawn)
+    if (why := kernel.refusal(flat, numbers)) is not None:
+        return why
+    with kernel.unwatched():  # a wrong result is told below, and gives up the kernel for this place alone
+        results = _called(region, drawn)
+    shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
+    expected = [found.reshape(shape) for found, shape in zip(region.alone()(*drawn), shapes, strict=True)]
+    return kernel.wrong(flat, expected, numbers)
 
-    Floats are standard normal. Of booleans nine in ten are true: where they are a mask, no row of it hides everything.
+
+def _called(region: Region, given: Sequence[torch.Tensor]) -> Any:
+    """Call the kernel as the graph would, on a region's inputs, each once."""
+    return region.kernel.call(*region.kernel.kernel.arguments(_flat(region, given), region.match.numbers))
+
+
+def _flat(region: Region, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return inputs, each once, as the op takes them: some several times, contiguous, with one leading axis."""
+    by_node = dict(zip(dict.fromkeys(region.match.inputs), given, strict=True))
+    found: list[torch.Tensor] = region.kernel.flat([by_node[node].contiguous() for node in region.match.inputs])
+    return found
+
+
+def _drawn(region: Region, values: Values) -> list[torch.Tensor] | None:
+    """Return values for a region's inputs, each once, with their shapes, strides and dtypes; None for integers.
+
+    Floats are standard normal; "large": some tens, of which sums in half precision stay finite; "with NaN": one in the
+    first input of floats. Of booleans nine in ten are true: where they are a mask, no row of it hides everything.
     """
-    drawn = []
-    for like in tensors:
+    drawn: list[torch.Tensor] = []
+    planted = values != "with NaN"
+    for like in dict(zip(region.match.inputs, region.tensors, strict=True)).values():
         shape = tuple(like.shape)
         if like.dtype.is_floating_point:
-            values = torch.randn(shape, device=like.device)
+            found = torch.randn(shape, device=like.device)
+            if values == "large":
+                found *= LARGE if torch.finfo(like.dtype).max > HALF else HALF_LARGE
+            if not planted and found.numel():
+                found[(0,) * found.dim()], planted = math.nan, True
         elif like.dtype is torch.bool:
-            values = torch.rand(shape, device=like.device) < SEEN
+            found = torch.rand(shape, device=like.device) < SEEN
         else:
             return None
-        drawn.append(_laid_out(values, like))
+        drawn.append(_laid_out(found, like))
     return drawn
 
 
