@@ -193,7 +193,7 @@ def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
         before = served(packages["pairs"])
         torch.testing.assert_close(fast(x), expected)
     assert served(packages["pairs"]) > before
-    head, place = fast.report().splitlines()
+    head, place, _ = fast.report().splitlines()
     assert head.endswith("1 of 1 places of kernels taken")
     assert "pair_sum at" in place
     assert "(2x2x512)" in place
@@ -343,8 +343,41 @@ def test_of_two_kernels_for_a_place_the_one_that_saves_more_serves(packages: dic
 def test_what_is_no_choice_is_refused_at_once(packages: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="keep: found 'fast', expected one of 'faster', 'right'"):
         warpsmith.optimize(Stack(), kernels=[packages["norm"]], keep="fast")  # type: ignore[arg-type]
-    with pytest.raises(NotAnExport, match="holds 0 packages"):
+    with pytest.raises(NotAnExport, match="holds 0 packages .*: the directory that an export made"):
         warpsmith.optimize(Stack(), kernels=[tmp_path])
+    for given in (str(packages["norm"]), 3):
+        with pytest.raises(TypeError, match=r"kernels: found .*, expected a sequence of directories"):
+            warpsmith.optimize(Stack(), kernels=given)  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_is_switched_off_or_given_up_serves_again_later(packages: dict[str, Path]) -> None:
+    """What one process switched off is nothing that the next ones are to believe of the place."""
+    package = importlib.import_module(packages["norm"].name)
+    model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
+    said = []
+    with torch.no_grad():
+        for switch in (package.disable, package.enable):
+            switch()
+            torch._dynamo.reset()
+            fast = warpsmith.optimize(model, kernels=[packages["norm"]] * 2, keep="right")
+            torch.testing.assert_close(fast(x), Stack.forward(model, x), rtol=1e-5, atol=1e-5)
+            said.append(fast.report())
+    assert f"  {package.__name__} has no place: " in said[0]
+    assert "disable()" in said[0]
+    assert "1 of 1 places of kernels taken" in said[1]
+
+
+def test_a_kernel_without_a_place_says_why(packages: dict[str, Path]) -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-2, -1)) + 1
+
+    given = [packages["norm"], packages["pairs"]]
+    with torch.no_grad():
+        fast = warpsmith.optimize(call, kernels=given, keep="right", dynamic=True)
+        fast(torch.randn(2, 3, 32))
+    assert "pair_sum at" in fast.report()
+    assert "stays: sizes vary from call to call that are not those of its rows" in fast.report()
+    assert f"  {packages['norm'].name} has no place: the graph does not compute this op" in fast.report()
 
 
 def test_two_regions_that_wait_for_each_other_are_not_both_taken() -> None:

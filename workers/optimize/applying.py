@@ -15,6 +15,7 @@ from warpsmith.workers.exports.project import Project
 from warpsmith.workers.judge.clock.timing import ratio_with_interval
 from warpsmith.workers.optimize import packages
 from warpsmith.workers.optimize.compiled import comparing, turns
+from warpsmith.workers.optimize.compiled.backend import NOWHERE
 from warpsmith.workers.optimize.compiled.comparing import Ran
 from warpsmith.workers.optimize.compiled.handle import Optimized
 from warpsmith.workers.optimize.compiled.rewriting import Keep, Placed
@@ -99,7 +100,7 @@ def _places(fast: Optimized, kernels: Sequence[Served]) -> Iterator[dict[str, An
             yield _document(place)
     for kernel in kernels:
         if kernel.name not in seen:
-            why = next((graph.why for graph in fast.graphs if graph.why), "the model does not compute this op")
+            why = next((graph.why or graph.without.get(kernel.name, "") for graph in fast.graphs), NOWHERE) or NOWHERE
             nowhere = {"where": "", "shapes": "", "replaced": False, "reason": why}
             yield {"op": kernel.op, "kernel": kernel.name, **nowhere, "us": None, "inductor_us": None, "ci95": None}
 

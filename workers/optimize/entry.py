@@ -30,16 +30,15 @@ def optimize(
     mode: Inductor's ("reduce-overhead", "max-autotune", ...); None: its default. dynamic: as torch.compile takes it.
     kernels: directories of exported packages; None: the kernels that ship, and none for an empty sequence. keep: which
     of them stay where they are right: those that are surely "faster" than Inductor's code for the same part, or all
-    ("right"). Nothing is compiled before the first call. Raises RuntimeError in that call for a mode that Inductor does
-    not know; at once ValueError for `keep`, TypeError for what cannot be called, and NotAnExport, BadPackage, NotUsable
-    for `kernels`.
+    ("right"). Nothing is compiled before the first call. Raises ValueError for `mode` and `keep`, TypeError for what
+    cannot be called or is no sequence, NotAnExport, BadPackage and NotUsable for `kernels`.
     """
     if keep not in KEPT:
         raise ValueError(f"keep: found {keep!r}, expected one of {', '.join(map(repr, KEPT))}")
     if not callable(model):
         raise TypeError(f"model: found a {type(model).__name__}, expected a torch.nn.Module or a function of tensors")
-    if isinstance(kernels, str):
-        raise TypeError(f"kernels: found {kernels!r}, expected a sequence of directories")
+    if kernels is not None and (isinstance(kernels, str) or not hasattr(kernels, "__iter__")):
+        raise TypeError(f"kernels: found {kernels!r}, expected a sequence of directories of exported packages")
     from warpsmith.workers.optimize import shipped  # noqa: PLC0415 - needs torch, which takes seconds
     from warpsmith.workers.optimize.compiled.handle import Optimized  # noqa: PLC0415 - as above
 

@@ -364,7 +364,7 @@ def test_a_kernel_that_fits_nowhere_says_why(tmp_path: Path, capsys: pytest.Capt
     outside, incorrect, foreign = reasons.values()
     assert all("batch is 4" in reason for reason in outside)
     assert all(reason.startswith("the kernel's result is wrong: relative error") for reason in incorrect)
-    assert foreign == {"the model does not compute this op"}
+    assert foreign == {"the graph does not compute this op"}
     assert found["agrees"]
     assert found["unchanged"]
 

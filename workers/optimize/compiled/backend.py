@@ -7,7 +7,7 @@ sees the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,15 +24,18 @@ class Graph:
     """A graph that was compiled: its calls before rewriting, and what became of it.
 
     masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor's cache had the code
-    and what became of them is not known; why: the reason where no kernel was looked for.
+    and what became of them is not known; without: the kernels that have none, with the reason; why: the reason where no
+    kernel was looked for.
     """
 
     calls: int
     masks: tuple[Place, ...]
     kernels: tuple[Placed, ...] | None = ()
+    without: dict[str, str] = field(default_factory=dict)
     why: str = ""
 
 
+NOWHERE = "the graph does not compute this op"
 Serve = Callable[[Sequence[torch.Tensor]], Sequence[Served]]
 """Returns the kernels for a graph, by the tensors that it is given."""
 
@@ -58,10 +61,16 @@ def compile_rewritten(
     tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         compiled = inductor.compile_graph(graph, inputs, patches)
-        found = Graph(calls, masks, (), "gradients are needed, for which no kernel was searched")
+        found = Graph(calls, masks, (), why="gradients are needed, for which no kernel was searched")
     else:
-        compiled, placed = compile_with(serve(tensors), graph, inputs, patches, keep)
-        found = Graph(calls, masks, None if placed is None else tuple(placed))
+        given = {kernel.name: kernel for kernel in serve(tensors)}
+        without = {name: why for name, kernel in given.items() if (why := kernel.kernel.off()) is not None}
+        serving = [kernel for name, kernel in given.items() if name not in without]
+        compiled, placed = compile_with(serving, graph, inputs, patches, keep)
+        seen_at = {place.kernel for place in placed or ()}
+        if placed is not None:
+            without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
+        found = Graph(calls, masks, None if placed is None else tuple(placed), without)
     if seen is not None:
         seen(found)
     return compiled

@@ -27,19 +27,23 @@ from warpsmith.workers.judge.clock.timing import ratio_with_interval
 
 from . import inductor
 from .places import Region
-from .turns import FEWEST_ROUNDS, time_in_turns
+from .turns import time_in_turns
 
 TIME_S = 1.0
 """Seconds of timing of a region, at most."""
 PAST_CACHE_BYTES = 200 << 20
 """That much is read between two looks at the same weights: 4 times the second-level cache of an H200 (50 MiB)."""
 MOST_COPIES = 64
+FEWEST_ROUNDS = 6
+"""With fewer, resampling rounds says nothing of a 95 % interval."""
+WORTH = 1.01
+"""Times as fast as Inductor's code, at least: what Inductor cannot fuse costs its neighbours something."""
 SEEN = 0.9
 Values = Literal["normal", "large", "with NaN"]
 VALUES: tuple[Values, ...] = get_args(Values)
 """What a kernel is compared on in its place: its verification saw far more, but a package may be anybody's."""
 LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
-FORMAT = 3
+FORMAT = 4
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -48,11 +52,13 @@ class Decision:
     """What was found about a region.
 
     why: the reason where the kernel cannot serve here or is wrong; slow: the reason where it does not pay; both are
-    empty where it does. us, inductor_us: of the kernel and of Inductor's code; ci95 is of the latter over the former.
+    empty where it does. lasting: another process would find the same. us, inductor_us: of the kernel and of Inductor's
+    code; ci95 is of the latter over the former.
     """
 
     why: str = ""
     slow: str = ""
+    lasting: bool = True
     us: float | None = None
     inductor_us: float | None = None
     ci95: tuple[float, float] | None = None
@@ -111,8 +117,8 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             drawn = _drawn(region, values)
             if drawn is None:
                 return Decision("it takes integers, and which ones make sense here is not known")
-            if (why := _unfit(region, drawn)) is not None:
-                return Decision(why)
+            if (unfit := _unfit(region, drawn)) is not None:
+                return unfit
         inputs = list(_drawn(region, "normal") or ())
         compiled = inductor.compile_graph(region.alone(), inputs, patches | {"triton.cudagraphs": False})
         with region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
@@ -121,16 +127,19 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             )
 
 
-def _unfit(region: Region, drawn: Sequence[torch.Tensor]) -> str | None:
-    """Return why the kernel would not serve these inputs, or what is wrong with its results; None where all is well."""
+def _unfit(region: Region, drawn: Sequence[torch.Tensor]) -> Decision | None:
+    """Decide where the kernel would not serve these inputs or its results are wrong; None where all is well."""
     kernel, numbers, flat = region.kernel.kernel, region.match.numbers, _flat(region, drawn)
-    if (why := kernel.refusal(flat, numbers)) is not None:
-        return why
+    if (why := kernel.outside(flat, numbers)) is not None:
+        return Decision(why)
+    if (why := kernel.refusal(flat, numbers)) is not None:  # it did not load, or is given up in this process
+        return Decision(why, lasting=False)
     with kernel.unwatched():  # a wrong result is told below, and gives up the kernel for this place alone
         results = _called(region, drawn)
     shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
     expected = [found.reshape(shape) for found, shape in zip(region.alone()(*drawn), shapes, strict=True)]
-    return kernel.wrong(flat, expected, numbers)
+    wrong = kernel.wrong(flat, expected, numbers)
+    return None if wrong is None else Decision(wrong)
 
 
 def _called(region: Region, given: Sequence[torch.Tensor]) -> Any:
@@ -196,9 +205,11 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
     samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S)
     ratio, (low, high) = ratio_with_interval(samples["inductor"], samples["kernel"], 0)
     us, other = (sorted(samples[name])[len(samples[name]) // 2] / len(copies) for name in ("kernel", "inductor"))
-    enough = len(samples["kernel"]) >= FEWEST_ROUNDS
+    rounds = len(samples["kernel"])
+    if rounds < FEWEST_ROUNDS:
+        return Decision("", f"{rounds} rounds of timing do not tell whether it is faster", False, us, other)
     slow = f"it is not surely faster than Inductor's code: {ratio:.2f}x [{low:.2f}, {high:.2f}]"
-    return Decision("", "" if enough and low > 1 else slow, us, other, (low, high))
+    return Decision("", "" if low > WORTH else slow, True, us, other, (low, high))
 
 
 def _graphed(call: Callable[[], None]) -> Callable[[], Any]:
@@ -230,7 +241,8 @@ def _read(file: Path) -> dict[str, Decision]:
 
 def _write(file: Path, decisions: dict[str, Decision]) -> None:
     """Keep decisions beside those that another process wrote meanwhile."""
-    keep(file, {key: asdict(each) for key, each in sorted((_read(file) | decisions).items())})
+    lasting = _read(file) | {key: each for key, each in decisions.items() if each.lasting}
+    keep(file, {key: asdict(each) for key, each in sorted(lasting.items())})
 
 
 def keep(file: Path, document: Any) -> None:

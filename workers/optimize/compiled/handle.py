@@ -22,6 +22,10 @@ class Optimized:
     """
 
     def __init__(self, model: Any, mode: str | None, dynamic: bool | None, serve: Serve, keep: Keep) -> None:
+        """Raises ValueError for a mode that Inductor does not know."""
+        modes = torch._inductor.list_mode_options()
+        if mode is not None and mode not in modes:
+            raise ValueError(f"mode: found {mode!r}, expected one of {', '.join(map(repr, modes))}")
         self.model = model
         self.graphs: list[Graph] = []
         backend = functools.partial(compile_rewritten, serve=serve, keep=keep, mode=mode, seen=self.graphs.append)
@@ -30,6 +34,10 @@ class Optimized:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the compiled model; the first call of each kind compiles it."""
         return self._compiled(*arguments, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError for all that is not here: what the model's own methods call would not be compiled."""
+        raise AttributeError(f"an optimized model has no {name!r}: it is called, and `.model` is the model itself")
 
     def compare(self, *arguments: Any, **keywords: Any) -> Comparison:
         """Compare a call with the model's own and with float64: results, buffers, and what is written to arguments.
@@ -71,6 +79,11 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
         alike.setdefault((place.op, place.shapes, place.why), []).append(place)
     for (op, shapes, _), places in alike.items():
         yield f"  {op} at {places[0].where}{_more(places)} ({shapes}): {_outcome(places[0])}"
+    reasons: dict[str, list[str]] = {}
+    for name, why in graph.without.items():
+        reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        yield f"  {names[0]}{_more(names)} {'have' if len(names) > 1 else 'has'} no place: {why}"
 
 
 def _more(alike: Sequence[object]) -> str:

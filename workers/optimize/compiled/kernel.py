@@ -28,7 +28,8 @@ class Kernel:
         try:
             spec = importlib.import_module(f"{package.__name__}._spec")
             self._compare = importlib.import_module(f"{package.__name__}._compare")
-            self.unwatched = importlib.import_module(f"{package.__name__}._control").unwatched
+            self._control = importlib.import_module(f"{package.__name__}._control")
+            self._admit = importlib.import_module(f"{package.__name__}._guard").admit
         except (ImportError, AttributeError) as error:
             raise NotUsable(f"{self.name}: {error}") from None
         self.op: str = spec.NAME
@@ -57,6 +58,23 @@ class Kernel:
                 number = next(given, None)
                 found.append(item["value"] if number is None else number)
         return found
+
+    @property
+    def unwatched(self) -> Any:
+        """A context in which the package does not compare calls with PyTorch's."""
+        return self._control.unwatched
+
+    def off(self) -> str | None:
+        """Why the package's kernels serve no call at all now (switched off, given up); None where they may."""
+        out = self._control.out()
+        if len(out) < len(self._control.NAMES):
+            return None
+        return str(self._control.refusal(self._control.NAMES[0]))
+
+    def outside(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
+        """Why this call is outside of the kernels' envelope; None where it is inside."""
+        found = self._admit(tuple(self.arguments(tensors, numbers)))
+        return found if isinstance(found, str) else None
 
     def refusal(self, tensors: Sequence[torch.Tensor], numbers: Sequence[float | None] = ()) -> str | None:
         """Why the kernel itself would not serve this call; None where it would."""

@@ -6,7 +6,8 @@ import functools
 import graphlib
 import hashlib
 import operator
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ class Region:
     def where(self) -> str:
         """The modules around it where the graph has their names, otherwise its result's: "layers.0: norm, q_proj"."""
         stacks = [node.meta.get("nn_module_stack") for node in self.match.nodes]
-        names = [str(list(stack.values())[-1][0]).removeprefix("L['self'].") for stack in stacks if stack]
+        names = [_plain(str(list(stack.values())[-1][0])) for stack in stacks if stack]
         if not names:
             return self.match.outputs[0].name
         return _joined([name.split(".") for name in dict.fromkeys(names)])
@@ -73,6 +74,14 @@ class Region:
         return fx.GraphModule(torch.nn.Module(), graph)
 
 
+def _plain(name: str) -> str:
+    """Return a module's name as its user has it: Dynamo says L['self'].layers[0], and G['norm'] for a global."""
+    return _INDEXED.sub(r".\1", _SOURCE.sub(r"\1", name).removeprefix("self.").removeprefix("self"))
+
+
+_SOURCE, _INDEXED = re.compile(r"[LG]\['(\w+)'\]"), re.compile(r"\[(\d+)\]")
+
+
 def _joined(paths: Sequence[list[str]]) -> str:
     """Return names of modules with what they have in common said once."""
     common: list[str] = []
@@ -84,10 +93,19 @@ def _joined(paths: Sequence[list[str]]) -> str:
     return ": ".join(part for part in (".".join(common), ", ".join(filter(None, rest))) if part)
 
 
-def regions(graph: fx.Graph, kernels: Sequence[Served]) -> Iterator[Region]:
-    """Yield every place of every kernel; places of several kernels may share nodes."""
+@dataclass
+class Found:
+    """What was found in a graph: the regions, and those where sizes keep the op out, with the reason."""
+
+    regions: list[Region]
+    misses: list[tuple[Region, str]]
+
+
+def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
+    """Find every place of every kernel; places of several kernels may share nodes."""
     calls = [node for node in graph.nodes if node.op == "call_function"]
     operators = {str(node.target) for node in calls}
+    found = Found([], [])
     for kernel in kernels:
         for lead, device in _leads(graph, kernel.rank(0)):
             if len(lead) != 1 and kernel.leading is None:
@@ -97,23 +115,33 @@ def regions(graph: fx.Graph, kernels: Sequence[Served]) -> Iterator[Region]:
                 continue
 
             def fits(one: match.Match, kernel: Served = kernel, lead: Lead = lead) -> bool:
-                return _fits(Region(kernel, one), lead)
+                region = Region(kernel, one)
+                if (why := _unfit(region, lead)) is not None:
+                    found.misses.append((region, why))
+                return why is None
 
-            for found in match.find(pattern, graph, fits):
-                yield Region(kernel, found)
+            found.regions += [Region(kernel, one) for one in match.find(pattern, graph, fits)]
+    placed = {(region.kernel.name, region.match.nodes) for region in found.regions}
+    misses = {(r.kernel.name, r.match.nodes): (r, why) for r, why in found.misses if why}
+    found.misses = [miss for key, miss in misses.items() if key not in placed]
+    return found
 
 
-def _fits(region: Region, lead: Lead) -> bool:
-    """Return whether the op takes what flows in: its own shapes behind that lead. Of sizes only a lead's may vary."""
+def _unfit(region: Region, lead: Lead) -> str | None:
+    """Return why the op does not take what flows in: only sizes of a lead may vary, and the others are its own.
+
+    None where it does, "" where it is another lead's place.
+    """
     tensors = region.tensors
     if len(tensors) < len(region.match.inputs) or any(_varies(region, at) for at in range(len(tensors))):
-        return False
+        return "sizes vary from call to call that are not those of its rows"
     if region.kernel.leading is not None and _kind(region.kernel.lead(tensors[0])) != lead:
-        return False
+        return ""
     try:
-        return not isinstance(region.kernel.axes(region.kernel.flat(tensors)), str)
-    except RuntimeError:  # a shape that does not flatten
-        return False
+        axes = region.kernel.axes(region.kernel.flat(tensors))
+    except RuntimeError:
+        return "its inputs do not flatten to rows"
+    return axes if isinstance(axes, str) else None
 
 
 def _sized(node: fx.Node) -> torch.Tensor | None:

@@ -18,7 +18,7 @@ from torch import fx
 
 from . import choice, inductor, match
 from .choice import Choices, Decision
-from .places import Region, in_order, put, regions
+from .places import Region, find, in_order, put
 from .served import Served
 
 Keep = Literal["faster", "right"]
@@ -109,14 +109,18 @@ class _Rewriter:
 
     def __call__(self, graph: fx.Graph) -> None:
         """Rewrite a graph. Raises _Unknown."""
-        found = list(regions(graph, self._kernels))
-        self.unknown = [region for region in found if self.choices.known(region) is None]
+        found = find(graph, self._kernels)
+        self.unknown = [region for region in found.regions if self.choices.known(region) is None]
         if self.unknown:
             raise _Unknown
-        decided = [(region, decision) for region in found if (decision := self.choices.known(region)) is not None]
+        decided = [(region, known) for region in found.regions if (known := self.choices.known(region)) is not None]
         chosen, placed = _choose(graph, decided, self._keep)
         put(graph, chosen)
-        self.placed = (self.placed or []) + placed
+        self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
+
+
+def _placed(region: Region, decision: Decision, why: str) -> Placed:
+    return Placed(region.kernel.op, region.kernel.name, region.where, region.shapes, decision, why)
 
 
 def _choose(
@@ -135,7 +139,6 @@ def _choose(
         if not why:
             used |= nodes
             chosen.append(region)
-        kernel = region.kernel
-        placed.append((region, Placed(kernel.op, kernel.name, region.where, region.shapes, decision, why)))
+        placed.append((region, _placed(region, decision, why)))
     order = {node: position for position, node in enumerate(graph.nodes)}
     return chosen, [place for _, place in sorted(placed, key=lambda each: order[each[0].match.nodes[0]])]
