@@ -64,11 +64,11 @@ def test_the_backend_has_a_name_and_takes_modes_and_options() -> None:
     model, x = Block(), torch.randn(1, 1, 16, 8)
     compiled = torch.compile(model, backend="warpsmith", options={"max_autotune": False})
     torch.testing.assert_close(compiled(x), model(x))
-    with pytest.raises(ValueError, match="mode: found 'fast', expected one of .*'reduce-overhead'"):
+    with pytest.raises(ValueError, match=r"mode: found 'fast', expected one of .*'reduce-overhead'"):
         warpsmith.optimize(model, mode="fast")
-    with pytest.raises(TypeError, match="model: found a int, expected a torch.nn.Module or a function of tensors"):
+    with pytest.raises(TypeError, match=r"model: found a int, expected a torch\.nn\.Module or a function of tensors"):
         warpsmith.optimize(3)
-    with pytest.raises(AttributeError, match=r"has no 'generate': it is called, and `.model` is the model itself"):
+    with pytest.raises(AttributeError, match=r"has no 'generate': it is called, and `\.model` is the model itself"):
         warpsmith.optimize(model).generate(x)
 
 

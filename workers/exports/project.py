@@ -78,9 +78,8 @@ def open_project(directory: Path) -> Project:
         raise NotAnExport(f"{directory} is no directory")
     found = sorted(path.parent for path in directory.glob(f"*/{PROVENANCE}"))
     if len(found) != 1:
-        raise NotAnExport(
-            f"{directory} holds {len(found)} packages with a {PROVENANCE}, expected one: the directory that an export made"
-        )
+        expected = f"one with a {PROVENANCE}: the directory that an export made"
+        raise NotAnExport(f"{directory} holds {len(found)} packages, expected {expected}")
     module = found[0].name
     try:
         provenance = json.loads((found[0] / PROVENANCE).read_text(encoding="utf-8"))
