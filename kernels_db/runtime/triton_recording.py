@@ -1,0 +1,144 @@
+"""Launches of Triton's kernels, noted through the compiled kernel itself while `run` is recorded.
+
+Triton hands the compiled kernel, the grid and the bound arguments to `CompiledKernel.launch_metadata` right before it
+launches; that method is replaced for the time of a recording, and passes other threads through.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from . import recording
+from .recording import COOPERATIVE, PROGRAMMATIC, Attribute, Launch, Number, Pointer, Recorder
+
+_SCALARS: dict[str, type] = {
+    "i1": ctypes.c_int8,
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "u1": ctypes.c_uint8,
+    "u8": ctypes.c_uint8,
+    "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32,
+    "u64": ctypes.c_uint64,
+    "fp32": ctypes.c_float,
+    "f32": ctypes.c_float,
+    "fp64": ctypes.c_double,
+}
+"""How a number of each of Triton's types lies in the kernel's parameters. A scalar in half precision is left out: how
+it is rounded there differs between versions of Triton.
+"""
+_TRAILING = (Number(0), Number(0))
+"""Addresses of Triton's own scratch memory, none here. The driver reads as many parameters as the kernel has."""
+_lock = threading.Lock()
+_depth = 0
+_original: Any = None
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """Note the Triton launches of threads that record; nothing where Triton is not loaded."""
+    compiler = sys.modules.get("triton.compiler.compiler")
+    if compiler is None:
+        yield
+        return
+    _begin(compiler.CompiledKernel)
+    try:
+        yield
+    finally:
+        _end(compiler.CompiledKernel)
+
+
+def _begin(kernel_type: Any) -> None:
+    global _depth, _original  # noqa: PLW0603 - one Triton a process
+    with _lock:
+        _depth += 1
+        if _depth == 1:
+            _original = original = kernel_type.launch_metadata
+
+            def launch_metadata(kernel: Any, grid: Any, stream: Any, *arguments: Any) -> Any:
+                recorder = recording.current()
+                if recorder is not None:
+                    note(recorder, kernel, grid, arguments)
+                return original(kernel, grid, stream, *arguments)
+
+            kernel_type.launch_metadata = launch_metadata
+
+
+def _end(kernel_type: Any) -> None:
+    global _depth  # noqa: PLW0603
+    with _lock:
+        _depth -= 1
+        if _depth == 0:
+            kernel_type.launch_metadata = _original
+
+
+def note(recorder: Recorder, kernel: Any, grid: Sequence[int], arguments: Sequence[Any]) -> None:
+    """Note one launch. kernel: Triton's CompiledKernel; arguments: all of the function's, constants among them."""
+    kernel._init_handles()
+    facts = kernel.metadata
+    reason = _obstacle(facts)
+    if reason is not None:
+        recorder.refuse(f"{kernel.name}: {reason}")
+        return
+    packed: list[Number | Pointer] = []
+    for (name, kind), value in zip(kernel.src.signature.items(), arguments, strict=True):
+        if kind == "constexpr":
+            continue
+        found = _packed(kind, value)
+        if found is None:
+            recorder.refuse(f"{kernel.name}: argument {name} is of Triton's type {kind}, which plans do not hold")
+            return
+        packed.append(found)
+    attributes: list[Attribute] = [(PROGRAMMATIC, 1, 0, 0)] if getattr(facts, "launch_pdl", False) else []
+    if getattr(facts, "launch_cooperative_grid", False):
+        attributes.append((COOPERATIVE, 1, 0, 0))
+    x, y, z = (*(int(size) for size in grid), 1, 1)[:3]
+    if x * y * z == 0:
+        return  # Triton launches nothing either
+    block = (32 * facts.num_warps, 1, 1)
+    recorder.events.append(
+        Launch(
+            "cuda",
+            kernel.name,
+            int(kernel.function),
+            (*packed, *_TRAILING),
+            (x, y, z),
+            block,
+            facts.shared,
+            tuple(attributes),
+        )
+    )
+
+
+def _obstacle(facts: Any) -> str | None:
+    """Why a launch of a kernel with this metadata cannot be repeated by its parameters alone."""
+    hooks = sys.modules["triton"].knobs.runtime
+    if _set(hooks.launch_enter_hook) or _set(hooks.launch_exit_hook):
+        return "a launch hook of Triton's is set"
+    if facts.num_ctas != 1 or tuple(getattr(facts, "cluster_dims", (1, 1, 1))) != (1, 1, 1):
+        return "it runs in clusters of Triton's"
+    if getattr(facts, "global_scratch_size", 0) or getattr(facts, "profile_scratch_size", 0):
+        return "Triton allocates scratch memory for it"
+    return None
+
+
+def _set(hook: Any) -> bool:
+    """Whether a hook is there: a function, or a chain of Triton's that holds any."""
+    return bool(getattr(hook, "calls", True)) if hook is not None else False
+
+
+def _packed(kind: Any, value: Any) -> Number | Pointer | None:
+    """The argument as the kernel's parameter holds it; None for a type that is not known here."""
+    if not isinstance(kind, str):
+        return None
+    if kind.startswith("*"):
+        return Pointer(value if isinstance(value, int) else value.data_ptr()) if value is not None else Pointer(0)
+    scalar = _SCALARS.get(kind)
+    return None if scalar is None else recording.number(value, scalar)
