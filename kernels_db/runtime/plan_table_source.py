@@ -59,7 +59,7 @@ static PyObject* table_run(PyObject* self, PyObject* args) {
   int n = (int)PyTuple_GET_SIZE(arguments);
   int words = describe(t, &PyTuple_GET_ITEM(arguments, 0), n, false, key, views);
   if (words < 0 || plan->key.size() != (size_t)words || std::memcmp(plan->key.data(), key, 8 * words)) Py_RETURN_FALSE;
-  if (!here(*plan) || (int)PyTuple_GET_SIZE(outputs) != plan->outputs) Py_RETURN_FALSE;
+  if (!here(*plan) || !placed(t, *plan, views, n) || PyTuple_GET_SIZE(outputs) != plan->outputs) Py_RETURN_FALSE;
   PyObject* none = PyTuple_GET_SIZE(outputs) ? nullptr : Py_None;
   PyObject* done = replay(t, plan, views, none ? &none : &PyTuple_GET_ITEM(outputs, 0));
   if (!done) return nullptr;

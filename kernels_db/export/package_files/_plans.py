@@ -15,6 +15,9 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,16 +37,21 @@ LARGEST_RECORDED = {"cpu": 16 << 20, "cuda": 256 << 20}
 """Bytes of arguments and outputs up to which a call is recorded, since that copies them: the kernel of a larger one
 takes far longer than the host.
 """
+ALIGNED = 64
+"""Bytes that the address of each tensor of a replayed call is a multiple of, as those of a recording are: Triton makes
+another kernel for lesser ones, and so may `run`.
+"""
 _BY_DEFAULT = {"cpp"}
 
 
 class State:
-    """What is known of the plan of one signature and kernel. refused: why there is none."""
+    """What is known of the plan of one signature and kernel. launches: in it; refused: why there is none."""
 
-    __slots__ = ("calls", "plan", "refused")
+    __slots__ = ("calls", "launches", "plan", "refused")
 
     def __init__(self) -> None:
         self.calls = 0
+        self.launches = 0
         self.plan: Any = None
         self.refused: str | None = None
 
@@ -70,6 +78,18 @@ def wanted(language: str) -> bool:
     return _asked != "off" and (_asked == "on" or language in _BY_DEFAULT)
 
 
+@contextmanager
+def without() -> Iterator[None]:
+    """Replay nothing inside the block, for the whole process: what is timed there is the Python path."""
+    global _asked, table
+    before = _asked, table
+    _asked, table = "off", None
+    try:
+        yield
+    finally:
+        _asked, table = before
+
+
 def inside(arguments: tuple[Any, ...]) -> Any:
     """Serve a call that PyTorch's dispatcher has let through by its plan; NotImplemented where there is none for it."""
     if table is None:
@@ -82,8 +102,13 @@ def inside(arguments: tuple[Any, ...]) -> Any:
 
 
 def failed(error: Exception) -> None:
-    """Give every plan up, since replaying one raised. Raises it again where arguments may have been written in part."""
+    """Give every plan up, since replaying one raised.
+
+    Raises the error again where arguments may have been written in part, and where memory ran out.
+    """
     global _absent, table
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        raise error
     with _lock:
         if table is not None:
             table.clear()
@@ -141,24 +166,26 @@ def _make(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
     except Exception as error:  # noqa: BLE001 - the user's own call came off; a plan is not worth an error
         made = f"recording raised {type(error).__name__}: {error}"
     if not isinstance(made, str):
-        admitted.plans.plan = made
+        admitted.plans.plan, admitted.plans.launches = made
         _recorded += 1
         return
     admitted.plans.refused = made
     _refused[made if made in _refused or len(_refused) < _control.MOST_REASONS else _control.OTHER_REASONS] += 1
 
 
-def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> Any:
-    """The plan of a call, compared with `run` itself; or why there is none."""
+def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> tuple[Any, int] | str:
+    """The plan of a call, compared with `run` itself, and its launches; or why there is none."""
     sizes = [a.nbytes for a in (*arguments, *admitted.outputs) if isinstance(a, torch.Tensor)]
     most = LARGEST_RECORDED[admitted.device.type]
     if sum(sizes) > most:
         return f"its tensors have more than {most >> 20} MiB, and the kernel takes far longer than the host"
     here = _table()
     if here is None:
-        return _absent
+        return str(_absent)
     if admitted.device.type == "cuda" and not plan_build.extension().open_driver(DRIVER):
         return f"CUDA's driver {DRIVER} has no cuLaunchKernelEx"
+    if "storage_offset" in _names(vars(admitted.kernel.module).values()):
+        return "the kernel's Python reads storage_offset, which is no part of a signature"
     kernel = admitted.kernel.module.run
     calls = [(_compare.clones(arguments), admitted.allocate()) for _ in range(3)]  # all held: no address comes twice
     found = [_recording.record(kernel, *call) for call in calls[:2]]
@@ -186,7 +213,18 @@ def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> Any:
     replayed, outputs = calls[2]
     if not here.run(plan, tuple(replayed), tuple(outputs)):
         return "the plan does not fit the call that it was made of"
-    return _differs(calls) or plan
+    return _differs(calls) or (plan, sum(step[0] >= _recording.CALL for step in first.steps))
+
+
+def _names(values: Iterable[Any]) -> set[str]:
+    """The names of attributes and globals that these functions use, and the functions inside them."""
+    found: set[str] = set()
+    codes = [value.__code__ for value in values if isinstance(value, FunctionType)]
+    while codes:
+        code = codes.pop()
+        found.update(code.co_names)
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return found
 
 
 def _differs(calls: list[tuple[list[Any], list[torch.Tensor]]]) -> str | None:
@@ -229,6 +267,8 @@ def _new_table() -> Any:
     exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if exchange is None:
         raise RuntimeError(f"PyTorch {torch.__version__} has no DLPack exchange functions for C")
+    alignments = {place: ALIGNED for place, each in enumerate(_spec.PARAMETERS) if each["rank"] is not None}
+    alignments |= {place: max(bytes_, ALIGNED) for place, bytes_ in _spec.ALIGNMENTS}
     quiet = (
         (torch._C._len_torch_dispatch_stack, 0),
         (torch._C._len_torch_function_stack, 0),
@@ -246,7 +286,7 @@ def _new_table() -> Any:
         torch.autograd.graph.increment_version,
         getattr(torch._C, "_cuda_getCurrentRawStream", None),
         quiet,
-        tuple(_spec.ALIGNMENTS),
+        tuple(alignments.items()),
         tuple(_spec.MUTATED),
         len(_control.NAMES),
     )
