@@ -1,0 +1,146 @@
+"""A stand-in for CUDA's driver: a library that notes what it is called with, and runs C functions for kernels.
+
+A "kernel" is a C function `void(const Config*, void**)`, to which `cuLaunchKernelEx` hands the launch and the addresses
+of the parameters, as the real one does to a device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCE = r"""
+#include <cstdint>
+#include <cstring>
+#include <vector>
+struct Attribute { uint32_t id; char pad[4]; unsigned char value[64]; };
+struct Config { uint32_t gx, gy, gz, bx, by, bz, shared; void* stream; Attribute* attributes; uint32_t count; };
+static std::vector<unsigned char> noted;
+static int current = 0, answer = 0;
+static void put(const void* from, size_t size) {
+  noted.insert(noted.end(), (const unsigned char*)from, (const unsigned char*)from + size);
+}
+extern "C" {
+void set_device(int device, int status) { current = device; answer = status; }
+size_t size() { return noted.size(); }
+const unsigned char* bytes() { return noted.data(); }
+void forget() { noted.clear(); }
+int cuCtxGetDevice(int* device) { *device = current; return current < 0 ? 201 : 0; }
+int cuTensorMapReplaceAddress(void* map, void* address) {
+  if ((uintptr_t)map % 64) return 1;
+  std::memcpy(map, &address, 8);
+  return 0;
+}
+int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, const uint64_t* dims,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
+                           int swizzle, int l2, int fill) {
+  if ((uintptr_t)map % 64) return 1;
+  unsigned char* at = (unsigned char*)map;
+  std::memset(at, 0, 128);
+  auto write = [&](const void* from, size_t size) { std::memcpy(at, from, size); at += size; };
+  write(&address, 8);
+  write(&type, 4);
+  write(&rank, 4);
+  write(dims, 8 * rank);
+  write(strides, 8 * (rank - 1));
+  write(box, 4 * rank);
+  write(steps, 4 * rank);
+  for (const int* option : {&interleave, &swizzle, &l2, &fill}) write(option, 4);
+  return 0;
+}
+int cuLaunchKernelEx(const Config* config, void* kernel, void** parameters, void** extra) {
+  if (answer || extra) return answer ? answer : 1;
+  put(config, 28);
+  uint64_t rest[3] = {(uint64_t)config->stream, config->count, (uint64_t)kernel};
+  put(rest, sizeof rest);
+  for (uint32_t k = 0; k < config->count; ++k) {
+    put(&config->attributes[k].id, 4);
+    put(config->attributes[k].value, 64);
+  }
+  ((void (*)(const Config*, void**))kernel)(config, parameters);
+  return 0;
+}
+void note_five(const Config*, void** p) { put(p[0], 8); put(p[1], 4); put(p[2], 4); put(p[3], 1); put(p[4], 128); }
+#define THREADS(n) for (int64_t i = 0; i < (n) && i < (int64_t)c->gx * c->bx; ++i)
+void scale_shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(*(int64_t*)p[2]) y[i] = x[i] * 2.0f + 1.0f;
+}
+void scale(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(*(int64_t*)p[2]) y[i] = x[i] * 2.0f;
+}
+void shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(*(int64_t*)p[3]) y[i] = x[i] + *(float*)p[2];
+}
+void triton_scale_shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  if (*(void**)p[3] || *(void**)p[4]) return;  // Triton's scratch memory, of which the kernel has none
+  for (int64_t i = 0; i < *(int32_t*)p[2] && i < (int64_t)c->gx * 1024; ++i) y[i] = x[i] * 2.0f + 1.0f;
+}
+}
+"""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch as the driver saw it. parameters: the bytes that a noting kernel found."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    stream: int
+    attributes: tuple[tuple[int, bytes], ...]
+    kernel: int
+    parameters: bytes
+
+
+class Driver:
+    """The library, loaded here too: it is one for the whole process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "libstandin.so"
+        (directory / "standin.cpp").write_text(SOURCE)
+        command = ["g++", "-O1", "-std=c++17", "-shared", "-fPIC", str(directory / "standin.cpp"), "-o", str(self.path)]
+        subprocess.run(command, check=True, timeout=100)
+        self.library = ctypes.CDLL(str(self.path))
+        self.library.bytes.restype = ctypes.c_void_p
+        self.library.size.restype = ctypes.c_size_t
+
+    def kernel(self, name: str) -> int:
+        """The handle of one of its kernels."""
+        return ctypes.cast(self.library[name], ctypes.c_void_p).value or 0
+
+    def answer(self, *, device: int = 0, status: int = 0) -> None:
+        """Have the current device and the status of launches be these."""
+        self.library.set_device(device, status)
+
+    def forget(self) -> None:
+        """Forget what was launched."""
+        self.library.forget()
+
+    def noted(self) -> bytes:
+        """All that was noted, in order."""
+        return ctypes.string_at(self.library.bytes(), self.library.size()) if self.library.size() else b""
+
+    def launched(self) -> Launched:
+        """The only launch that was noted."""
+        found = self.noted()
+        gx, gy, gz, bx, by, bz, shared, stream, count, kernel = struct.unpack_from("<7I3Q", found)
+        rest = found[52:]
+        attributes = []
+        for _ in range(count):
+            attributes.append((int.from_bytes(rest[:4], "little"), rest[4:68]))
+            rest = rest[68:]
+        return Launched((gx, gy, gz), (bx, by, bz), shared, stream, tuple(attributes), kernel, rest)
+
+    def launch(self, kernel: int, grid: tuple[int, ...], block: tuple[int, ...], *values: Any) -> None:
+        """Launch a kernel as any launcher does: with ctypes values for parameters."""
+        config = struct.pack("<7I4xQQI4x", *grid, *block, 0, 0, 0, 0)
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        assert self.library.cuLaunchKernelEx(config, ctypes.c_void_p(kernel), places, None) == 0
