@@ -44,7 +44,8 @@ def extension() -> ModuleType:
         HostError: there is no C++ compiler. CacheError: the cache cannot be written.
     """
     built = build()
-    spec = importlib.util.spec_from_file_location(NAME, built.path)
+    name = f"warpsmith_{built.path.stem}.{NAME}"  # Python keeps extensions by name, and another build is another one
+    spec = importlib.util.spec_from_file_location(name, built.path)
     if spec is None or spec.loader is None:
         raise CompileError(f"the built extension {built.path} cannot be loaded")
     try:

@@ -126,7 +126,7 @@ def test_calls_are_counted_once_whoever_serves_them(imported: Importer) -> None:
 
 def test_strided_inputs_have_plans_of_their_own(imported: Importer) -> None:
     """A stride that the spec declares reaches the launch, and another tensor lies between two rows."""
-    inputs = [dict(each) for each in SCALED_ADD["inputs"]]  # type: ignore[call-overload]
+    inputs = [dict(each) for each in SCALED_ADD["inputs"]]  # type: ignore[attr-defined]
     inputs[0]["strides"] = [16, 1]
     source = SCALED_ADD_CPP.replace("x[i]", "x[i / 8 * s + i % 8]").replace("int64_t n)", "int64_t s, int64_t n)")
     package = imported(
@@ -227,7 +227,7 @@ def test_what_stands_around_a_call_sees_the_op(imported: Importer) -> None:
 
 
 def test_other_kinds_of_tensors_are_left_to_pytorch(imported: Importer) -> None:
-    class Own(torch.Tensor):
+    class Own(torch.Tensor):  # type: ignore[misc,name-defined]
         pass
 
     package = imported()
