@@ -21,6 +21,7 @@ struct Attribute { uint32_t id; char pad[4]; unsigned char value[64]; };
 struct Config { uint32_t gx, gy, gz, bx, by, bz, shared; void* stream; Attribute* attributes; uint32_t count; };
 static std::vector<unsigned char> noted;
 static int current = 0, answer = 0;
+static std::vector<size_t> parameters;
 static void put(const void* from, size_t size) {
   noted.insert(noted.end(), (const unsigned char*)from, (const unsigned char*)from + size);
 }
@@ -29,6 +30,17 @@ void set_device(int device, int status) { current = device; answer = status; }
 size_t size() { return noted.size(); }
 const unsigned char* bytes() { return noted.data(); }
 void forget() { noted.clear(); }
+void add_parameter(size_t size) { parameters.push_back(size); }
+void forget_parameters() { parameters.clear(); }
+int cuFuncGetParamInfo(void*, size_t position, size_t* offset, size_t* size) {
+  if (position >= parameters.size()) return 1;
+  *offset = 8 * position;
+  *size = parameters[position];
+  return 0;
+}
+int cuKernelGetParamInfo(void* kernel, size_t position, size_t* offset, size_t* size) {
+  return cuFuncGetParamInfo(kernel, position, offset, size);
+}
 int cuCtxGetDevice(int* device) { *device = current; return current < 0 ? 201 : 0; }
 int cuTensorMapReplaceAddress(void* map, void* address) {
   if ((uintptr_t)map % 64) return 1;
@@ -119,6 +131,12 @@ class Driver:
     def answer(self, *, device: int = 0, status: int = 0) -> None:
         """Have the current device and the status of launches be these."""
         self.library.set_device(device, status)
+
+    def takes(self, *sizes: int) -> None:
+        """Have every kernel take parameters of these bytes, as far as it says."""
+        self.library.forget_parameters()
+        for size in sizes:
+            self.library.add_parameter(ctypes.c_size_t(size))
 
     def forget(self) -> None:
         """Forget what was launched."""

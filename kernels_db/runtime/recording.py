@@ -51,6 +51,8 @@ class Launch:
     """One launch. function: the address of a C function, or the driver's handle of a kernel.
 
     shared: bytes of dynamic shared memory of one block; grid and block are empty for a C function.
+    sizes: bytes of each of a GPU kernel's parameters; the last `trailing` of them it may lack. handle: which of the
+        driver's two kinds of handle `function` is.
     """
 
     kind: Literal["c", "cuda"]
@@ -61,6 +63,9 @@ class Launch:
     block: Extents | tuple[()] = ()
     shared: int = 0
     attributes: tuple[Attribute, ...] = ()
+    sizes: tuple[int, ...] = ()
+    trailing: int = 0
+    handle: Literal["kernel", "function"] = "kernel"
 
 
 @dataclass
@@ -151,5 +156,13 @@ def note_cuda(name: str, kernel: Any, asked: Any, values: Sequence[Any]) -> None
             asked.block,
             asked.shared_bytes,
             tuple(attributes),
+            tuple(map(_size, values)),
         )
     )
+
+
+def _size(value: Any) -> int:
+    """Bytes of a parameter that takes `value`: an address, a number of C's, or a tensor map."""
+    if isinstance(value, int):
+        return 8
+    return ctypes.sizeof(value) if isinstance(value, ctypes._SimpleCData) else 128

@@ -88,6 +88,7 @@ def note(recorder: Recorder, kernel: Any, grid: Sequence[int], arguments: Sequen
         recorder.refuse(f"{kernel.name}: {reason}")
         return
     packed: list[Number | Pointer] = []
+    sizes: list[int] = []
     for (name, kind), value in zip(kernel.src.signature.items(), arguments, strict=True):
         if kind == "constexpr":
             continue
@@ -96,6 +97,7 @@ def note(recorder: Recorder, kernel: Any, grid: Sequence[int], arguments: Sequen
             recorder.refuse(f"{kernel.name}: argument {name} is of Triton's type {kind}, which plans do not hold")
             return
         packed.append(found)
+        sizes.append(8 if isinstance(found, Pointer) else ctypes.sizeof(_SCALARS[kind]))
     attributes: list[Attribute] = [(PROGRAMMATIC, 1, 0, 0)] if getattr(facts, "launch_pdl", False) else []
     if getattr(facts, "launch_cooperative_grid", False):
         attributes.append((COOPERATIVE, 1, 0, 0))
@@ -113,6 +115,9 @@ def note(recorder: Recorder, kernel: Any, grid: Sequence[int], arguments: Sequen
             block,
             facts.shared,
             tuple(attributes),
+            (*sizes, *(8 for _ in _TRAILING)),
+            len(_TRAILING),
+            "function",
         )
     )
 

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import _compare, _control, _load, _recording, _spec
-from ._runtime import plan_build
-from ._runtime.map_encoding import DRIVER
+from ._runtime import map_encoding, plan_build
 
 if TYPE_CHECKING:
     from . import _guard
@@ -182,8 +181,9 @@ def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> tuple[Any
     here = _table()
     if here is None:
         return str(_absent)
-    if admitted.device.type == "cuda" and not plan_build.extension().open_driver(DRIVER):
-        return f"CUDA's driver {DRIVER} has no cuLaunchKernelEx"
+    driver = map_encoding.DRIVER
+    if admitted.device.type == "cuda" and not plan_build.extension().open_driver(driver):
+        return f"CUDA's driver {driver} has no cuLaunchKernelEx"
     if "storage_offset" in _names(vars(admitted.kernel.module).values()):
         return "the kernel's Python reads storage_offset, which is no part of a signature"
     kernel = admitted.kernel.module.run

@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._runtime import triton_recording
+from ._runtime.launch_parameters import mismatch
 from ._runtime.recording import Launch, Map, Number, Pointer, Recorder, recording
 
 ALLOCATE, ZERO, CALL, LAUNCH = range(4)
@@ -135,6 +136,8 @@ class _Watching(TorchDispatchMode):
                 if isinstance(argument, Map):
                     maps.append(argument.options)
             act = CALL if event.kind == "c" else LAUNCH
+            if act == LAUNCH and (reason := mismatch(event)) is not None:
+                return reason
             grid, block = event.grid or (0, 0, 0), event.block or (0, 0, 0)
             steps.append((act, 0, event.function, grid, block, event.shared, event.attributes, tuple(pieces)))
         if not any(step[0] in (CALL, LAUNCH) for step in steps):

@@ -80,6 +80,7 @@ def package(
     monkeypatch.syspath_prepend(project)
     made = Package(importlib.import_module(project.name), driver)
     driver.answer(device=0)
+    driver.takes()
     driver.forget()
     cuda = made.part("_runtime.cuda")
     converter = cuda.converter
@@ -137,6 +138,7 @@ def test_a_cuda_launch_with_a_tensor_map_and_every_option(package: Package, monk
     )
     monkeypatch.setattr(maps, "core", lambda: core)
     monkeypatch.setattr(maps, "check_tensor_map", lambda *asked: None)
+    package.driver.takes(8, 4, 4, 1, 128)
     monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
     run = package.part("_kernel").run
     calls = [(torch.randn(4096), torch.empty(4096)) for _ in range(3)]
@@ -157,6 +159,25 @@ def test_a_cuda_launch_with_a_tensor_map_and_every_option(package: Package, monk
     assert tensor_map == expected
 
 
+@pytest.mark.parametrize("package", [(dispatch.CUDA, "cuda")], indirect=True)
+@pytest.mark.parametrize(
+    ("takes", "reason"),
+    [
+        ((8, 8, 8), None),
+        ((8, 8, 4), "scale_shift takes parameters of 8, 8, 4 bytes, recorded with 8, 8, 8"),
+        ((8, 8), "scale_shift takes parameters of 8, 8 bytes, recorded with 8, 8, 8"),
+        ((8, 8, 8, 8), "scale_shift takes parameters of 8, 8, 8, 8 bytes, recorded with 8, 8, 8"),
+    ],
+)
+def test_parameters_are_held_against_the_drivers(
+    package: Package, takes: tuple[int, ...], reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
+    package.driver.takes(*takes)
+    found = package.record(package.part("_kernel").run, torch.randn(4096), torch.empty(4096))
+    assert found == reason if reason else found.steps
+
+
 def compiled_for_hopper(kernel: Any) -> Any:
     """Triton's compiled kernel, not loaded: its metadata, its signature, its PTX."""
     triton = pytest.importorskip("triton", reason="Triton compiles without a GPU, and is not installed")
@@ -171,7 +192,9 @@ def compiled_for_hopper(kernel: Any) -> Any:
 
 
 @pytest.mark.parametrize("package", [(dispatch.TRITON, "triton")], indirect=True)
-def test_triton_launches_are_recorded_from_the_compiled_kernel(package: Package) -> None:
+def test_triton_launches_are_recorded_from_the_compiled_kernel(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton", reason="Triton compiles without a GPU, and is not installed")
     kernel = compiled_for_hopper(package.part("_kernel").scale_shift)
     address = package.driver.kernel("triton_scale_shift")
@@ -189,9 +212,14 @@ def test_triton_launches_are_recorded_from_the_compiled_kernel(package: Package)
     assert first.same_as(second)
     (step,) = first.steps
     assert (step[3], step[4], step[5]) == ((4, 1, 1), (32 * kernel.metadata.num_warps, 1, 1), kernel.metadata.shared)
-    declared = re.findall(r"\.param \.(\w+)", kernel.asm["ptx"].split(".entry")[1].split(")")[0])
+    declared: list[str] = re.findall(r"\.param \.(\w+)", kernel.asm["ptx"].split(".entry")[1].split(")")[0])
     assert declared == ["u64", "u64", "u32", "u64", "u64"], "what Triton's kernel takes, its own scratch at the end"
     assert len(step[-1]) == len(declared)
+    monkeypatch.setattr(package.part("_runtime.map_encoding"), "DRIVER", str(package.driver.path))
+    sizes = [int(kind[1:]) // 8 for kind in declared]
+    for takes, fits in ((sizes, True), (sizes[:3], True), (sizes[:2], False), ([8, 8, 8], False)):
+        package.driver.takes(*takes)
+        assert isinstance(package.record(run, *calls[0]), str) is not fits, takes
     table, plan = package.plan(first, *calls[0])
     x, y = calls[2]
     assert table.run(plan, (x,), (y,))
