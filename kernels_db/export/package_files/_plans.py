@@ -16,7 +16,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +160,12 @@ def _make(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
     """Record the call and make its plan, or remember why there is none."""
     global _recorded
     try:
-        with torch.inference_mode(False), torch.no_grad():
+        on_gpu = admitted.device.type == "cuda"  # whose tensors' device need not be the current one
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch.cuda.device(admitted.device) if on_gpu else nullcontext(),
+        ):
             made = _planned(admitted, arguments)
     except Exception as error:  # noqa: BLE001 - the user's own call came off; a plan is not worth an error
         made = f"recording raised {type(error).__name__}: {error}"
@@ -211,6 +216,8 @@ def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> tuple[Any
         admitted.kernel.module,
     )
     replayed, outputs = calls[2]
+    for right, output in zip(calls[1][1], outputs, strict=True):
+        _bits(output).copy_(_bits(right).bitwise_not())  # memory that was freed may hold the right result already
     if not here.run(plan, tuple(replayed), tuple(outputs)):
         return "the plan does not fit the call that it was made of"
     return _differs(calls) or (plan, sum(step[0] >= _recording.CALL for step in first.steps))
@@ -230,7 +237,7 @@ def _names(values: Iterable[Any]) -> set[str]:
 def _differs(calls: list[tuple[list[Any], list[torch.Tensor]]]) -> str | None:
     """How a replay, the last of these calls, and `run`, the others, do not agree to the bit."""
     written = [[*outputs, *(arguments[position] for position in _spec.MUTATED)] for arguments, outputs in calls]
-    bits = [[each.contiguous().reshape(-1).view(torch.uint8) for each in one] for one in written]
+    bits = [[_bits(each) for each in one] for one in written]
 
     def same(one: int, other: int) -> bool:
         return all(torch.equal(a, b) for a, b in zip(bits[one], bits[other], strict=True))
@@ -238,6 +245,11 @@ def _differs(calls: list[tuple[list[Any], list[torch.Tensor]]]) -> str | None:
     if not same(0, 1):
         return "two calls of run with the same values differ in their bits, so no replay can be compared with them"
     return None if same(1, 2) else "a replay gives other bits than run: run does something that was not seen"
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's bytes, in its own memory where it is contiguous."""
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _without_memory(shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -401,6 +401,13 @@ REFUSED = {
         ),
         "a replay gives other bits than run: run does something that was not seen",
     ),
+    "an output that is written past the runtime": (
+        RUN.replace("kernels.", "kernels.scaled_add(x, y, m, out, 0)\n    kernels.").replace(
+            "    kernels.scaled_add(x, y, m, out, out.numel())",
+            "    kernels.scaled_add._pointer(x.data_ptr(), y.data_ptr(), m, out.data_ptr(), out.numel())",
+        ),
+        "a replay gives other bits than run: run does something that was not seen",
+    ),
     "no launch that is seen": (
         RUN.replace(
             "kernels.scaled_add(x, y, m, out, out.numel())",
