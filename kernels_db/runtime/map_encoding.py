@@ -1,4 +1,4 @@
-"""The 128 bytes of a tensor map, encoded by CUDA's driver itself: cuda-core keeps those of its own to itself."""
+"""The 128 bytes of a tensor map, by CUDA's driver itself: cuda-core keeps those of its own to itself."""
 
 from __future__ import annotations
 
@@ -64,4 +64,16 @@ def encoded(
     )
     if found:
         raise RuntimeError(f"cuTensorMapEncodeTiled: found status {found}, expected 0")
+    return ctypes.string_at(place, 128)
+
+
+def with_address(template: bytes, address: int, driver: str | None = None) -> bytes:
+    """Return a tensor map with another address, as a replay makes it. Raises as `encoded` does."""
+    library = ctypes.CDLL(driver or DRIVER)
+    room = ctypes.create_string_buffer(128 + 64)
+    place = -(-ctypes.addressof(room) // 64) * 64
+    ctypes.memmove(place, template, 128)
+    found = library.cuTensorMapReplaceAddress(ctypes.c_void_p(place), ctypes.c_void_p(address))
+    if found:
+        raise RuntimeError(f"cuTensorMapReplaceAddress: found status {found}, expected 0")
     return ctypes.string_at(place, 128)

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import recording
-from .recording import COOPERATIVE, PROGRAMMATIC, Attribute, Launch, Number, Pointer, Recorder
+from .map_encoding import with_address
+from .recording import COOPERATIVE, PROGRAMMATIC, Attribute, Launch, Map, Number, Pointer, Recorder
 
 _SCALARS: dict[str, type] = {
     "i1": ctypes.c_int8,
@@ -87,10 +88,18 @@ def note(recorder: Recorder, kernel: Any, grid: Sequence[int], arguments: Sequen
     if reason is not None:
         recorder.refuse(f"{kernel.name}: {reason}")
         return
-    packed: list[Number | Pointer] = []
+    packed: list[Number | Pointer | Map] = []
     sizes: list[int] = []
+    descriptors = iter(getattr(facts, "tensordesc_meta", None) or ())
     for (name, kind), value in zip(kernel.src.signature.items(), arguments, strict=True):
         if kind == "constexpr":
+            continue
+        if isinstance(kind, str) and kind.startswith("tensordesc"):
+            parts = _descriptor(recorder, kernel.name, value, next(descriptors, None))
+            if parts is None:
+                return
+            packed += parts[0]
+            sizes += parts[1]
             continue
         found = _packed(kind, value)
         if found is None:
@@ -132,6 +141,41 @@ def _obstacle(facts: Any) -> str | None:
     if getattr(facts, "global_scratch_size", 0) or getattr(facts, "profile_scratch_size", 0):
         return "Triton allocates scratch memory for it"
     return None
+
+
+def _descriptor(recorder: Recorder, name: str, value: Any, facts: Any) -> tuple[list[Number | Map], list[int]] | None:
+    """A tensor descriptor as the kernel takes it: a tensor map, sizes, strides.
+
+    None where the recorder was told why there is none. facts: what Triton's compiler says of the descriptor, None where
+    the kernel does without a tensor map. The map is Triton's own, and what the driver does with its address in a replay
+    must change nothing else.
+    """
+    make = getattr(sys.modules.get("triton.backends.nvidia.driver"), "make_tensordesc_arg", None)
+    if facts is None or make is None:
+        recorder.refuse(f"{name}: a tensor descriptor is no tensor map here")
+        return None
+    made, *numbers = make(value, facts)
+    address, rank = value.base.data_ptr(), len(value.shape)
+    template = map_bytes(made)
+    if len(numbers) != 2 * rank or with_address(template, address) != template:
+        recorder.refuse(f"{name}: a tensor descriptor is not made as this version of the recorder knows it")
+        return None
+    options = (tuple(value.shape), tuple(value.strides), tuple(value.block_shape), value.padding, *_sorted(facts))
+    scalars = [ctypes.c_int32] * rank + [ctypes.c_int64] * rank
+    values = [recording.number(each, scalar) for each, scalar in zip(numbers, scalars, strict=True)]
+    return [Map(address, template, options), *values], [128, *map(ctypes.sizeof, scalars)]
+
+
+def _sorted(facts: Any) -> list[tuple[str, str]]:
+    return sorted((name, str(value)) for name, value in facts.items())
+
+
+def map_bytes(made: Any) -> bytes:
+    """Return the bytes of Triton's tensor map, an object that ends in them. Raises TypeError where it has no room."""
+    start = type(made).__basicsize__ - 128
+    if start < object.__basicsize__:
+        raise TypeError(f"found a {type(made).__name__} of {start + 128} bytes, expected one that holds a tensor map")
+    return ctypes.string_at(id(made) + start, 128)
 
 
 def _set(hook: Any) -> bool:

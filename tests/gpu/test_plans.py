@@ -86,6 +86,24 @@ def run(x, y):
     kernels.load_tile[rows // 32, 128](cuda.tensor_map(x.view(rows, 32), (32, 32)), y)
 '''
 
+DESCRIPTORS = """import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+@triton.jit
+def scale_shift(x, y, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS
+    y.store([row, 0], x.load([row, 0]) * 2.0 + 1.0)
+
+
+def run(x, y):
+    rows = x.numel() // 32
+    source = TensorDescriptor.from_tensor(x.view(rows, 32), [16, 32])
+    target = TensorDescriptor.from_tensor(y.view(rows, 32), [16, 32])
+    scale_shift[(rows // 16,)](source, target, ROWS=16)
+"""
+
 
 @pytest.fixture
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Importer:
@@ -151,11 +169,15 @@ def test_a_plan_gives_the_bits_of_the_python_path(imported: Importer, case: str)
     assert found["op"] < found["op_without_plan"], found
 
 
-@pytest.mark.parametrize("source", [CLUSTERED, COOPERATIVE, TENSOR_MAP], ids=["cluster", "cooperative", "tensor map"])
-def test_the_launchs_options_and_tensor_maps_are_replayed(imported: Importer, source: str) -> None:
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [("cuda", CLUSTERED), ("cuda", COOPERATIVE), ("cuda", TENSOR_MAP), ("triton", DESCRIPTORS)],
+    ids=["cluster", "cooperative", "tensor map", "tensor descriptor"],
+)
+def test_the_launchs_options_and_tensor_maps_are_replayed(imported: Importer, language: str, source: str) -> None:
     if torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("clusters and tensor maps need compute capability 9.0")
-    package = imported("cuda", source)
+    package = imported(language, source)
     op = replaying(package)
     held = [torch.randn(n, device="cuda") for n in SIZES for _ in range(5)]
     for x in held:

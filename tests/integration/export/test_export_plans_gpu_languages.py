@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from benchmarks import dispatch
-from tests.stand_in_driver import Driver
+from tests.stand_in_driver import Driver, map_maker
 from warpsmith.kernels_db.export.package import build
 
 torch = pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -228,10 +229,75 @@ def test_triton_launches_are_recorded_from_the_compiled_kernel(
     assert type(kernel).launch_metadata.__module__ == "triton.compiler.compiler", "put back"
 
 
+DESCRIBED = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def described(x, ROWS: tl.constexpr):
+    row = tl.program_id(0) * ROWS
+    x.store([row, 0], x.load([row, 0]) * 2.0)
+
+
+def run(x, y):
+    pass
+"""
+
+
+@pytest.mark.parametrize("package", [(DESCRIBED, "triton")], indirect=True)
+def test_triton_tensor_descriptors_become_tensor_maps(
+    package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    triton = pytest.importorskip("triton", reason="Triton compiles without a GPU, and is not installed")
+    encoding, make = package.part("_runtime.map_encoding"), map_maker(tmp_path)
+    monkeypatch.setattr(encoding, "DRIVER", str(package.driver.path))
+    descriptors = importlib.import_module("triton.tools.tensor_descriptor").TensorDescriptor
+    signature = {"x": "tensordesc<fp32[16,64]>", "ROWS": "constexpr"}
+    source = importlib.import_module("triton.compiler").ASTSource(
+        fn=package.part("_kernel").described, signature=signature, constexprs={"ROWS": 16}
+    )
+    target = importlib.import_module("triton.backends.compiler").GPUTarget("cuda", 90, 32)
+    kernel = triton.compile(source, target=target)
+    address = package.driver.kernel("described")
+    monkeypatch.setattr(kernel, "_init_handles", lambda: None)
+    kernel.function = address
+
+    def encoded(descriptor: Any, facts: Any) -> list[Any]:  # as Triton's, which needs its own driver for the bytes
+        bytes_ = encoding.encoded(descriptor.base, "FLOAT32", facts["block_size"], None, 128, 128)
+        return [make(bytes_), *descriptor.shape, *descriptor.strides]
+
+    monkeypatch.setattr(importlib.import_module("triton.backends.nvidia.driver"), "make_tensordesc_arg", encoded)
+    declared = kernel.asm["ptx"].split(".entry")[1].split(")")[0]
+    sizes = [128 if "b8" in each else int(re.findall(r"\.u(\d+)", each)[0]) // 8 for each in declared.split(",\n")]
+    assert sizes == [128, 4, 4, 8, 8, 8, 8]
+    package.driver.takes(*sizes)
+
+    def run(x: Any, y: Any) -> None:
+        kernel.launch_metadata((4,), 77, descriptors.from_tensor(x.view(64, 64), [16, 64]), 16)
+
+    calls = [(torch.randn(4096), torch.empty(4096)) for _ in range(3)]
+    first, second = (package.record(run, *call) for call in calls[:2])
+    assert first.same_as(second)
+    table, plan = package.plan(first, *calls[0])
+    x, y = calls[2]
+    package.driver.forget()
+    assert table.run(plan, (x,), (y,))
+    expected = encoding.encoded(x.view(64, 64), "FLOAT32", (16, 32), None, 128, 128)
+    assert package.driver.launched().parameters == expected + struct.pack("<2i2q", 64, 64, 64, 1)
+    monkeypatch.setattr(
+        importlib.import_module("triton.backends.nvidia.driver"),
+        "make_tensordesc_arg",
+        lambda descriptor, facts: [make(bytes(128)), *descriptor.shape, *descriptor.strides],
+    )
+    said = package.record(run, *calls[0])
+    assert said == "described: a tensor descriptor is not made as this version of the recorder knows it"
+
+
 TRITON_REFUSED = {
     "clusters": ({"num_ctas": 2}, {}, "it runs in clusters of Triton's"),
     "scratch of Triton's": ({"global_scratch_size": 128}, {}, "Triton allocates scratch memory for it"),
-    "a descriptor": ({}, {"x": "tensordesc<fp32[64,64]>"}, "argument x is of Triton's type tensordesc"),
+    "a descriptor": ({}, {"x": "tensordesc<fp32[64,64]>"}, "a tensor descriptor is no tensor map here"),
+    "a tuple": ({}, {"n": ("i32", "i32")}, "argument n is of Triton's type ('i32', 'i32')"),
     "a half": ({}, {"n": "fp16"}, "argument n is of Triton's type fp16"),
     "a hook": ({}, {}, "a launch hook of Triton's is set"),
 }
