@@ -293,7 +293,7 @@ def test_triton_tensor_descriptors_become_tensor_maps(
     assert said == "described: a tensor descriptor is not made as this version of the recorder knows it"
 
 
-TRITON_REFUSED = {
+TRITON_REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "clusters": ({"num_ctas": 2}, {}, "it runs in clusters of Triton's"),
     "scratch of Triton's": ({"global_scratch_size": 128}, {}, "Triton allocates scratch memory for it"),
     "a descriptor": ({}, {"x": "tensordesc<fp32[64,64]>"}, "a tensor descriptor is no tensor map here"),
