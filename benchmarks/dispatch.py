@@ -6,11 +6,17 @@ Each project is a package as `warpsmith export` writes it; without any, packages
 every language that runs here. Microseconds of the host for one call at the smallest verified shape (a package's
 `overhead.py` says how they are measured):
 
+planned    launches of the plan that is replayed, a dash where there is none
 raw        the kernel's own `run`, into outputs that are there
 op         the op without gradients: guard, allocation of outputs, launch
 unwatched  the op with its watch off
+no plan    the op with launch plans off: its guard, its `run` and the launcher are Python
 gradients  the op where an input needs gradients
+add        `torch.add` on two tensors like the op's output, PyTorch's own cost of a call
+ratio      op by add
 overhead   op less raw
+
+This benchmark's own packages launch one kernel, and three that hand scratch memory on.
 """
 
 from __future__ import annotations
@@ -70,6 +76,79 @@ def run(x, y):
 '''
 
 
+CPP_THREE = '''import torch
+from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void scale(const float* x, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] * 2.0f;
+}
+extern "C" void shift(const float* x, float* y, float by, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] + by;
+}
+""")
+
+
+def run(x, y):
+    n = x.numel()
+    scaled = torch.empty(n, dtype=torch.float32, device=x.device)
+    halfway = torch.empty_like(scaled)
+    kernels.scale(x, scaled, n)
+    kernels.shift(scaled, halfway, 0.5, n)
+    kernels.shift(halfway, y, 0.5, n)
+'''
+TRITON_THREE = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
+
+
+@triton.jit
+def shift(x, y, n, by: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + by, mask=i < n)
+
+
+def run(x, y):
+    n = x.numel()
+    grid = (triton.cdiv(n, 1024),)
+    scaled = torch.empty(n, dtype=torch.float32, device=x.device)
+    halfway = torch.empty_like(scaled)
+    scale[grid](x, scaled, n, BLOCK=1024)
+    shift[grid](scaled, halfway, n, by=0.5, BLOCK=1024)
+    shift[grid](halfway, y, n, by=0.5, BLOCK=1024)
+"""
+CUDA_THREE = '''import torch
+from kernels_db.runtime import cuda
+
+kernels = cuda.compile(r"""
+extern "C" __global__ void scale(const float* x, float* y, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * 2.0f;
+}
+extern "C" __global__ void shift(const float* x, float* y, float by, long long n) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] + by;
+}
+""")
+
+
+def run(x, y):
+    n = x.numel()
+    blocks = (n + 255) // 256
+    scaled = torch.empty(n, dtype=torch.float32, device=x.device)
+    halfway = torch.empty_like(scaled)
+    kernels.scale[blocks, 256](x, scaled, n)
+    kernels.shift[blocks, 256](scaled, halfway, 0.5, n)
+    kernels.shift[blocks, 256](halfway, y, 0.5, n)
+'''
+
+
 def main() -> int:
     """Print the table, or one JSON document."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dispatch", description=__doc__)
@@ -86,10 +165,11 @@ def main() -> int:
 
 
 def own_packages(directory: Path) -> list[Path]:
-    """Build a package of this benchmark's op for each language that runs here."""
-    chosen = [("cpp", machine.cpu_target(), CANDIDATE)]
+    """Build packages of this benchmark's op, of one launch and of three, for each language that runs here."""
+    chosen = [("cpp", machine.cpu_target(), source) for source in (CANDIDATE, CPP_THREE)]
     for gpu in machine.gpus()[:1]:
-        chosen += [("triton", gpu.target, TRITON), ("cuda", gpu.target, CUDA)]
+        chosen += [("triton", gpu.target, source) for source in (TRITON, TRITON_THREE)]
+        chosen += [("cuda", gpu.target, source) for source in (CUDA, CUDA_THREE)]
     return [build(kernel(*each), directory) for each in chosen]
 
 
@@ -141,14 +221,14 @@ def measured(project: Path) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """Return the table of several packages' figures."""
     made = Table("op", "language", "target", title="microseconds of the host for one call")
-    columns = ("raw", "op", "op_unwatched", "op_with_gradients", "overhead")
-    for name in ("raw", "op", "unwatched", "gradients", "overhead"):
+    columns = ("raw", "op", "op_unwatched", "op_without_plan", "op_with_gradients", "add", "ratio", "overhead")
+    for name in ("planned", "raw", "op", "unwatched", "no plan", "gradients", "add", "ratio", "overhead"):
         made.add_column(name, justify="right")
     for row in rows:
         found = [row["microseconds"].get(name) for name in columns]
-        made.add_row(
-            row["op"], row["language"], row["target"], *("-" if each is None else f"{each:.1f}" for each in found)
-        )
+        planned = str(row.get("planned") or "-")
+        figures = ("-" if each is None else f"{each:.1f}" for each in found)
+        made.add_row(row["op"], row["language"], row["target"], planned, *figures)
     return made
 
 

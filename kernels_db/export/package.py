@@ -41,6 +41,8 @@ STATIC_FILES = (
     "_load.py",
     "_math.py",
     "_op.py",
+    "_plans.py",
+    "_recording.py",
     "_shadow.py",
     "overhead.py",
     "selfcheck.py",

@@ -31,6 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
+from . import recording as _recording
 from . import signatures as _signatures
 from .cache import Build, cache_directory, content_key, find, publish, workspace
 from .calls import C_TYPES, Argument, converter
@@ -82,12 +83,16 @@ class Function:
         pointer.argtypes = [_c_type(parameter) for parameter in parameters]
         self._pointer = pointer
         self._converters = [converter(name, parameter, "cpu") for parameter in parameters]
+        self._scalars = [None if parameter.kind == "pointer" else _c_type(parameter) for parameter in parameters]
 
     def __call__(self, *arguments: Argument) -> None:
         if len(arguments) != len(self._converters):
             names = ", ".join(parameter.name for parameter in self.parameters)
             raise TypeError(f"{self.name} takes {len(self.parameters)} arguments ({names}), found {len(arguments)}")
-        self._pointer(*[convert(argument) for convert, argument in zip(self._converters, arguments, strict=True)])
+        values = [convert(argument) for convert, argument in zip(self._converters, arguments, strict=True)]
+        if _recording.active:
+            _recording.note_c_function(self.name, self._pointer, self._scalars, values)
+        self._pointer(*values)
 
 
 class Kernels:

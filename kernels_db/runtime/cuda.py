@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from . import recording as _recording
 from . import signatures as _signatures
 from .calls import C_TYPES, Argument, converter, integer_range
 from .cuda_build import build, core, errors, toolchain
@@ -89,6 +90,9 @@ class Kernel:
         if ready is None:
             asked = requested(self.name, grid, block, shared_bytes, cluster, cooperative)
             ready = self._prepare(key, asked)
+        if _recording.active:
+            asked = requested(self.name, grid, block, shared_bytes, cluster, cooperative)
+            _recording.note_cuda(self.name, ready[1], asked, values)
         handle = current_stream(device)
         stream = _streams.get(handle)
         if stream is None:

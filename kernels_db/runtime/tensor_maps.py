@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from . import recording
 from .calls import Argument
 from .cuda_build import core
+from .map_encoding import encoded
 
 _MAP_TYPES = {
     **{name: name.upper() for name in ("uint8", "uint16", "uint32", "uint64", "int32", "int64")},
@@ -46,7 +48,7 @@ def tensor_map(
     if kind in ("bfloat16", "bool", "float8_e4m3fn", "float8_e5m2"):
         tensor = tensor.view(getattr(sys.modules["torch"], _PLAIN[tensor.element_size()]))
     maps = core()._tensor_map
-    return (
+    made = (
         core()
         .utils.StridedMemoryView.from_any_interface(tensor, stream_ptr=-1)
         .as_tensor_map(
@@ -57,6 +59,17 @@ def tensor_map(
             l2_promotion=getattr(maps.TensorMapL2Promotion, _PROMOTIONS[l2_promotion]),
         )
     )
+    recorder = recording.current() if recording.active else None
+    if recorder is not None:
+        try:
+            template = encoded(tensor, _MAP_TYPES[kind], box, element_strides, swizzle, l2_promotion)
+        except (OSError, RuntimeError) as error:
+            recorder.refuse(f"a tensor map cannot be made of the driver: {error}")
+        else:
+            layout = kind, tuple(tensor.shape), tuple(tensor.stride())
+            options = *layout, tuple(box), swizzle, tuple(element_strides or ()), l2_promotion
+            recorder.maps[id(made)] = made, recording.Map(tensor.data_ptr(), template, options)
+    return made
 
 
 def check_tensor_map(tensor: Argument, box: tuple[int, ...], swizzle: int, l2_promotion: int = 0) -> None:

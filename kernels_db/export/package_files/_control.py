@@ -58,8 +58,14 @@ class Switches(NamedTuple):
 
 
 _lock = threading.Lock()
-_block: ContextVar[Switches | None] = ContextVar(f"{_spec.NAMESPACE}_switches", default=None)
+block: ContextVar[Switches | None] = ContextVar(f"{_spec.NAMESPACE}_switches", default=None)
+"""What a block of `enabled` or `disabled` sets."""
 _served = dict.fromkeys(NAMES, 0)
+"""Calls that each kernel served, less those that its plans did: the extension counts those."""
+_plans: Any = None
+"""The extension's table of plans, once there is one. It serves as many calls as it was granted."""
+FOREVER = 1 << 62
+"""Calls that are granted where none is to be checked."""
 _watched: Counter[str] = Counter()
 """Calls of each kernel since shadow mode began. Counted apart: of two that are called in turn each has its checks."""
 _reasons: Counter[str] = Counter()
@@ -124,6 +130,7 @@ def enable(*kernels: str) -> None:
     """
     global _process, _given_up
     with _lock:
+        _revoke()
         _process = _switched(_process, kernels, True, "enable()")
         _given_up = {name: why for name, why in _given_up.items() if kernels and name not in kernels}
 
@@ -132,6 +139,7 @@ def disable(*kernels: str) -> None:
     """The kernels of these names, or all, serve no call. Raises ValueError for a name that no kernel here has."""
     global _process
     with _lock:
+        _revoke()
         _process = _switched(_process, kernels, False, "disable()")
 
 
@@ -149,6 +157,7 @@ def shadow(every: int | None = None) -> None:
         raise ValueError(f"every: found {every!r}, expected a number of calls, at least 1")
     with _lock:
         _every = _every if every is None else every
+        _revoke()
         _watched.clear()
         _process = Switches("shadow", {} if _process.mode == "off" else _process.off, "shadow()")
 
@@ -163,6 +172,7 @@ def watch(every: int | None = DEFAULT_WATCH) -> None:
     if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise ValueError(f"every: found {every!r}, expected a number of calls, at least 1, or None")
     with _lock:
+        _revoke()
         _watch = every
 
 
@@ -182,31 +192,31 @@ def enabled(*kernels: str) -> Iterator[None]:
     """The kernels of these names, or all, serve inside this block, whatever the process's mode is; what gave one up for
     good still holds. `with disabled(), enabled("a")` leaves "a" alone.
     """
-    token = _block.set(_switched(_block.get() or _process, kernels, True, "enabled()"))
+    token = block.set(_switched(block.get() or _process, kernels, True, "enabled()"))
     try:
         yield
     finally:
-        _block.reset(token)
+        block.reset(token)
 
 
 @contextmanager
 def disabled(*kernels: str) -> Iterator[None]:
     """The kernels of these names, or all, serve no call inside this block."""
-    token = _block.set(_switched(_block.get() or _process, kernels, False, "disabled()"))
+    token = block.set(_switched(block.get() or _process, kernels, False, "disabled()"))
     try:
         yield
     finally:
-        _block.reset(token)
+        block.reset(token)
 
 
 def mode() -> str:
     """The mode of a call made here and now."""
-    return (_block.get() or _process).mode
+    return (block.get() or _process).mode
 
 
 def out() -> Collection[str]:
     """The names of the kernels that serve no call here and now."""
-    off = (_block.get() or _process).off
+    off = (block.get() or _process).off
     return off.keys() | _given_up.keys() if _given_up else off
 
 
@@ -214,7 +224,7 @@ def refusal(name: str) -> str:
     """Why this kernel, which is out, serves no call here and now."""
     if name in _given_up:
         return _given_up[name]
-    here = _block.get() or _process
+    here = block.get() or _process
     by = here.off.get(name, here.set_by)
     return "disabled() is in force" if by == "disabled()" else f"the kernel is switched off by {by}"
 
@@ -224,10 +234,56 @@ def due(name: str) -> bool:
     few, and then one in N.
     """
     if mode() != "shadow":
-        return _watch is not None and (_begun_by_watch[name] < FIRST_WATCHED or _served[name] % _watch == 0)
+        return _watch is not None and (_begun_by_watch[name] < FIRST_WATCHED or served(name) % _watch == 0)
     with _lock:
         _watched[name] += 1
         return (_watched[name] - 1) % _every == 0
+
+
+def attach(table: Any) -> None:
+    """Let this table of plans serve what `grant` grants, or none any more; the calls that one served stay counted."""
+    global _plans
+    with _lock:
+        if _plans is not None:
+            for position, name in enumerate(NAMES):
+                _served[name] += _plans.served(position)
+        _plans = table
+
+
+def grant(name: str) -> None:
+    """Let plans of this kernel serve the calls up to the next one that is to be checked."""
+    with _lock:
+        if _plans is not None:
+            _plans.grant(NAMES.index(name), _unlooked(name))
+
+
+def _unlooked(name: str) -> int:
+    """How many calls of a kernel from now on are no concern of a switch, of shadow mode or of the watch."""
+    if _process.mode != "on" or name in _process.off or name in _given_up:
+        return 0
+    if _watch is None:
+        return FOREVER
+    return 0 if _begun_by_watch[name] < FIRST_WATCHED else -served(name) % _watch
+
+
+def _revoke() -> None:
+    """Let no plan serve until something is granted anew. Where there are several kernels, a signature's next call also
+    chooses anew which one serves it.
+    """
+    if _plans is not None:
+        _plans.revoke()
+        if len(NAMES) > 1:
+            _plans.clear()
+
+
+def served(name: str) -> int:
+    """Calls that this kernel served, by its plans or without."""
+    return _served[name] + (0 if _plans is None else int(_plans.served(NAMES.index(name))))
+
+
+def replayed() -> int:
+    """Calls that plans served, of all kernels."""
+    return 0 if _plans is None else sum(_plans.served(position) for position in range(len(NAMES)))
 
 
 def begun(name: str) -> None:
@@ -266,6 +322,7 @@ def trip(name: str, reason: str) -> None:
     global _given_up
     with _lock:
         first = name not in _given_up
+        _revoke()
         _given_up = {name: reason} | _given_up
     if first:
         who = "PyTorch serves every call" if len(NAMES) == 1 else f"the kernel {name} serves no call"
@@ -303,7 +360,7 @@ def status(loaded: Mapping[str, str]) -> dict[str, Any]:
     What stands beside `kernels` is of all of them together: `given_up` is None as long as one may serve.
     """
     with _lock:
-        here = _block.get() or _process
+        here = block.get() or _process
         alone = len(NAMES) == 1
         lost = [f"{_given_up[name]}" if alone else f"{name}: {_given_up[name]}" for name in NAMES if name in _given_up]
         shared = set.intersection(*(set(kernel["versions"].items()) for kernel in _spec.KERNELS))
@@ -312,8 +369,8 @@ def status(loaded: Mapping[str, str]) -> dict[str, Any]:
             "package": _spec.NAMESPACE,
             "kernel": loaded[NAMES[0]] if alone else "; ".join(f"{name}: {what}" for name, what in loaded.items()),
             "mode": here.mode,
-            "mode_set_by": "a block" if _block.get() else here.set_by,
-            "served": {"kernel": sum(_served.values()), "pytorch": _reasons.total()},
+            "mode_set_by": "a block" if block.get() else here.set_by,
+            "served": {"kernel": sum(map(served, NAMES)), "pytorch": _reasons.total()},
             "fallbacks": dict(_reasons),
             "given_up": "; ".join(lost) if len(lost) == len(NAMES) else None,
             "shadow": {"every": _every, **_shadowed},
@@ -328,7 +385,7 @@ def status(loaded: Mapping[str, str]) -> dict[str, Any]:
                     "language": kernel["language"],
                     "loaded": loaded[kernel["name"]],
                     "enabled": kernel["name"] not in here.off,
-                    "served": _served[kernel["name"]],
+                    "served": served(kernel["name"]),
                     "given_up": _given_up.get(kernel["name"]),
                     "verified_with": dict(kernel["versions"]),
                 }

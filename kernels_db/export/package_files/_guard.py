@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
-from . import _axis_relations, _load, _spec
+from . import _axis_relations, _load, _plans, _spec
 
 MOST_REMEMBERED = 1024
 """Signatures of calls; when there are more, all are forgotten."""
@@ -33,6 +33,7 @@ class Admitted:
 
     outputs: of each output a tensor of its shape, dtype and device without any memory: `empty_like` of one costs half
     of what `empty` does, which reads its arguments anew. one_device: no other device can be the current one.
+    plans: what is known of the call's launch plan.
     """
 
     kernel: _load.Kernel
@@ -40,6 +41,7 @@ class Admitted:
     outputs: list[torch.Tensor]
     device: torch.device
     one_device: bool
+    plans: _plans.State = field(default_factory=_plans.State, compare=False)
 
     def allocate(self) -> list[torch.Tensor]:
         """Contiguous, uninitialised outputs for one call."""

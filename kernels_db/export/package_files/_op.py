@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from . import _compare, _control, _guard, _load, _shadow, _spec
+from . import _compare, _control, _guard, _load, _plans, _shadow, _spec
 from ._runtime.errors import CacheError
 
 _ONE_CALL = (TypeError, OverflowError, ValueError)
@@ -46,6 +46,9 @@ def _unable(kernel: _load.Kernel) -> str | None:
 
 
 def _run(*arguments: Any) -> Any:
+    replayed = _plans.inside(arguments)
+    if replayed is not NotImplemented:
+        return replayed
     admitted = admitted_call(arguments)
     if isinstance(admitted, str):
         return _fallback(arguments, admitted)
@@ -65,6 +68,8 @@ def _run(*arguments: Any) -> Any:
     _control.hit(kernel.name)
     if shadow is not None:
         outputs = shadow.settle(outputs)
+    if kernel.name not in _control.out():
+        _plans.after(admitted, arguments)
     if not outputs:
         return None
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -73,13 +78,16 @@ def _run(*arguments: Any) -> Any:
 def _launch(admitted: _guard.Admitted, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
     """Run the kernel, which is loaded, on the device of its tensors, which need not be the current one."""
     if admitted.one_device or admitted.device.index == torch.cuda.current_device():
-        _start(admitted.kernel, arguments, outputs)
+        _start(admitted, arguments, outputs)
         return
     with torch.cuda.device(admitted.device):
-        _start(admitted.kernel, arguments, outputs)
+        _start(admitted, arguments, outputs)
 
 
-def _start(kernel: _load.Kernel, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
+def _start(admitted: _guard.Admitted, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
+    if _plans.run(admitted, arguments, outputs):
+        return
+    kernel = admitted.kernel
     try:
         kernel.module.run(*arguments, *outputs)
     except CacheError as error:  # CUDA is compiled at the first launch
@@ -226,6 +234,16 @@ def call(*arguments: Any) -> Any:
     """
     if forward_ad._current_level >= 0:
         return _by_pytorch(arguments, "forward-mode derivatives are taken")
+    if not torch.compiler.is_compiling():
+        table = _plans.table
+        if table is not None:
+            try:
+                replayed = table.call(*arguments)
+            except Exception as error:  # noqa: BLE001 - the Python path meets it again and knows what to do
+                _plans.failed(error)
+            else:
+                if replayed is not NotImplemented:
+                    return replayed
     if not _needs_gradients(arguments):
         return inference_op(*arguments)
     if not _spec.MUTATED:
@@ -274,6 +292,7 @@ def _timing(admitted: _guard.Admitted) -> str:
 
 def status() -> dict[str, Any]:
     """What is loaded, the mode and who set it, calls served by the kernels and by PyTorch (by reason), what shadow mode
-    found, with which versions the kernels were verified, and the same of each kernel by its name.
+    found, with which versions the kernels were verified, launch plans, and the same of each kernel by its name.
     """
-    return _control.status({kernel.name: kernel.described() for kernel in _load.KERNELS})
+    said = _control.status({kernel.name: kernel.described() for kernel in _load.KERNELS})
+    return said | {"plans": _plans.described()}

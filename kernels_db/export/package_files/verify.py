@@ -297,10 +297,9 @@ def check_single(arguments: list[Any]) -> None:
 def check_overhead() -> str:
     """A measurement, which no figure fails."""
     needs_kernel()
-    found = overhead.measure()
-    if found["overhead"] <= 0:
-        return f"lost in the noise of the raw launch, which takes {found['raw']:.1f} us"
-    return f"{found['overhead']:.1f} us over the raw launch, which takes {found['raw']:.1f} us"
+    found, launches = overhead.measured()
+    how = f"; replayed by a plan of {launches} launch{'es' * (launches > 1)}" if launches else ""
+    return f"{found['overhead']:.1f} us over the raw launch, which takes {found['raw']:.1f} us{how}"
 
 
 @contextmanager

@@ -1,0 +1,219 @@
+"""A stand-in for CUDA's driver: a library that notes what it is called with, and runs C functions for kernels.
+
+A "kernel" is a C function `void(const Config*, void**)`, to which `cuLaunchKernelEx` hands the launch and the addresses
+of the parameters, as the real one does to a device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import struct
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCE = r"""
+#include <cstdint>
+#include <cstring>
+#include <vector>
+struct Attribute { uint32_t id; char pad[4]; unsigned char value[64]; };
+struct Config { uint32_t gx, gy, gz, bx, by, bz, shared; void* stream; Attribute* attributes; uint32_t count; };
+static std::vector<unsigned char> noted;
+static int current = 0, answer = 0;
+static std::vector<size_t> parameters;
+static void put(const void* from, size_t size) {
+  noted.insert(noted.end(), (const unsigned char*)from, (const unsigned char*)from + size);
+}
+extern "C" {
+void set_device(int device, int status) { current = device; answer = status; }
+size_t size() { return noted.size(); }
+const unsigned char* bytes() { return noted.data(); }
+void forget() { noted.clear(); }
+void add_parameter(size_t size) { parameters.push_back(size); }
+void forget_parameters() { parameters.clear(); }
+int cuFuncGetParamInfo(void*, size_t position, size_t* offset, size_t* size) {
+  if (position >= parameters.size()) return 1;
+  *offset = 8 * position;
+  *size = parameters[position];
+  return 0;
+}
+int cuKernelGetParamInfo(void* kernel, size_t position, size_t* offset, size_t* size) {
+  return cuFuncGetParamInfo(kernel, position, offset, size);
+}
+int cuCtxGetDevice(int* device) { *device = current; return current < 0 ? 201 : 0; }
+int cuTensorMapReplaceAddress(void* map, void* address) {
+  if ((uintptr_t)map % 64) return 1;
+  std::memcpy(map, &address, 8);
+  return 0;
+}
+int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, const uint64_t* dims,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
+                           int swizzle, int l2, int fill) {
+  if ((uintptr_t)map % 64) return 1;
+  unsigned char* at = (unsigned char*)map;
+  std::memset(at, 0, 128);
+  auto write = [&](const void* from, size_t size) { std::memcpy(at, from, size); at += size; };
+  write(&address, 8);
+  write(&type, 4);
+  write(&rank, 4);
+  write(dims, 8 * rank);
+  write(strides, 8 * (rank - 1));
+  write(box, 4 * rank);
+  write(steps, 4 * rank);
+  for (const int* option : {&interleave, &swizzle, &l2, &fill}) write(option, 4);
+  return 0;
+}
+int cuLaunchKernelEx(const Config* config, void* kernel, void** parameters, void** extra) {
+  if (answer || extra) return answer ? answer : 1;
+  put(config, 28);
+  uint64_t rest[3] = {(uint64_t)config->stream, config->count, (uint64_t)kernel};
+  put(rest, sizeof rest);
+  for (uint32_t k = 0; k < config->count; ++k) {
+    put(&config->attributes[k].id, 4);
+    put(config->attributes[k].value, 64);
+  }
+  ((void (*)(const Config*, void**))kernel)(config, parameters);
+  return 0;
+}
+void note_five(const Config*, void** p) { put(p[0], 8); put(p[1], 4); put(p[2], 4); put(p[3], 1); put(p[4], 128); }
+void described(const Config*, void** p) {
+  put(p[0], 128);
+  for (int k : {1, 2}) put(p[k], 4);
+  for (int k : {3, 4}) put(p[k], 8);
+}
+#define THREADS(n) for (int64_t i = 0; i < (n) && i < (int64_t)c->gx * c->bx; ++i)
+void scale_shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(*(int64_t*)p[2]) y[i] = x[i] * 2.0f + 1.0f;
+}
+void scale(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(*(int64_t*)p[2]) y[i] = x[i] * 2.0f;
+}
+void shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  THREADS(*(int64_t*)p[3]) y[i] = x[i] + *(float*)p[2];
+}
+void triton_scale_shift(const Config* c, void** p) {
+  float *x = *(float**)p[0], *y = *(float**)p[1];
+  if (*(void**)p[3] || *(void**)p[4]) return;  // Triton's scratch memory, of which the kernel has none
+  for (int64_t i = 0; i < *(int32_t*)p[2] && i < (int64_t)c->gx * 1024; ++i) y[i] = x[i] * 2.0f + 1.0f;
+}
+}
+"""
+
+
+MAP_SOURCE = r"""
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <cstdlib>
+#include <cstring>
+struct Map { PyObject_HEAD; alignas(64) unsigned char bytes[128]; };
+static PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+static PyObject* allocate(PyTypeObject* of, Py_ssize_t) {
+  void* room = nullptr;
+  return posix_memalign(&room, 128, of->tp_basicsize) ? PyErr_NoMemory() : PyObject_INIT((PyObject*)room, of);
+}
+static PyObject* make(PyObject*, PyObject* args) {
+  const char* bytes;
+  Py_ssize_t size;
+  if (!PyArg_ParseTuple(args, "y#", &bytes, &size)) return nullptr;
+  Map* made = (Map*)allocate(&type, 0);
+  if (made) std::memcpy(made->bytes, bytes, 128);
+  return (PyObject*)made;
+}
+static PyMethodDef functions[] = {{"make", make, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "standin_map", nullptr, -1, functions,
+                                 nullptr, nullptr, nullptr, nullptr};
+PyMODINIT_FUNC PyInit_standin_map() {
+  type.tp_name = "standin_map.Map";
+  type.tp_basicsize = sizeof(Map);
+  type.tp_alloc = allocate;
+  type.tp_dealloc = [](PyObject* self) { std::free(self); };
+  return PyType_Ready(&type) < 0 ? nullptr : PyModule_Create(&definition);
+}
+"""
+"""An extension whose objects hold a tensor map as those of Triton's do: aligned, at their end."""
+
+
+def map_maker(directory: Path) -> Any:
+    """The function `make(bytes)` of MAP_SOURCE, built."""
+    path = directory / "standin_map.so"
+    (directory / "map.cpp").write_text(MAP_SOURCE)
+    headers = sysconfig.get_paths()["include"]
+    command = ["g++", "-std=c++17", "-shared", "-fPIC", f"-I{headers}", str(directory / "map.cpp"), "-o", str(path)]
+    subprocess.run(command, check=True, timeout=100)
+    spec = importlib.util.spec_from_file_location("standin_map", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.make
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch as the driver saw it. parameters: the bytes that a noting kernel found."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    stream: int
+    attributes: tuple[tuple[int, bytes], ...]
+    kernel: int
+    parameters: bytes
+
+
+class Driver:
+    """The library, loaded here too: it is one for the whole process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "libstandin.so"
+        (directory / "standin.cpp").write_text(SOURCE)
+        command = ["g++", "-O1", "-std=c++17", "-shared", "-fPIC", str(directory / "standin.cpp"), "-o", str(self.path)]
+        subprocess.run(command, check=True, timeout=100)
+        self.library = ctypes.CDLL(str(self.path))
+        self.library.bytes.restype = ctypes.c_void_p
+        self.library.size.restype = ctypes.c_size_t
+
+    def kernel(self, name: str) -> int:
+        """The handle of one of its kernels."""
+        return ctypes.cast(self.library[name], ctypes.c_void_p).value or 0
+
+    def answer(self, *, device: int = 0, status: int = 0) -> None:
+        """Have the current device and the status of launches be these."""
+        self.library.set_device(device, status)
+
+    def takes(self, *sizes: int) -> None:
+        """Have every kernel take parameters of these bytes, as far as it says."""
+        self.library.forget_parameters()
+        for size in sizes:
+            self.library.add_parameter(ctypes.c_size_t(size))
+
+    def forget(self) -> None:
+        """Forget what was launched."""
+        self.library.forget()
+
+    def noted(self) -> bytes:
+        """All that was noted, in order."""
+        return ctypes.string_at(self.library.bytes(), self.library.size()) if self.library.size() else b""
+
+    def launched(self) -> Launched:
+        """The only launch that was noted."""
+        found = self.noted()
+        gx, gy, gz, bx, by, bz, shared, stream, count, kernel = struct.unpack_from("<7I3Q", found)
+        rest = found[52:]
+        attributes = []
+        for _ in range(count):
+            attributes.append((int.from_bytes(rest[:4], "little"), rest[4:68]))
+            rest = rest[68:]
+        return Launched((gx, gy, gz), (bx, by, bz), shared, stream, tuple(attributes), kernel, rest)
+
+    def launch(self, kernel: int, grid: tuple[int, ...], block: tuple[int, ...], *values: Any) -> None:
+        """Launch a kernel as any launcher does: with ctypes values for parameters."""
+        config = struct.pack("<7I4xQQI4x", *grid, *block, 0, 0, 0, 0)
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        assert self.library.cuLaunchKernelEx(config, ctypes.c_void_p(kernel), places, None) == 0
