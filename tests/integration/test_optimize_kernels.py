@@ -199,14 +199,15 @@ def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
     assert "(2x2x512)" in place
 
 
-@pytest.mark.parametrize("which", ["wrong", "clips", "drops NaN"])
-def test_a_wrong_kernel_stays_out(packages: dict[str, Path], which: str) -> None:
+@pytest.mark.parametrize(("which", "inputs"), [("wrong", ""), ("clips", "of some tens"), ("drops NaN", "with a NaN")])
+def test_a_wrong_kernel_stays_out(packages: dict[str, Path], which: str, inputs: str) -> None:
     model, x = Stack(eps=(1e-5,)).eval(), torch.randn(2, 9, 32)
     fast = warpsmith.optimize(model, kernels=[packages[which]], keep="right")
     with torch.no_grad():
         expected = Stack.forward(model, x)
         torch.testing.assert_close(fast(x), expected)
     assert "Inductor's code stays: the kernel's result is wrong" in fast.report()
+    assert f"(inputs {inputs})" in fast.report() or not inputs
 
 
 def test_a_number_that_was_not_verified_stays_out(packages: dict[str, Path]) -> None:
@@ -251,6 +252,45 @@ def test_tensors_that_lie_otherwise_are_laid_out_for_the_kernel(packages: dict[s
         torch.testing.assert_close(fast(x), call(x))
     assert "1 of 1 places of kernels taken" in fast.report()
     assert served(packages["norm"]) == before + 1
+
+
+def test_where_pytorch_itself_overflows_nothing_is_asked(tmp_path: Path) -> None:
+    """A naive softmax is infinite over infinite on large values; a kernel that is not has no fault."""
+    spec = NORM | {
+        "name": "naive",
+        "inputs": [NORM["inputs"][0]],
+        "reference": "import torch\n\n\ndef run(x):\n    e = torch.exp(x)\n    return e / e.sum(-1, keepdim=True)\n",
+        "workloads": [{key: value for key, value in each.items() if key != "inputs"} for each in NORM["workloads"]],
+    }
+    source = (
+        NORM_CPP[: NORM_CPP.index("extern")]
+        + '''
+extern "C" void naive(const float* x, float* y, int64_t rows, int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
+    double top = x[0], sum = 0;
+    for (int64_t i = 0; i < n; ++i) top = top < x[i] || x[i] != x[i] ? x[i] : top;
+    for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - top);
+    for (int64_t i = 0; i < n; ++i) y[i] = float(std::exp(x[i] - top) / sum);
+  }
+}
+""")
+
+
+def run(x, y):
+    kernels.naive(x, y, x.shape[0], x.shape[1])
+'''
+    )
+    package = build(exported(spec, source), tmp_path)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        e = torch.exp(x)
+        return e / e.sum(-1, keepdim=True) + 1
+
+    x = torch.randn(3, 9, 32)
+    with torch.no_grad():
+        fast = warpsmith.optimize(call, kernels=[package], keep="right")
+        torch.testing.assert_close(fast(x), call(x))
+    assert "1 of 1 places of kernels taken" in fast.report()
 
 
 def test_one_tensor_for_two_inputs(tmp_path: Path) -> None:

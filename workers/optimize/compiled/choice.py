@@ -42,8 +42,9 @@ SEEN = 0.9
 Values = Literal["normal", "large", "with NaN"]
 VALUES: tuple[Values, ...] = get_args(Values)
 """What a kernel is compared on in its place: its verification saw far more, but a package may be anybody's."""
+_TOLD = {"large": "of some tens", "with NaN": "with a NaN"}
 LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
-FORMAT = 4
+FORMAT = 5
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -117,7 +118,7 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             drawn = _drawn(region, values)
             if drawn is None:
                 return Decision("it takes integers, and which ones make sense here is not known")
-            if (unfit := _unfit(region, drawn)) is not None:
+            if (unfit := _unfit(region, drawn, values)) is not None:
                 return unfit
         inputs = list(_drawn(region, "normal") or ())
         compiled = inductor.compile_graph(region.alone(), inputs, patches | {"triton.cudagraphs": False})
@@ -127,8 +128,11 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             )
 
 
-def _unfit(region: Region, drawn: Sequence[torch.Tensor]) -> Decision | None:
-    """Decide where the kernel would not serve these inputs or its results are wrong; None where all is well."""
+def _unfit(region: Region, drawn: Sequence[torch.Tensor], values: Values) -> Decision | None:
+    """Decide where the kernel would not serve these inputs or its results are wrong; None where all is well.
+
+    Large values on which PyTorch's own results are not finite (an exponential's) ask nothing.
+    """
     kernel, numbers, flat = region.kernel.kernel, region.match.numbers, _flat(region, drawn)
     if (why := kernel.outside(flat, numbers)) is not None:
         return Decision(why)
@@ -138,8 +142,10 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor]) -> Decision | None:
         results = _called(region, drawn)
     shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
     expected = [found.reshape(shape) for found, shape in zip(region.alone()(*drawn), shapes, strict=True)]
+    if values == "large" and not all(bool(found.isfinite().all()) for found in expected):
+        return None
     wrong = kernel.wrong(flat, expected, numbers)
-    return None if wrong is None else Decision(wrong)
+    return None if wrong is None else Decision(wrong if values == "normal" else f"{wrong} (inputs {_TOLD[values]})")
 
 
 def _called(region: Region, given: Sequence[torch.Tensor]) -> Any:
