@@ -26,6 +26,7 @@ from warpsmith.kernels_db.spec.basic_types import (
     Size,
     Spec,
     Text,
+    Weight,
     refuse,
 )
 from warpsmith.kernels_db.spec.dist import Dist
@@ -58,6 +59,8 @@ class Workload(Spec):
     """A size for every var axis."""
     inputs: dict[str, InputOverride] = Field(default_factory=dict)
     """Changes by input name."""
+    weight: Weight = 1.0
+    """How often it occurs, against the other bench workloads: its part in the score. Only for the role `bench`."""
 
 
 class TargetSection(Spec):
@@ -80,7 +83,7 @@ class Objective(Spec):
     """What a faster kernel is faster than, and how workloads are weighed."""
 
     rank: Literal["geomean"] = "geomean"
-    """The score: geometric mean over bench workloads of the speed-up over the fastest baseline."""
+    """The score: geometric mean over bench workloads, by their weights, of the speed-up over the fastest baseline."""
     baselines: Annotated[Items[Literal["eager", "compile", "max_autotune"]], Field(min_length=1)] = (
         "eager",
         "compile",
