@@ -168,6 +168,9 @@ Name = Annotated[str, AfterValidator(_name)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
 """Up to 128 letters, digits, `_`, `.` and `-`."""
 
+CallName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=256)]
+"""A function or a class, with as many dotted parts before it as tell it from others."""
+
 Dtype = Annotated[str, AfterValidator(_dtype)]
 """A dtype by torch's name."""
 

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.spec.basic_types import (
     MAX_TENSORS,
     Amount,
     BooleanExpr,
+    CallName,
     Items,
     Label,
     Name,
@@ -169,6 +170,10 @@ class Op(Spec):
     """Whether candidates may call a named list of library functions (`torch.mm`, `conv2d`, ...)."""
     limits: Limits = Limits()
     """Work that no kernel can avoid."""
+    calls: Items[CallName] = ()
+    """The functions and classes of modules whose calls are this op, such as `torch.nn.functional.rms_norm` or
+    `LlamaRMSNorm`: `warpsmith workloads` makes workloads of recorded ones. A name may leave out its first parts. No
+    part of the op's identity."""
     origin: Origin | None = None
     """Raw files of an import."""
 
@@ -181,8 +186,8 @@ class Op(Spec):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical document: the identity of the stored spec."""
-        return _digest(self.document())
+        """SHA-256 (hex) of the canonical document without `calls`: the identity of the stored spec."""
+        return _digest({name: value for name, value in self.document().items() if name != "calls"})
 
     @property
     def semantic_digest(self) -> str:

@@ -177,8 +177,10 @@ def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: 
         raise VerdictRefused("verdict.workloads", sorted(judged), f"the op's bench workloads {sorted(bench)}")
     weights = {item.id: item.weight for item in op.workloads_for(Target.parse(search.target))}
     for position, item in enumerate(verdict["workloads"]):
-        if (found := weight_of(item)) != (expected := weights.get(item["id"], 1.0)):
-            raise VerdictRefused(f"verdict.workloads[{position}].weight", found, f"{expected:g}, as the op has it")
+        weight = weights.get(item["id"], 1.0)
+        if weight_of(item) != weight:
+            field = f"verdict.workloads[{position}].weight"
+            raise VerdictRefused(field, weight_of(item), f"{weight:g}, as the op has it")
     failure = verdict["failure"]
     if failure is not None and failure["kind"] == "duplicate":
         twin = failure.get("found")

@@ -90,6 +90,12 @@ def test_a_weight_is_part_of_the_identity_only_where_it_says_something() -> None
     assert found.semantic_digest == plain.semantic_digest
 
 
+def test_the_calls_that_are_an_op_change_no_identity() -> None:
+    called = parse_op(spec(calls=["torch.nn.functional.rms_norm", "LlamaRMSNorm"]))
+    assert called.digest == parse_op(spec()).digest
+    assert called.document()["calls"] == ["torch.nn.functional.rms_norm", "LlamaRMSNorm"]
+
+
 def test_the_semantic_digest_is_of_what_is_computed() -> None:
     op = parse_op(spec())
     workloads = [{"id": "other", "role": "bench", "axes": {"tokens": 3}}]

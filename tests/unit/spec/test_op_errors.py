@@ -56,6 +56,7 @@ REFERENCE = "def run(x, rows, m):\n    return x\n"
         ("inputs", "x", "inputs", "x", "a list"),
         ("inputs.0", "x", "inputs[0]", "x", "a mapping"),
         ("inputs.1.name", "x", "inputs[1].name", "x", "another name, for inputs[0] bears it"),
+        ("calls", ["rms norm"], "calls[0]", "rms norm", "text that matches"),
         ("workloads.0.weight", 0, "workloads[0].weight", 0, "a number above 0, at most 1e+12"),
         ("workloads.0.weight", -1.5, "workloads[0].weight", -1.5, "a number above 0, at most 1e+12"),
         ("workloads.0.weight", True, "workloads[0].weight", True, "a number above 0, at most 1e+12"),
