@@ -6,7 +6,6 @@ Held against vLLM's interface as published (`CustomOp.register_oot`, entry point
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from warpsmith.kernels_db.export import package
 from warpsmith.kernels_db.export.joining import joined
 from warpsmith.kernels_db.export.kernel import ExportedKernel, module_name, write_project
+from warpsmith.kernels_db.export.layer_facts import epsilons
 from warpsmith.kernels_db.spec.basic_types import is_float
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 from warpsmith.kernels_db.spec.op import Op, parse_op
@@ -117,14 +117,8 @@ def _wrong(item: Input, op: Op) -> Sequence[tuple[str, object, str]]:
 
 
 def _epsilon(op: Op) -> float:
-    """Return the epsilon in the reference: the number in its call of `rms_norm`. Raises SpecErrors."""
-    found: list[float] = []
-    for node in ast.walk(ast.parse(op.reference)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "rms_norm":
-            given = [*node.args[3:4], *(each.value for each in node.keywords if each.arg == "eps")]
-            found += [
-                value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, float)
-            ]
+    """Return the epsilon in the reference. Raises SpecErrors where there is none, or more than one."""
+    found = epsilons(op)
     if len(found) != 1:
         expected = f"one call rms_norm(x, shape, weight, EPSILON) with a number, or an input {' or '.join(EPSILONS)}"
         raise SpecErrors([SpecError("reference", f"{len(found)} epsilons", expected)])
