@@ -120,6 +120,7 @@ class _Functions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+MOST_FUNCTIONS = 4096
 _FUNCTION_NAMES: dict[Any, str | None] = {}
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -129,6 +130,8 @@ def _function_name(function: Any) -> str | None:
     try:
         return _FUNCTION_NAMES[function]
     except KeyError:
+        if len(_FUNCTION_NAMES) >= MOST_FUNCTIONS:  # functions that are made anew at each call
+            _FUNCTION_NAMES.clear()
         name = _FUNCTION_NAMES[function] = _named_function(function)
         return name
     except TypeError:  # not hashable

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import warpsmith
-from warpsmith.kernels_db.spec.op import load_op
+from warpsmith.kernels_db.spec.op import load_op, parse_op
 from warpsmith.workers.recording import hooks
 from warpsmith.workers.recording.calls import Call, TensorOf, read_calls
-from warpsmith.workers.recording.fitting import fit
+from warpsmith.workers.recording.fitting import fit, with_workloads
 from warpsmith.workers.recording.tally import Tally
 
 
@@ -177,3 +177,32 @@ def test_a_path_that_cannot_be_written_is_an_error_of_the_block(tmp_path: Path) 
         pass
     with pytest.raises(KeyError), warpsmith.record(path=tmp_path / "file" / "calls.json"):
         raise KeyError
+
+
+def test_a_model_of_transformers_becomes_workloads(examples: Path) -> None:
+    """Prefill and decode of a small Llama with random weights: how often each shape was called is the weight."""
+    transformers = pytest.importorskip("transformers", reason="the extra `models` is not installed")
+    config = transformers.LlamaConfig(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=50,
+        pad_token_id=None,
+    )
+    model = transformers.LlamaForCausalLM(config).eval().to(torch.bfloat16)
+    with torch.no_grad(), warpsmith.record(model) as recording:
+        found = model(input_ids=torch.ones((2, 7), dtype=torch.int64), use_cache=True)
+        for _ in range(3):
+            token = torch.ones((2, 1), dtype=torch.int64)
+            found = model(input_ids=token, past_key_values=found.past_key_values, use_cache=True)
+    op = load_op(examples / "rms_norm.yaml")
+    fitted = fit(op, recording.calls)
+    assert {dict(shape.sizes)["tokens"]: count for shape, count in fitted.counts.items()} == {14: 5, 2: 15}
+    bench = parse_op(with_workloads(op, fitted, "cpu")[0]).workloads_by_device()["cpu"][:2]
+    assert [(one.axes, one.weight) for one in bench] == [
+        ({"tokens": 2, "hidden": 64}, 15),
+        ({"tokens": 14, "hidden": 64}, 5),
+    ]
+    assert recording.calls.notes == {}
