@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from warpsmith.kernels_db.job.documents import Job, JobCandidate, limit_fraction
+from warpsmith.kernels_db.job.documents import Job, JobCandidate
+from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.spec.op import Target, load_op
 from warpsmith.kernels_db.spec.resolve import build_job
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeError

@@ -117,12 +117,14 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 def _figures(row: Mapping[str, Any]) -> dict[str, Any]:
     names = ("id", "role", "error", "time_us", "speedup", "ci95", "limit_us", "limit_by", "limit_fraction")
-    return {name: row.get(name) for name in names}
+    weight = {"weight": row["weight"]} if "weight" in row else {}
+    return {name: row.get(name) for name in names} | weight
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
     error, times = row["error"] or {}, row["time_us"] or {}
-    said = [f"{row['id']} ({row['role']}):"]
+    weight = f", weight {row['weight']:g}" if row.get("weight", 1.0) != 1.0 else ""
+    said = [f"{row['id']} ({row['role']}{weight}):"]
     if "candidate" in times:
         said.append(f"{times['candidate']:.1f} us")
     for baseline, ratio in (row["speedup"] or {}).items():

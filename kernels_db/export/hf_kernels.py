@@ -8,7 +8,7 @@ repositories that share an op namespace would silently change the first.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from warpsmith.kernels_db.export.evidence import LICENSE_HEADER, license_text, provenance, summary
@@ -20,6 +20,7 @@ from warpsmith.kernels_db.export.kernel import (
     runtime_needs,
     write_project,
 )
+from warpsmith.kernels_db.export.layer_facts import epsilons, flattens, is_activation
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import scalar_type
 from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
@@ -65,14 +66,10 @@ def layer_name(op: Op) -> str | None:
     """
     arguments = [*op.inputs, *(state.as_input() for state in op.state)]
     if any(item.mutated or item.name == "self" for item in arguments) or not any(
-        _is_activation(item) for item in op.inputs
+        is_activation(item) for item in op.inputs
     ):
         return None
     return "".join(part[:1].upper() + part[1:] for part in op.name.split("_"))
-
-
-def _is_activation(item: Input) -> bool:
-    return item.shape is not None and item.role == "input"
 
 
 def _variant(kernels: Sequence[ExportedKernel], op: Op, module: str, device: str) -> dict[str, str]:
@@ -123,10 +120,10 @@ def _layers(op: Op, name: str) -> str:
 
     `kernels` allows no constructor in it, no helper, and only bare annotations for the host's attributes.
     """
-    arguments = {item.name: item.name if _is_activation(item) else f"self.{item.name}" for item in op.inputs}
+    arguments = {item.name: item.name if is_activation(item) else f"self.{item.name}" for item in op.inputs}
     arguments |= {state.name: attribute_source(state.attribute) for state in op.state}
-    taken = [item.name for item in op.inputs if _is_activation(item)]
-    held = {item.name: _held_type(item) for item in op.inputs if not _is_activation(item)}
+    taken = [item.name for item in op.inputs if is_activation(item)]
+    held = {item.name: _held_type(item) for item in op.inputs if not is_activation(item)}
     for state in op.state:
         head, _, rest = state.attribute.partition(".")
         held[head] = "torch.nn.Module" if rest else "torch.Tensor"
@@ -151,9 +148,45 @@ def _layers(op: Op, name: str) -> str:
         *(f"    {attribute}: {kind}" for attribute, kind in held.items()),
         "",
         f"    def forward(self, {', '.join(f'{item}: torch.Tensor' for item in taken)}) -> {returns}:",
-        f"        return _op.call({', '.join(arguments.values())})",
+        *_body(op, arguments, taken),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _said_of_rows(op: Op) -> list[str]:
+    lines = ["Further leading axes become rows of the op.", ""] if flattens(op) else []
+    if found := epsilons(op):
+        said = "the layer looks at `variance_epsilon` and `eps`, and lets PyTorch serve another one"
+        other = "the layer does not look whether the host module has another one"
+        shown = ", ".join(map(repr, found))
+        lines += [f"The op's epsilon is {shown}: {said if op.name == 'rms_norm' else other}.", ""]
+    return lines
+
+
+def _body(op: Op, arguments: Mapping[str, str], taken: Sequence[str]) -> list[str]:
+    """Return the statements of `forward`.
+
+    Models call such layers with more leading axes than the op has, and with an epsilon of their own.
+    """
+    lines = []
+    found = epsilons(op)
+    if op.name == "rms_norm" and len(found) == 1 and len(arguments) == 2:
+        x, weight = (arguments[item.name] for item in op.inputs)
+        lines += [
+            f"        epsilon = getattr(self, 'variance_epsilon', getattr(self, 'eps', {found[0]!r}))",
+            f"        if epsilon != {found[0]!r}:  # another op than the kernel's: PyTorch serves it",
+            f"            return torch.nn.functional.rms_norm({x}, {weight}.shape, {weight}, epsilon)",
+        ]
+    if not flattens(op):
+        return [*lines, f"        return _op.call({', '.join(arguments.values())})"]
+    rows = {name: f"{name}.reshape(-1, {name}.shape[-1])" for name in taken}
+    lines += [
+        f"        leading = {taken[0]}.shape[:-1]",
+        f"        found = _op.call({', '.join(rows.get(value, value) for value in arguments.values())})",
+    ]
+    if len(op.outputs) == 1:
+        return [*lines, "        return found.reshape(*leading, found.shape[-1])"]
+    return [*lines, "        return tuple(each.reshape(*leading, each.shape[-1]) for each in found)"]
 
 
 def _held_type(item: Input) -> str:
@@ -188,6 +221,7 @@ def _readme(kernels: Sequence[ExportedKernel], op: Op, module: str, devices: lis
             "The host module's `forward` has to take the same arguments in the same order: `kernels` compares their",
             "number and kind, not their names. See `layers.py`.",
             "",
+            *_said_of_rows(op),
         ]
     else:
         lines += ["It has no layer: an op that writes into its inputs cannot stand in for a module.", ""]

@@ -14,7 +14,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export.evidence import LICENSE
 from warpsmith.kernels_db.export.kernel import ExportedKernel, kernel_name, write_project
-from warpsmith.kernels_db.job.documents import limit_fraction
+from warpsmith.kernels_db.job.means import limit_fraction
 
 NAME = "library"
 FORMAT, VERSION = "warpsmith-kernel", 1

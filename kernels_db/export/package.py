@@ -70,13 +70,19 @@ def build(kernel: ExportedKernel, directory: Path, *others: ExportedKernel) -> P
     """
     kernels = joined([kernel, *others])
     module = module_name(*kernels)
-    return write_project(directory, module, _files(kernels, module))
+    return write_project(directory, module, project_files(kernels, module))
 
 
-def _files(kernels: Sequence[ExportedKernel], module: str) -> dict[str, str]:
-    """Return every file of the export by its path below the project directory."""
-    context = _context(kernels, module)
+def project_files(kernels: Sequence[ExportedKernel], module: str, vllm_layer: str | None = None) -> dict[str, str]:
+    """Return every file of the export by its path below the project directory.
+
+    `kernels` are in the order of `joined`. `vllm_layer`: the module `_layer` of a package that is a plugin of vLLM.
+    """
+    context = {**_context(kernels, module), "vllm": vllm_layer is not None}
     files = importable_files(kernels, module)
+    if vllm_layer is not None:
+        static = resources.files("warpsmith.kernels_db.export") / "package_files"
+        files |= {"_vllm.py": (static / "_vllm.py").read_text("utf-8"), "_layer.py": vllm_layer}
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
     files[PROVENANCE] = json.dumps({**provenance(*kernels), "files": digests}, indent=1)
     packaged = {f"{module}/{name}": text for name, text in files.items()}

@@ -14,6 +14,7 @@ from warpsmith.kernels_db.export import (
     library,
     module_file,
     package,
+    vllm,
 )
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.spec.op import SpecError, SpecErrors
@@ -49,6 +50,7 @@ FORMATS = (
     Format("package", "An importable package with a PyTorch op", package.build, several=True),
     Format("module", "The package as one Python file, to paste into a project", module_file.build, several=True),
     Format("hf-kernels", "A repository that Hugging Face kernels loads, with a layer", hf_kernels.build, several=True),
+    Format(vllm.NAME, "The package as a plugin of vLLM, in place of vLLM's own layer", vllm.build, several=True),
     Format("kernelbench", "A KernelBench problem with its ModelNew", kernelbench.build),
     Format("flashinfer-bench", "A FlashInfer-Bench Solution with its Definition and Traces", flashinfer_bench.build),
     Format("gpu-mode", "A GPU MODE submission, with a task where the op came from none", gpu_mode.build),

@@ -7,7 +7,7 @@ new owner can read the guard's checks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.kernel_facts import numbers, render_kernels
@@ -129,6 +129,7 @@ def _bind_axes(op: Op) -> list[str]:
     lines: list[str] = []
     checks: list[str] = []
     bound: set[str] = set()
+    derived: dict[str, str] = {}
     for tensor in arguments(op):
         if tensor.shape is None:
             continue
@@ -139,13 +140,19 @@ def _bind_axes(op: Op) -> list[str]:
                 bound.add(axis)
                 lines.append(f"    {axis}_ = {size}")
             elif isinstance(axis, str):
+                derived.setdefault(axis, size)
                 checks += _unless(size, f"{axis}_", f"{size} is {{found}}", f"{axis} = ")
             else:
                 checks += _unless(size, str(axis), f"{size} is {{found}}")
+    lines += [f"    {name}_ = {axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
     for name in op.axes:
         if isinstance(op.axes[name], VarAxis) and name not in bound:
-            return [*lines, f'    return "the axis {name} stands in no input\'s shape, so a call does not tell it"']
-    lines += [f"    {name}_ = {axis.value}" for name, axis in op.axes.items() if isinstance(axis, ConstAxis)]
+            known = bound | {each for each, axis in op.axes.items() if isinstance(axis, ConstAxis)}
+            solved = _solve(op, name, derived, known)
+            if not solved:
+                return [*lines, f'    return "the axis {name} stands in no input\'s shape, so a call does not tell it"']
+            bound.add(name)
+            lines += solved
     lines += [f"    {name}_ = {as_python(text)}" for name, text in derived_axes(op)]
     for constraint in op.constraints:
         checks += [
@@ -154,6 +161,27 @@ def _bind_axes(op: Op) -> list[str]:
         ]
     values = ", ".join(f"{name!r}: {name}_" for name in op.axes)
     return [*lines, *checks, f"    return {{{values}}}"]
+
+
+def _solve(op: Op, name: str, derived: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return statements that find a var axis from a derived one, such as `2 * hidden`; none where no input has one.
+
+    `derived`: where a call has the sizes of derived axes. The straight line through the sizes for 1 and 2 is taken; the
+    check of the derived axis itself finds out where it is none.
+    """
+    for other, size in derived.items():
+        axis = op.axes[other]
+        if isinstance(axis, ExprAxis) and expr.parse(axis.expr, "integer").names - set(known) == {name}:
+            return [
+                f"    def {other}_of({name}_: int) -> int:",
+                f"        return {as_python(axis.expr)}",
+                "",
+                f"    step = {other}_of(2) - {other}_of(1)",
+                f"    if not step or ({size} - {other}_of(1)) % step or ({size} - {other}_of(1)) // step < 0:",
+                f'        return f"{size} is {{{size}}}, expected {axis.expr} for some {name}"',
+                f"    {name}_ = 1 + ({size} - {other}_of(1)) // step",
+            ]
+    return []
 
 
 def _unless(found: str, expected: str, message: str, prefix: str = "") -> list[str]:

@@ -7,8 +7,6 @@ and writes verdicts.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any, Literal, NotRequired, TypedDict
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Attack, InputValues, Recipe
@@ -111,6 +109,7 @@ class ResolvedWorkload(TypedDict):
     outputs: list[ResolvedOutput]
     min_bytes: int
     flops: int | None
+    weight: NotRequired[float]  # how often it occurs, above 0: its part in the score; absent: 1
     derived: NotRequired[bool]  # true: the op does not declare it; a reference that fails on it is not at fault
 
 
@@ -227,6 +226,7 @@ class WorkloadVerdict(TypedDict):
     limit_by: Literal["bytes", "operations"] | None
     limit_fraction: float | None  # physical limit / candidate's time (eager's at baseline level)
     samples: dict[str, list[float]]  # per-block means in microseconds, by contender
+    weight: NotRequired[float]  # the job's: how often it occurs; absent: 1
     families: NotRequired[dict[str, dict[str, float | None]]]  # by input family: the candidate's worst error and limit
     repeatable: NotRequired[bool]  # the same inputs gave the same bits every time; reported, never a reason to reject
     kernels: NotRequired[list[str]]  # names of the device kernels that one call ran, in order of first launch
@@ -320,7 +320,7 @@ class Generated(TypedDict):
 class Verdict(TypedDict):
     """One line out of the judge.
 
-    `score`: geometric mean over bench workloads of the speed-up over the fastest baseline.
+    `score`: geometric mean over bench workloads, by their weights, of the speed-up over the fastest baseline.
     """
 
     id: str
@@ -366,30 +366,3 @@ def judged_elsewhere(verdict: Verdict) -> str | None:
     device, _, arch = verdict["target"].partition(":")
     found = f"{verdict['device'].get('type', device)}:{verdict['device'].get('arch', arch)}"
     return None if found == verdict["target"] else found
-
-
-def mean_ends(workloads: Sequence[WorkloadVerdict], baseline: str) -> tuple[float, float] | None:
-    """Return the mean lower and upper ends of the speed-ups' intervals over `baseline`.
-
-    They are geometric means, over the bench workloads, of the ends of the 95 % intervals; None where a bench
-    workload has no interval for it. They lie no nearer than the ends of the mean's own interval, so a comparison
-    by them errs on the side of calling something neither faster nor slower.
-    """
-    intervals = [workload["ci95"].get(baseline) for workload in workloads if workload["role"] == "bench"]
-    known = [interval for interval in intervals if interval is not None and min(interval) > 0]
-    if not intervals or len(known) < len(intervals):
-        return None
-    low, high = (math.exp(sum(map(math.log, ends)) / len(known)) for ends in zip(*known, strict=True))
-    return low, high
-
-
-def limit_fraction(workloads: Sequence[WorkloadVerdict]) -> float | None:
-    """Return the share of the physical limit, the geometric mean over the bench workloads.
-
-    None where one has no limit.
-    """
-    shares = [workload["limit_fraction"] for workload in workloads if workload["role"] == "bench"]
-    known = [share for share in shares if share is not None and share > 0]
-    if not shares or len(known) < len(shares):
-        return None
-    return math.exp(sum(math.log(share) for share in known) / len(known))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
-from warpsmith.kernels_db.job.documents import limit_fraction
+from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.library import Entry, entries
 from warpsmith.kernels_db.store import records
 from warpsmith.kernels_db.store.db import Database

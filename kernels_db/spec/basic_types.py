@@ -28,6 +28,9 @@ MAX_SOURCE = 256 * 1024
 MAX_ITEMS = 1024
 """Of any list: workloads, state, strides."""
 
+MAX_WEIGHT = 1e12
+"""Of one workload: sums and products of weights stay finite."""
+
 MAX_TENSORS = 64
 """Inputs of one op, and outputs."""
 
@@ -108,6 +111,12 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _weight(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WEIGHT:
+        raise refuse(f"a number above 0, at most {MAX_WEIGHT:g}")
+    return float(value)
+
+
 def _amount(value: Any) -> Any:
     if isinstance(value, str):
         return _expression(value, "integer")
@@ -159,6 +168,9 @@ Name = Annotated[str, AfterValidator(_name)]
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
 """Up to 128 letters, digits, `_`, `.` and `-`."""
 
+CallName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=256)]
+"""A function or a class, with as many dotted parts before it as tell it from others."""
+
 Dtype = Annotated[str, AfterValidator(_dtype)]
 """A dtype by torch's name."""
 
@@ -170,6 +182,9 @@ Size = Annotated[int, BeforeValidator(_size)]
 
 Number = Annotated[bool | int | float, BeforeValidator(_number)]
 """A finite number or a boolean."""
+
+Weight = Annotated[float, BeforeValidator(_weight)]
+"""How often something occurs, relative to others: a positive number of at most 1e12."""
 
 Amount = Annotated[int | str, BeforeValidator(_amount)]
 """An integer, or an integer expression over the axes."""

@@ -49,6 +49,10 @@ def _check_names(parts: Parts) -> Iterator[SpecError]:
     yield from _repeated(tensors, "name")
     for field, workloads, complete in parts.workload_lists:
         yield from _repeated([(place, workload.id) for place, workload in workloads], "id")
+        for place, workload in workloads:
+            if workload.weight != 1.0 and workload.role != "bench":
+                expected = f"nothing, for a workload of role {workload.role} has no part in the score"
+                yield SpecError(f"{place}.weight", workload.weight, expected)
         if complete and not any(workload.role == "bench" for _, workload in workloads):
             yield SpecError(field, "no workload with role bench", "at least one, for a search is judged by it")
 

@@ -24,6 +24,8 @@ _NAMED: Sequence[tuple[Any, str]] = (
     (basic_types.Amount, "integer or expression"),
     (basic_types.Dimension, "axis name or integer"),
     (basic_types.Number, "number or boolean"),
+    (basic_types.CallName, "dotted name"),
+    (basic_types.Weight, "number above 0"),
     (basic_types.Size, "integer from 1 to 2^48"),
     (basic_types.Dtype, "dtype"),
     (basic_types.Label, "label"),

@@ -90,7 +90,7 @@ def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
         outputs = [_resolve_output(f"outputs.{output.name}", output, bound) for output in op.outputs]
         flops, least_bytes = op.limits.flops, op.limits.bytes
         min_bytes = traffic(inputs, outputs) if least_bytes is None else amount("limits.bytes", least_bytes, bound)
-        return {
+        resolved: ResolvedWorkload = {
             "id": workload.id,
             "role": workload.role,
             "axes": bound,
@@ -99,6 +99,9 @@ def resolve_workload(op: Op, workload: Workload) -> ResolvedWorkload:
             "min_bytes": min_bytes,
             "flops": None if flops is None else amount("limits.flops", flops, bound),
         }
+        if workload.weight != 1.0:
+            resolved["weight"] = workload.weight
+        return resolved
     except SpecError as error:
         raise SpecErrors([error]) from None
 

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.spec.basic_types import (
     MAX_TENSORS,
     Amount,
     BooleanExpr,
+    CallName,
     Items,
     Label,
     Name,
@@ -26,6 +27,7 @@ from warpsmith.kernels_db.spec.basic_types import (
     Size,
     Spec,
     Text,
+    Weight,
     refuse,
 )
 from warpsmith.kernels_db.spec.dist import Dist
@@ -58,6 +60,8 @@ class Workload(Spec):
     """A size for every var axis."""
     inputs: dict[str, InputOverride] = Field(default_factory=dict)
     """Changes by input name."""
+    weight: Weight = 1.0
+    """How often it occurs, against the other bench workloads: its part in the score. Only for the role `bench`."""
 
 
 class TargetSection(Spec):
@@ -80,7 +84,7 @@ class Objective(Spec):
     """What a faster kernel is faster than, and how workloads are weighed."""
 
     rank: Literal["geomean"] = "geomean"
-    """The score: geometric mean over bench workloads of the speed-up over the fastest baseline."""
+    """The score: geometric mean over bench workloads, by their weights, of the speed-up over the fastest baseline."""
     baselines: Annotated[Items[Literal["eager", "compile", "max_autotune"]], Field(min_length=1)] = (
         "eager",
         "compile",
@@ -166,6 +170,10 @@ class Op(Spec):
     """Whether candidates may call a named list of library functions (`torch.mm`, `conv2d`, ...)."""
     limits: Limits = Limits()
     """Work that no kernel can avoid."""
+    calls: Items[CallName] = ()
+    """The functions and classes of modules whose calls are this op, such as `torch.nn.functional.rms_norm` or
+    `LlamaRMSNorm`: `warpsmith workloads` makes workloads of recorded ones. A name may leave out its first parts. No
+    part of the op's identity."""
     origin: Origin | None = None
     """Raw files of an import."""
 
@@ -178,8 +186,8 @@ class Op(Spec):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical document: the identity of the stored spec."""
-        return _digest(self.document())
+        """SHA-256 (hex) of the canonical document without `calls`: the identity of the stored spec."""
+        return _digest({name: value for name, value in self.document().items() if name != "calls"})
 
     @property
     def semantic_digest(self) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import OpRow
@@ -22,6 +23,7 @@ class CheckedWorkload(BaseModel):
     id: str
     role: str
     device: str = Field(description="The type of device that it is for: cpu or cuda")
+    weight: float = Field(description="How often it occurs: its part in the score")
     axes: dict[str, int]
     min_bytes: int = Field(description="Bytes that no kernel can avoid to move")
     flops: int | None = Field(description="Operations that no kernel can avoid; null where the spec has none")
@@ -70,6 +72,7 @@ def _list_workloads(op: Op) -> list[CheckedWorkload]:
             id=workload["id"],
             role=workload["role"],
             device=device,
+            weight=weight_of(workload),
             axes=workload["axes"],
             min_bytes=workload["min_bytes"],
             flops=workload["flops"],

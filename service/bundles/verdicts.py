@@ -13,6 +13,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast, get_args
 
 from warpsmith.kernels_db.job.bundle import LONGEST_REASON, SignedUnjudged, SignedVerdict, Unjudged
 from warpsmith.kernels_db.job.documents import Level, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.job.strict_json import read_strictly, walk
 from warpsmith.service.documents.problems import field_path
 from warpsmith.workers.judge.protocol.contract import BrokenDocument, check, short
@@ -207,6 +208,7 @@ def _check_workload(workload: WorkloadVerdict, path: str) -> None:
         found = cast("dict[str, Any]", workload)[name]
         if found is not None:
             _check_range(found, f"{path}.{name}")
+    _check_range(weight_of(workload), f"{path}.weight")
     for key in workload["speedup"]:
         if key not in workload["time_us"]:
             raise BrokenDocument(f"{path}.time_us.{key}", None, "the time to the speed-up of that name")

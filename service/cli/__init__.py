@@ -35,6 +35,8 @@ COMMANDS = {
     "profile": "profiles.profile",
     "apply": "models.apply",
     "ablate": "models.ablate",
+    "workloads": "recordings.workloads",
+    "calls": "recordings.calls",
     "judge": "judge.judge",
     "kernels": "kernels.kernels",
     "export": "kernels.export",

@@ -165,7 +165,8 @@ def build_result_rows(
         interval = workload.ci95.get(fastest)
         gain = f"{format_ratio(workload.speedup[fastest], interval)} {BASELINE_NAMES.get(fastest, fastest)}"
         winner = format_microseconds(workload.time_us["candidate"])
-        rows.append([op_name, workload.id, *times, winner, gain, format_share(workload.limit_fraction)])
+        name = workload.id if workload.weight == 1.0 else f"{workload.id} (weight {workload.weight:g})"
+        rows.append([op_name, name, *times, winner, gain, format_share(workload.limit_fraction)])
     return rows
 
 

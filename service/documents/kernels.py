@@ -71,7 +71,8 @@ class KernelSummary(BaseModel):
     ci95: list[float]
     limit_fraction: float | None
     speedup: dict[str, float] = Field(
-        default_factory=dict, description="Geometric mean over bench workloads of the speed-up over each baseline"
+        default_factory=dict,
+        description="Geometric mean over bench workloads, by weight, of the speed-up over each baseline",
     )
     speedup_ci95: dict[str, list[float]] = Field(
         default_factory=dict,

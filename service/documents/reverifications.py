@@ -13,10 +13,12 @@ class Measured(BaseModel):
     device: str | None
     versions: dict[str, str]
     fingerprint: str | None = Field(description="SHA-256 of device, versions and protocol")
-    score: float | None = Field(description="Geometric mean over bench workloads of the speed-up over the fastest one")
+    score: float | None = Field(
+        description="Geometric mean over bench workloads, by weight, of the speed-up over the fastest one"
+    )
     ci95: list[float] | None
     speedup: dict[str, float] = Field(
-        description="Geometric mean over bench workloads of the speed-up over each baseline"
+        description="Geometric mean over bench workloads, by weight, of the speed-up over each baseline"
     )
     speedup_ci95: dict[str, list[float]]
 

@@ -66,12 +66,12 @@ class BestSummary(BaseModel):
     language: str | None
     verified: bool = Field(description="Whether it passed the full verification")
     score: float | None = Field(
-        description="Geometric mean over bench workloads of the speed-up over the fastest baseline"
+        description="Geometric mean over bench workloads, by weight, of the speed-up over the fastest baseline"
     )
     ci95: list[float] | None
     limit_fraction: float | None
     speedup: dict[str, float] = Field(
-        description="Geometric mean over bench workloads of the speed-up over each baseline"
+        description="Geometric mean over bench workloads, by weight, of the speed-up over each baseline"
     )
     speedup_ci95: dict[str, list[float]] = Field(
         default_factory=dict,

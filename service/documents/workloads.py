@@ -17,6 +17,7 @@ class WorkloadTimes(BaseModel):
     speedup: dict[str, float] = Field(default_factory=dict)
     ci95: dict[str, list[float]] = Field(default_factory=dict, description="95 % interval of each speed-up")
     limit_fraction: float | None = None
+    weight: float = Field(1.0, gt=0, description="How often it occurs: its part in every mean over workloads")
 
 
 def read_workload_times(workloads: Sequence[Mapping[str, Any]] | None) -> list[WorkloadTimes]:

@@ -157,7 +157,9 @@ class JudgeReport(BaseModel):
     language: str
     tier: Literal["gated", "sandbox"] = Field(description="sandbox: free Python, which no gate has read")
     level: str
-    score: float | None = Field(description="Speed-up over the fastest baseline, geometric mean of bench workloads")
+    score: float | None = Field(
+        description="Speed-up over the fastest baseline, geometric mean of bench workloads by weight"
+    )
     score_ci95: list[float] | None
     feedback: str
     workloads: list[WorkloadTimes] = Field(description="Times; hold-out shapes are left out")

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
@@ -136,6 +137,7 @@ class WorkloadReport(BaseModel):
 
     id: str
     role: str
+    weight: float = Field(description="How often it occurs: its part in the score")
     axes: dict[str, Any] | None = Field(description="Its sizes; null for one that the op does not declare")
     error: ErrorDocument
     families: list[FamilyError]
@@ -246,6 +248,7 @@ def _make_workload(
     return WorkloadReport(
         id=item["id"],
         role=item["role"],
+        weight=weight_of(item),
         axes=dict(resolved[0]["axes"]) if resolved else None,
         error=ErrorDocument(**_pick_fields(ErrorDocument, item.get("error") or {})),
         families=[

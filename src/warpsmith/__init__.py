@@ -2,8 +2,9 @@
 
 The packages are `warpsmith.service`, `warpsmith.workers`, `warpsmith.prompts` and `warpsmith.kernels_db`. The names
 below are what other programs may build on: the judge (`Judge`, the `Judgement` that it gives, and its errors), the op
-spec (`Op`, `load_op`), a `Target`, `optimize` for whole models, the version and where Warpsmith is imported from. A
-name loads its module when it is first used; all of them work in the base install, without the extra `service`.
+spec (`Op`, `load_op`), a `Target`, `optimize` for whole models, `record` for the calls of a running one, the version
+and where Warpsmith is imported from. A name loads its module when it is first used; all of them work in the base
+install, without the extra `service`.
 docs/judge-api.md is the judge's page.
 """
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from warpsmith.workers.judging.judgement import Judgement
     from warpsmith.workers.judging.machine import CannotJudge
     from warpsmith.workers.optimize.entry import optimize
+    from warpsmith.workers.recording.handle import Recording, record
 
 __all__ = [
     "IMPORT_ROOT",
@@ -30,12 +32,14 @@ __all__ = [
     "JudgeClosed",
     "Judgement",
     "Op",
+    "Recording",
     "SpecError",
     "SpecErrors",
     "Target",
     "__version__",
     "load_op",
     "optimize",
+    "record",
 ]
 
 IMPORT_ROOT = Path(__file__).resolve().parents[1]
@@ -47,11 +51,13 @@ _HOMES = {
     "JudgeClosed": "warpsmith.workers.judging.judge",
     "Judgement": "warpsmith.workers.judging.judgement",
     "Op": "warpsmith.kernels_db.spec.op",
+    "Recording": "warpsmith.workers.recording.handle",
     "SpecError": "warpsmith.kernels_db.spec.errors",
     "SpecErrors": "warpsmith.kernels_db.spec.errors",
     "Target": "warpsmith.kernels_db.spec.target",
     "load_op": "warpsmith.kernels_db.spec.op",
     "optimize": "warpsmith.workers.optimize.entry",
+    "record": "warpsmith.workers.recording.handle",
 }
 
 

@@ -9,31 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import yaml
 
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.draws import draw
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.spec.yaml_text import as_yaml
 from warpsmith.workers.optimize.reference import Unspeakable
 
 SEED = 0
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def as_yaml(document: dict[str, Any]) -> str:
-    """Write the document as a file that a person can read and edit."""
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
 
 def checked(document: dict[str, Any], inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Op:

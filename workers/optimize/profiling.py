@@ -16,6 +16,7 @@ import torch
 
 from warpsmith.kernels_db.spec.names import Names
 from warpsmith.kernels_db.spec.op import Op
+from warpsmith.kernels_db.spec.yaml_text import as_yaml
 from warpsmith.workers.optimize import checking, measuring, operators, physical, regions
 from warpsmith.workers.optimize.capturing import Captured, Recorder, capture
 from warpsmith.workers.optimize.compiled import turns
@@ -103,7 +104,7 @@ def write_specs(documents: dict[str, dict[str, Any]], output: Path, *, force: bo
 
     Nothing is written where one of them exists with another content, unless `force`: raises FileExistsError.
     """
-    files = {name: (output / f"{name}.yaml", checking.as_yaml(document)) for name, document in documents.items()}
+    files = {name: (output / f"{name}.yaml", as_yaml(document)) for name, document in documents.items()}
     for path, text in files.values():
         if not force and path.exists() and (not path.is_file() or path.read_text(encoding="utf-8") != text):
             raise FileExistsError(f"found {path} with another content, expected no such file; --force replaces it")

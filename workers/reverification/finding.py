@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-from warpsmith.kernels_db.job.documents import Verdict, WorkloadVerdict, judged_elsewhere, mean_ends
+from warpsmith.kernels_db.job.documents import Verdict, WorkloadVerdict, judged_elsewhere
+from warpsmith.kernels_db.job.means import mean_ends
 
 Outcome = Literal["holds", "wrong", "slower", "uncompilable", "unknown"]
 

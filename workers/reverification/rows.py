@@ -39,7 +39,7 @@ It is compared with this evidence, and a search may replace it.
 VERIFIED_AT = "verified_at"
 """The kernel's, at the claim: whether a search has kept it again since."""
 
-KEPT_OF_WORKLOADS = ("id", "role", "time_us", "speedup", "ci95")
+KEPT_OF_WORKLOADS = ("id", "role", "time_us", "speedup", "ci95", "weight")
 
 
 @dataclass(frozen=True)

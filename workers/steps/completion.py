@@ -13,7 +13,8 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
-from warpsmith.kernels_db.job.documents import Verdict, limit_fraction
+from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.store.counterexamples import keep_counterexample
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow

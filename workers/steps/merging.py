@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.bundle import SignedUnjudged, SignedVerdict, digest
 from warpsmith.kernels_db.job.documents import Verdict
+from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
@@ -174,6 +175,12 @@ def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: 
     judged = {item["id"] for item in verdict["workloads"] if item["role"] == "bench"}
     if (verdict["score"] is not None and judged != bench) or judged - bench:
         raise VerdictRefused("verdict.workloads", sorted(judged), f"the op's bench workloads {sorted(bench)}")
+    weights = {item.id: item.weight for item in op.workloads_for(Target.parse(search.target))}
+    for position, item in enumerate(verdict["workloads"]):
+        weight = weights.get(item["id"], 1.0)
+        if weight_of(item) != weight:
+            field = f"verdict.workloads[{position}].weight"
+            raise VerdictRefused(field, weight_of(item), f"{weight:g}, as the op has it")
     failure = verdict["failure"]
     if failure is not None and failure["kind"] == "duplicate":
         twin = failure.get("found")

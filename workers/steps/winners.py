@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job.documents import FREE_PYTHON, WorkloadVerdict, mean_ends
+from warpsmith.kernels_db.job.documents import FREE_PYTHON, WorkloadVerdict
 from warpsmith.kernels_db.job.envelope import build_envelope
+from warpsmith.kernels_db.job.means import mean_ends
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.db import new_id

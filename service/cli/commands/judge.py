@@ -162,4 +162,5 @@ def _extract_times(workload: WorkloadVerdict) -> WorkloadTimes:
         speedup=workload["speedup"],
         ci95=workload["ci95"],
         limit_fraction=workload["limit_fraction"],
+        weight=workload.get("weight", 1.0),
     )

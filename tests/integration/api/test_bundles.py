@@ -226,6 +226,7 @@ def test_the_first_verdict_stands_and_the_same_again_is_harmless(client: TestCli
         ("verdict.target", "cuda:sm_90", "verdict.target"),
         ("verdict.language", "cpp", "verdict.language"),
         ("verdict.workloads", [], "verdict.workloads"),
+        ("verdict.workloads.0.weight", 100.0, "verdict.workloads[0].weight"),
         ("verdict.failure", {"kind": "duplicate", "message": "", "found": 7}, "verdict.failure.found"),
         ("verdict.bundle", {}, "verdict.bundle"),
         ("verdict.score", "NaN", "verdict.score"),
@@ -237,10 +238,10 @@ def test_what_is_forged_is_refused_and_leaves_nothing(
     search_id = created(db)
     line = verdict_line(bundled(client, search_id))
     forged = json.loads(json.dumps(line))
-    place = forged
+    place: Any = forged
     *way, last = path.split(".")
     for name in way:
-        place = place[name]
+        place = place[int(name) if name.isdigit() else name]
     place[last] = value
     assert refusal(client, forged)[0] == field
     assert nodes(db, search_id)[0].state == "judging"

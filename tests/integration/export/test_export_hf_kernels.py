@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from tests.exporting import exported, in_fresh_process
 from tests.kinds import nightly_but
+from tests.support.layer_ops import RMS, RMS_CPP
 from warpsmith.kernels_db.export import registry
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -155,6 +157,45 @@ with torch.no_grad():
 )
 
 
+LLAMA = (
+    HEAD.partition("@use_kernel")[0].replace('layer_name="BiasRelu"', 'layer_name="RmsNorm"')
+    + """
+@use_kernel_forward_from_hub("RMSNorm")
+class LlamaRMSNorm(torch.nn.Module):
+    'As transformers has it: called with batches of sequences, with an epsilon of its own.'
+
+    def __init__(self, hidden_size, eps=1e-6):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(hidden_size))
+        self.variance_epsilon = eps
+
+    def forward(self, hidden_states):
+        wide = hidden_states.to(torch.float32)
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return self.weight * (wide * scale).to(hidden_states.dtype)
+
+
+def served():
+    return sum(m.status()["served"]["kernel"] for n, m in list(sys.modules.items()) if n.endswith("._op"))
+
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(LlamaRMSNorm(64), LlamaRMSNorm(64, eps=1e-3))
+x = torch.randn(2, 3, 64) / 30
+with torch.no_grad():
+    expected, own = model(x), model[0](x)
+    with use_kernel_mapping({"RMSNorm": {"cpu": layer(FIRST)}}):
+        ours = kernelize(model, mode=Mode.INFERENCE | Mode.TORCH_COMPILE, device="cpu")
+    torch.testing.assert_close(ours[0](x), own)
+    print(served())
+    torch.testing.assert_close(ours(x), expected)
+    print(served())
+    torch.testing.assert_close(torch.compile(ours, fullgraph=True, backend="aot_eager")(x), expected)
+    print(served())
+"""
+)
+
+
 @pytest.fixture(scope="session")
 def wheels(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the versions are installed: pytest's own cache directory keeps such files between sessions, where there is
@@ -192,11 +233,15 @@ def library(request: pytest.FixtureRequest, wheels: Path) -> Path:
     return place
 
 
-def used(script: str, library: Path, tmp_path: Path, second: str = WRONG_CPP) -> list[str]:
-    """The lines that the script prints, given two repositories of one op."""
+Ops = Sequence[tuple[dict[str, Any], str]]
+BIAS_RELUS: Ops = [(BIAS_RELU, BIAS_RELU_CPP), (BIAS_RELU, WRONG_CPP)]
+
+
+def used(script: str, library: Path, tmp_path: Path, ops: Ops = BIAS_RELUS) -> list[str]:
+    """The lines that the script prints, given two repositories."""
     out = tmp_path / "out"
     build = registry.named("hf-kernels").build
-    repositories = [build(exported(BIAS_RELU, source), out) for source in (BIAS_RELU_CPP, second)]
+    repositories = [build(exported(document, source), out) for document, source in ops]
     (tmp_path / "script.py").write_text(script)
     arguments = [str(tmp_path / "script.py"), *map(str, repositories)]
     variables = {
@@ -221,3 +266,8 @@ def test_two_exports_of_one_op_keep_apart(library: Path, tmp_path: Path) -> None
     assert lines == [
         f"{name} kernel: inside the envelope (a verified shape) BiasRelu" for name in ("first", "second", "again")
     ]
+
+
+def test_a_layer_of_transformers_is_served_in_its_batches(library: Path, tmp_path: Path) -> None:
+    """Leading axes are rows; a layer with another epsilon is not the op, and PyTorch serves it."""
+    assert used(LLAMA, library, tmp_path, [(RMS, RMS_CPP), (BIAS_RELU, BIAS_RELU_CPP)]) == ["1", "2", "3"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from tests.judging import (
     LAYER_NORM,
     LAYER_NORMS,
     cpp,
+    layer_norm_workload,
     norm_candidate,
     output,
     tensor,
@@ -436,3 +438,23 @@ def test_a_workload_that_does_not_fit_is_refused_before_anything_is_allocated(cl
     assert "reference" not in verdict["seconds"]
     limited = _judge(client, judging.job(LAYER_NORM, LAYER_NORMS, GOOD_NORM, memory_bytes=1000))
     assert "limits.memory_bytes" in limited["reason"]
+
+
+def test_a_workload_that_occurs_more_often_decides_more_of_the_score(client: JudgeClient) -> None:
+    small, large = layer_norm_workload("small", "bench", 4, 64), layer_norm_workload("large", "bench", 512, 512)
+    small["weight"] = 9.0
+    verdict = _judge(client, judging.job(LAYER_NORM, [small, large], GOOD_NORM))
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+    first, second = verdict["workloads"]
+    assert (first["weight"], "weight" in second) == (9.0, False)
+    gains = [entry["speedup"]["eager"] for entry in (first, second)]
+    assert abs(math.log(gains[0] / gains[1])) > 0.1, "the two must differ, or a weight would change nothing"
+    assert verdict["score"] == pytest.approx((gains[0] ** 9 * gains[1]) ** 0.1)
+    assert verdict["score"] != pytest.approx((gains[0] * gains[1]) ** 0.5, rel=0.01)
+
+
+def test_a_job_with_a_weight_that_is_none_is_refused(client: JudgeClient) -> None:
+    wrong = layer_norm_workload("small", "bench", 4, 64)
+    wrong["weight"] = 0.0
+    with pytest.raises(Exception, match=r"workloads\[0\]\.weight: found '?0\.0'?, expected a finite number above 0"):
+        _judge(client, judging.job(LAYER_NORM, [wrong], GOOD_NORM))

@@ -22,14 +22,16 @@ SAID: dict[str, Any] = {
     "axes": {"rows": {"kind": "var"}, "columns": {"kind": "const", "value": 8}},
     "outputs": [{"name": "out", "shape": ["rows", 8], "dtype": "float32"}],
 }
-"""An op that every format can say."""
+"""An op that every format can say but those for known layers alone."""
+
+ANY_OP = [form for form in registry.FORMATS if form.name != "vllm"]
 
 
 def text_of(project: Path) -> str:
     return "\n".join(path.read_text("utf-8") for path in sorted(project.rglob("*")) if path.is_file())
 
 
-@pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)
 def test_each_format_carries_licence_evidence_and_provenance(form: registry.Format, tmp_path: Path) -> None:
     kernel = exported(SAID, SCALED_ADD_CPP)
     text = text_of(form.build(kernel, tmp_path))
@@ -43,7 +45,7 @@ def test_each_format_carries_licence_evidence_and_provenance(form: registry.Form
     assert "warpsmith.kernels_db.export" not in text
 
 
-@pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)
 def test_names_follow_the_content_and_nothing_is_overwritten(form: registry.Format, tmp_path: Path) -> None:
     kernel = exported(SAID, SCALED_ADD_CPP)
     first = form.build(kernel, tmp_path)
@@ -58,7 +60,7 @@ def test_names_follow_the_content_and_nothing_is_overwritten(form: registry.Form
 HOSTILE = 'x"""\nhostile()\x00\x1b[31m\\ ```\n```\nhostile()'
 
 
-@pytest.mark.parametrize("form", registry.FORMATS, ids=lambda form: form.name)
+@pytest.mark.parametrize("form", ANY_OP, ids=lambda form: form.name)
 def test_others_words_stay_words(form: registry.Format, tmp_path: Path) -> None:
     kernel = exported(SAID | {"description": HOSTILE.replace("\x00", "")}, SCALED_ADD_CPP)
     title = kernel.lineage[0] | {"idea": {"title": HOSTILE}}
@@ -70,7 +72,7 @@ def test_others_words_stay_words(form: registry.Format, tmp_path: Path) -> None:
 
 def test_formats_of_one_kernel_stand_beside_each_other(tmp_path: Path) -> None:
     kernel = exported(SAID, SCALED_ADD_CPP)
-    assert len({form.build(kernel, tmp_path) for form in registry.FORMATS}) == len(registry.FORMATS)
+    assert len({form.build(kernel, tmp_path) for form in ANY_OP}) == len(ANY_OP)
 
 
 def changed(**fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:

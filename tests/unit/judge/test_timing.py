@@ -62,6 +62,14 @@ def test_the_score_is_the_geometric_mean() -> None:
     assert [low, high] == pytest.approx([4.0, 4.0])
 
 
+def test_a_weight_is_how_often_a_workload_counts() -> None:
+    twice, eightfold = ([200.0] * 6, [100.0] * 6), ([800.0] * 6, [100.0] * 6)
+    score, (low, high) = timing.score([twice, eightfold], seed=0, weights=[3.0, 1.0])
+    assert score == pytest.approx(timing.score([twice, twice, twice, eightfold], seed=0)[0])
+    assert [score, low, high] == pytest.approx([2.0 ** (6 / 4)] * 3)
+    assert timing.score([twice, eightfold], seed=0, weights=[7.0, 7.0])[0] == pytest.approx(4.0)
+
+
 def test_the_fastest_baseline_is_the_smallest_median() -> None:
     samples = {"eager": [3.0, 3.0, 9.0], "compile": [2.0, 2.0, 50.0], "candidate": [1.0, 1.0, 1.0]}
     assert timing.fastest(samples, ["eager", "compile", "max_autotune"]) == "compile"

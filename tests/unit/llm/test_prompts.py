@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import time
 from typing import Any
@@ -450,3 +451,16 @@ def test_a_prompt_is_rendered_in_milliseconds_and_stays_bounded() -> None:
     assert time.process_time() - started < 5
     assert len(request.messages[1]["content"]) < 60_000
     assert "(1920 earlier ideas left out)" in request.messages[1]["content"]
+
+
+def test_a_prompt_says_which_workloads_count_more() -> None:
+    plain, weighted = context("ideate"), workloads(op())
+    assert "counts" not in "".join(facts.workload_lines(weighted))
+    bench = [one for one in weighted if one["role"] == "bench"]
+    bench[0]["weight"] = 3.0
+    lines = facts.workload_lines(weighted)
+    share = 100 * 3 / (3 + len(bench) - 1)
+    assert any(f"; counts 3.00 times, {facts.significant(share, 2)} % of the score" in line for line in lines)
+    text = shown(build(dataclasses.replace(plain, workloads=tuple(weighted))))
+    assert "decide the score, a geometric mean over them by their weights" in text
+    assert "by their weights" not in shown(build(plain))

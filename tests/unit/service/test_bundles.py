@@ -247,6 +247,7 @@ ABSENT = object()
         ("verdict.workloads.0.ci95.eager", [3.0, 1.0], "verdict.workloads[0].ci95.eager"),
         ("verdict.workloads.0.ci95", {}, "verdict.workloads[0].ci95.eager"),
         ("verdict.workloads.0.time_us", {}, "verdict.workloads[0].time_us.eager"),
+        ("verdict.workloads.0.weight", -1.0, "verdict.workloads[0].weight"),
         ("verdict.workloads.0.limit_us", 0, "verdict.workloads[0].limit_us"),
         ("verdict.attack", {**ATTACK, "workloads": [{"workload": "large"}]}, "verdict.attack.workloads[0].tries"),
         (

@@ -40,6 +40,15 @@ def test_errors_of_several_workloads_add_in_quadrature() -> None:
     assert math.log(high / 2.0) == pytest.approx(math.log(2.3 / 2.0) / 2)
 
 
+def test_a_weight_counts_like_so_many_workloads() -> None:
+    one, other = (2.0, 1.8, 2.3), (3.0, 2.5, 3.1)
+    weighted = [workload("a", eager=one).model_copy(update={"weight": 3.0}), workload("b", eager=other)]
+    assert compute_mean_speedups(weighted)["eager"] == pytest.approx((2.0**3 * 3.0) ** 0.25)
+    low, _ = compute_mean_intervals(weighted)["eager"]
+    below = math.hypot(3 * math.log(2.0 / 1.8), math.log(3.0 / 2.5)) / 4
+    assert math.log((2.0**3 * 3.0) ** 0.25 / low) == pytest.approx(below)
+
+
 def test_a_workload_without_an_interval_leaves_the_mean_without_one() -> None:
     mixed = [workload("a", eager=(2.0, 1.9, 2.1), compile=(1.5, 1.4, 1.6)), workload("b", eager=(2.0,))]
     assert set(compute_mean_intervals(mixed)) == {"compile"}

@@ -78,6 +78,24 @@ def test_the_digest_is_of_everything_but_the_order_of_keys_and_defaults() -> Non
     assert changed(math="tf32").digest != op.digest
 
 
+def test_a_weight_is_part_of_the_identity_only_where_it_says_something() -> None:
+    plain, weighted = parse_op(spec()), spec()
+    weighted["workloads"][0]["weight"] = 1
+    assert parse_op(weighted).digest == plain.digest
+    weighted["workloads"][0]["weight"] = 3
+    found = parse_op(weighted)
+    assert found.workloads[0].weight == 3.0
+    assert found.document()["workloads"][0]["weight"] == 3.0
+    assert found.digest != plain.digest
+    assert found.semantic_digest == plain.semantic_digest
+
+
+def test_the_calls_that_are_an_op_change_no_identity() -> None:
+    called = parse_op(spec(calls=["torch.nn.functional.rms_norm", "LlamaRMSNorm"]))
+    assert called.digest == parse_op(spec()).digest
+    assert called.document()["calls"] == ["torch.nn.functional.rms_norm", "LlamaRMSNorm"]
+
+
 def test_the_semantic_digest_is_of_what_is_computed() -> None:
     op = parse_op(spec())
     workloads = [{"id": "other", "role": "bench", "axes": {"tokens": 3}}]

@@ -374,3 +374,11 @@ def test_derived_axes_in_any_order() -> None:
     assert cyclic_axes(axes) == []
     with pytest.raises(SpecError, match=r"axes\.tokens: found nothing"):
         bind_axes(axes, {})
+
+
+def test_a_job_has_the_weights_that_say_something() -> None:
+    document = spec()
+    assert "weight" not in resolve_workload(parse_op(document), parse_op(document).workloads[0])
+    document["workloads"][0]["weight"] = 2.5
+    op = parse_op(document)
+    assert resolve_workload(op, op.workloads[0])["weight"] == 2.5

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.steps_support import verdict
-from warpsmith.kernels_db.job.documents import mean_ends
+from warpsmith.kernels_db.job.means import limit_fraction, mean_ends
 from warpsmith.workers.reverification import finding
 
 BASELINES = ("eager", "compile", "max_autotune")
@@ -169,3 +169,12 @@ def test_mean_ends_are_those_of_the_bench_workloads(found: list[tuple[float, flo
     assert mean_ends(workloads, "compile") is None
     workloads.append({"role": "bench", "ci95": {}})
     assert mean_ends(workloads, "eager") is None
+
+
+def test_a_mean_of_a_verdict_counts_each_workload_by_its_weight() -> None:
+    workloads: Any = [
+        {"role": "bench", "ci95": {"eager": [1.0, 2.0]}, "limit_fraction": 0.5, "weight": 3.0},
+        {"role": "bench", "ci95": {"eager": [16.0, 32.0]}, "limit_fraction": 0.25},
+    ]
+    assert mean_ends(workloads, "eager") == pytest.approx((2.0, 4.0))
+    assert limit_fraction(workloads) == pytest.approx((0.5**3 * 0.25) ** 0.25)

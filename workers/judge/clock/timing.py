@@ -170,11 +170,15 @@ def ratio_with_interval(
 
 
 def score(
-    workloads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int, offset_us: float = 0.0
+    workloads: Sequence[tuple[Sequence[float], Sequence[float]]],
+    seed: int,
+    offset_us: float = 0.0,
+    weights: Sequence[float] | None = None,
 ) -> tuple[float, tuple[float, float]]:
     """Return the geometric mean over workloads of the speed-up, and its 95 % interval.
 
-    A workload: the fastest baseline's samples, and the candidate's samples.
+    A workload: the fastest baseline's samples, and the candidate's samples. weights: above 0, one for each workload;
+    None: all the same.
     """
     points = [float(np.median(baseline) / np.median(candidate)) for baseline, candidate in workloads]
     draws = np.stack(
@@ -183,8 +187,10 @@ def score(
             for n, (baseline, candidate) in enumerate(workloads)
         ]
     )
-    low, high = (float(value) for value in np.exp(np.quantile(draws.mean(axis=0), [0.025, 0.975])))
-    return float(np.exp(np.mean(np.log(points)))), (low, high)
+    low, high = (
+        float(value) for value in np.exp(np.quantile(np.average(draws, axis=0, weights=weights), [0.025, 0.975]))
+    )
+    return float(np.exp(np.average(np.log(points), weights=weights))), (low, high)
 
 
 def fastest(samples: Samples, baselines: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.workers.judge.clock import timing
 from warpsmith.workers.judge.gates.attack import ask_known, attack
 from warpsmith.workers.judge.gates.job_run import JobRun
@@ -111,7 +112,8 @@ def _timed(job_run: JobRun, candidate: RunnerHandle | None) -> Outcome:
     if not job_run.job["target"].startswith(job_run.device.type):
         return "ambiguous", "time", _no_device(job_run), None
     with job_run.report.gate("time"):
-        scored = [measure(job_run, workload, candidate) for workload in job_run.timed_workloads()]
+        timed = job_run.timed_workloads()
+        scored = [measure(job_run, workload, candidate) for workload in timed]
     if candidate is None:
         _keep_generated(job_run)
         return "accepted", "time", "the reference is sound and the baselines are measured", None
@@ -119,7 +121,9 @@ def _timed(job_run: JobRun, candidate: RunnerHandle | None) -> Outcome:
     checked = _checked(job_run)
     if not scored:
         return "accepted", "time", f"right on {checked}; no bench workload, so nothing was timed", None
-    job_run.report.score, interval = timing.score(scored, job_run.number(), timing.OFFSET_US[job_run.device.type])
+    job_run.report.score, interval = timing.score(
+        scored, job_run.number(), timing.OFFSET_US[job_run.device.type], [weight_of(workload) for workload in timed]
+    )
     job_run.report.score_ci95 = list(interval)
     spread = f"{interval[0]:.3g} to {interval[1]:.3g}"
     reason = f"right on {checked}; {job_run.report.score:.3g} times as fast as the fastest baseline ({spread})"
@@ -199,7 +203,7 @@ def _reference_at_fault(workload: ResolvedWorkload) -> Iterator[None]:
 
 def _untimed(workload: ResolvedWorkload, runners: OpRunners) -> WorkloadVerdict:
     limits = [limit for limit in runners.limits(workload) if limit is not None]
-    return {
+    untimed: WorkloadVerdict = {
         "id": workload["id"],
         "role": workload["role"],
         "error": {
@@ -215,6 +219,9 @@ def _untimed(workload: ResolvedWorkload, runners: OpRunners) -> WorkloadVerdict:
         "limit_fraction": None,
         "samples": {},
     }
+    if "weight" in workload:
+        untimed["weight"] = workload["weight"]
+    return untimed
 
 
 def _no_device(job_run: JobRun) -> str:

@@ -8,6 +8,7 @@ A line that is neither is refused with the field, what was found and what was ex
 from __future__ import annotations
 
 import json
+import math
 import platform
 from dataclasses import dataclass
 from typing import Any, cast
@@ -56,6 +57,10 @@ def parse_line(line: str) -> Job | Cancel:
 
 def _check_meaning(job: Job) -> None:
     """Check what types do not say."""
+    for position, workload in enumerate(job["workloads"]):
+        weight = workload.get("weight", 1.0)
+        if not 0 < weight < math.inf:
+            raise BrokenDocument(f"workloads[{position}].weight", repr(weight), "a finite number above 0")
     device, _, arch = job["target"].partition(":")
     if device not in DEVICES:
         raise BrokenJob("target", job["target"], "cpu:<architecture> or cuda:<architecture>")

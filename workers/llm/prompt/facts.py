@@ -11,6 +11,7 @@ from typing import Any
 
 from warpsmith.kernels_db.export.spec_module import ALIGNMENT
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedOutput, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.spec.tensors import ConstAxis, ExprAxis
 from warpsmith.workers.text import middle_cut
@@ -173,12 +174,18 @@ def _distribution(dist: Mapping[str, Any]) -> str:
     return f"{dist.get('kind', 'given')}({fields})" if fields else str(dist.get("kind", "given"))
 
 
+def are_weighted(workloads: Sequence[ResolvedWorkload]) -> bool:
+    """Check whether some bench workload counts more than another in the score."""
+    return len({weight_of(workload) for workload in workloads if workload["role"] == "bench"}) > 1
+
+
 def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
     """Write one line for each visible workload.
 
-    Role, sizes, concrete shapes, least traffic and operations, intensity.
+    Role, sizes, concrete shapes, weight where the op's differ, least traffic and operations, intensity.
     """
     lines = []
+    total = sum(weight_of(workload) for workload in workloads if workload["role"] == "bench")
     for workload in visible(workloads):
         tensors = [
             f"{item['name']} {item['shape']}"
@@ -188,6 +195,9 @@ def workload_lines(workloads: Sequence[ResolvedWorkload]) -> list[str]:
         axes = ", ".join(f"{name}={value}" for name, value in workload["axes"].items())
         line = f"`{workload['id']}` ({workload['role']}): {axes or 'no axes'}; {', '.join(tensors)}"
         if workload["role"] == "bench":
+            if are_weighted(workloads):
+                weight = weight_of(workload)
+                line += f"; counts {significant(weight)} times, {significant(100 * weight / total, 2)} % of the score"
             line += f"; at least {size(workload['min_bytes'])} moved"
             if workload["flops"]:
                 intensity = workload["flops"] / max(workload["min_bytes"], 1)

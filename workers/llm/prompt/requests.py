@@ -210,6 +210,7 @@ def _common(context: RequestContext) -> dict[str, Any]:
         "entry_point": facts.entry_point(workloads[0]),
         "parameters": facts.parameter_lines(op, workloads),
         "workloads": facts.workload_lines(workloads),
+        "weighted": facts.are_weighted(workloads),
         "tolerances": facts.tolerance_lines(op, workloads, context.baselines),
         "derived_tolerance": facts.derives_tolerance(workloads),
         "counterexamples": known_inputs(context.counterexamples),

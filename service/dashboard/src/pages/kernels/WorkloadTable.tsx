@@ -43,7 +43,12 @@ function columnsOf(baselines: readonly string[]): Column<Workload>[] {
       key: "role",
       header: "Role",
       lead: true,
-      cell: ({ role }) => <Badge tone={role === "bench" ? "accent" : "wait"}>{role}</Badge>,
+      cell: ({ role, weight }) => (
+        <div className={styles.stacked}>
+          <Badge tone={role === "bench" ? "accent" : "wait"}>{role}</Badge>
+          {weight !== 1 && <span className={styles.detail}>weight {weight}</span>}
+        </div>
+      ),
     },
     {
       key: "error",

@@ -14,6 +14,7 @@ interface Timing {
 export interface Workload {
   id: string;
   role: string;
+  weight: number;
   axes: Readonly<Record<string, number>>;
   error: number | null;
   errorOfEager: number | null;
@@ -108,6 +109,7 @@ function workloadOf(item: Json, axes: Record<string, number>): Workload {
     id: text(item.id) ?? "",
     role: text(item.role) ?? "",
     axes,
+    weight: number(item.weight) ?? 1,
     error: number(error.candidate),
     errorOfEager: number(error.eager),
     errorLimit: number(error.limit),

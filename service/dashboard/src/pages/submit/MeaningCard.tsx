@@ -17,9 +17,10 @@ const COLUMNS: readonly Column<Workload>[] = [
     key: "role",
     header: "Role",
     lead: true,
-    cell: ({ role }) => (
+    cell: ({ role, weight }) => (
       <span title={ROLES[role]?.means}>
         <Badge tone={ROLES[role]?.tone ?? "wait"}>{role}</Badge>
+        {weight !== 1 && ` weight ${weight}`}
       </span>
     ),
   },

@@ -50,7 +50,10 @@ function columnsOf(report: ReportDocument): Column<WorkloadReport>[] {
             <strong>
               <Untrusted text={row.id} />
             </strong>
-            <span className={styles.muted}>{format.words(row.role)}</span>
+            <span className={styles.muted}>
+              {format.words(row.role)}
+              {row.weight !== 1 && `, weight ${row.weight}`}
+            </span>
             {row.id === report.failure?.workload && <Badge tone="bad">failed</Badge>}
           </span>
           <span className={styles.muted}>

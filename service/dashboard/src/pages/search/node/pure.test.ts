@@ -42,6 +42,7 @@ function workload(id: string, role: string, times: Record<string, number>): Work
     axes: null,
     error: {},
     families: [],
+    weight: 1,
     repeatable: null,
     kernels: [],
     roofline: null,
