@@ -79,13 +79,9 @@ def _joined(paths: Sequence[list[str]]) -> str:
 
 def regions(graph: fx.Graph, kernels: Sequence[Served]) -> Iterator[Region]:
     """Yield every place of every kernel; places of several kernels may share nodes."""
-    calls = [node for node in graph.nodes if node.op == "call_function"]
-    operators = {str(node.target) for node in calls}
-    leads = _leads(calls)
+    operators = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     for kernel in kernels:
-        for lead, device in leads:
-            if len(lead) != 1 and kernel.leading is None:
-                continue
+        for lead, device in _leads(graph, kernel):
             pattern = kernel.pattern(lead, device) if device.type in kernel.devices else None
             if pattern is None or not _operators(pattern) <= operators:
                 continue
@@ -120,13 +116,17 @@ def _operators(pattern: match.Pattern) -> set[str]:
     return {str(node.target) for node in seen if not match.is_view(node)}
 
 
-def _leads(calls: Sequence[fx.Node]) -> list[tuple[Lead, torch.device]]:
-    """Return the kinds of leading sizes in a graph: those of its tensors without their last axis."""
+def _leads(graph: fx.Graph, kernel: Served) -> list[tuple[Lead, torch.device]]:
+    """Return the kinds of leading sizes in a graph that a kernel may have: those of its tensors without the axes that
+    the kernel's first tensor has behind its own.
+    """
     found: dict[tuple[Lead, torch.device], None] = {}
-    for node in calls:
+    for node in graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and 2 <= value.dim() <= MOST_RANK:
-            found[_kind(value.shape[:-1]), torch.device(value.device.type)] = None
+        if isinstance(value, torch.Tensor) and kernel.leading is None:
+            found[SOME[:1], torch.device(value.device.type)] = None  # its shapes are its own
+        elif isinstance(value, torch.Tensor) and 1 <= value.dim() - kernel.behind < MOST_RANK:
+            found[_kind(value.shape[: value.dim() - kernel.behind]), torch.device(value.device.type)] = None
     return list(found)
 
 
