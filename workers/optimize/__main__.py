@@ -17,8 +17,8 @@ import torch
 from warpsmith.workers.exports.project import NotAnExport
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.optimize import applying, contract, packages, profiling
-from warpsmith.workers.optimize.capturing import NotExportable
 from warpsmith.workers.optimize.physical import NoLimits
+from warpsmith.workers.optimize.traced import NoGraph
 
 
 def main() -> None:
@@ -32,9 +32,8 @@ def main() -> None:
         answer = {"result": _answer(request)}
     except contract.NoModel as error:
         answer = _error(str(error), error.field, error.found, error.expected)
-    except NotExportable as error:
-        answer = _error(str(error), "model()", error.why, f"a model that torch.export takes: {error.remedy}")
-        answer["error"] |= {"part": error.part, "where": error.where}
+    except NoGraph as error:
+        answer = _error(str(error), "model()", str(error), "a model that torch.compile takes")
     except (NotAnExport, packages.BadPackage) as error:
         answer = _error(
             f"--package: {error}", "--package", str(error), "the directory of an exported package, unchanged"

@@ -5,11 +5,12 @@ Pure functions of nodes.
 
 from __future__ import annotations
 
+import math
 import operator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 Kind = Literal[
     "pointwise", "reduction", "normalisation", "product", "attention", "gather", "view", "copy", "source", "other"
@@ -31,8 +32,6 @@ _KINDS: dict[Kind, frozenset[str]] = {
             "clamp",
             "clamp_max",
             "clamp_min",
-            "clone",
-            "contiguous",
             "cos",
             "div",
             "dropout",
@@ -97,6 +96,11 @@ _KINDS: dict[Kind, frozenset[str]] = {
             "_to_copy",
             "tril",
             "triu",
+            "convert_element_type",
+            "atan",
+            "isfinite",
+            "copysign",
+            "nan_to_num",
         ]
     ),
     "reduction": frozenset(
@@ -152,9 +156,19 @@ _KINDS: dict[Kind, frozenset[str]] = {
             "matmul",
             "mm",
             "mv",
+            "convolution",
         ]
     ),
-    "attention": frozenset({"scaled_dot_product_attention"}),
+    "attention": frozenset(
+        [
+            "scaled_dot_product_attention",
+            "_scaled_dot_product_attention_math",
+            "_scaled_dot_product_cudnn_attention",
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_flash_attention_for_cpu",
+        ]
+    ),
     "gather": frozenset(["embedding", "embedding_bag", "gather", "index", "index_select", "take", "take_along_dim"]),
     "view": frozenset(
         [
@@ -189,7 +203,19 @@ _KINDS: dict[Kind, frozenset[str]] = {
         ]
     ),
     "copy": frozenset(
-        ["cat", "concat", "flip", "pad", "constant_pad_nd", "repeat", "repeat_interleave", "roll", "stack"]
+        [
+            "cat",
+            "clone",
+            "concat",
+            "contiguous",
+            "flip",
+            "pad",
+            "constant_pad_nd",
+            "repeat",
+            "repeat_interleave",
+            "roll",
+            "stack",
+        ]
     ),
     "source": frozenset(
         [
@@ -211,11 +237,16 @@ _KINDS: dict[Kind, frozenset[str]] = {
             "triu_indices",
             "zeros",
             "zeros_like",
+            "iota",
         ]
     ),
 }
 _NAMED: dict[str, Kind] = {name: kind for kind, names in _KINDS.items() for name in names}
 
+WEIGHT = "weight"
+"""The key of `meta` under which an input of a graph has the name of the parameter or buffer that it is."""
+_APART = "apart"
+"""The key of `meta` of a node that takes what the graph writes to."""
 FUSABLE: frozenset[Kind] = frozenset(
     {"pointwise", "reduction", "normalisation", "product", "attention", "gather", "view", "copy", "source"}
 )
@@ -236,19 +267,65 @@ def name(node: Node) -> str:
 def kind(node: Node) -> Kind:
     """Return a node's kind; "other" where no kernel of ours could replace it.
 
-    Such are arithmetic of sizes, random numbers, writes in place, another library's operators.
+    Such are arithmetic of sizes, random numbers, writes in place and what takes their targets, other libraries'
+    operators.
     """
     if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
         return "other"
     target = node.target
     if target is operator.getitem:
         return "view"
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or target._schema.is_mutable:
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in ("aten", "prims"):
+        return "other"
+    if target._schema.is_mutable or _APART in node.meta:
         return "other"
     found = _NAMED.get(name(node), "other")
     drops = name(node) == "dropout" and node.args[2] is not False
-    noise = found == "attention" and len(node.args) > 4 and node.args[4] != 0.0
+    noise = found == "attention" and arguments(node).get("dropout_p") not in (None, 0.0)
     return "other" if drops or noise else found
+
+
+def arguments(node: Node) -> dict[str, Any]:
+    """Return the arguments of a call by their names, with their defaults; nothing for what is no operator."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return {}
+    found: dict[str, Any] = {}
+    for position, argument in enumerate(node.target._schema.arguments):
+        if position < len(node.args):
+            found[argument.name] = node.args[position]
+        elif argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        elif argument.has_default_value():
+            found[argument.name] = argument.default_value
+    return found
+
+
+def weight(node: Node) -> str | None:
+    """Return the name of the parameter or buffer that an input of a graph is, None for anything else."""
+    found = node.meta.get(WEIGHT) if node.op == "placeholder" else None
+    return None if found is None else str(found)
+
+
+def mutated(graph: Graph) -> set[Node]:
+    """Return the inputs that a graph writes to."""
+    return {
+        found
+        for node in graph.nodes
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+        for argument in node.target._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+        if isinstance(found := arguments(node).get(argument.name), Node) and found.op == "placeholder"
+    }
+
+
+def set_apart(graph: Graph) -> None:
+    """Mark what takes the inputs that a graph writes to, views of them included: no kernel may replace that."""
+    touched = mutated(graph)
+    for node in graph.nodes:
+        if any(source in touched for source in node.all_input_nodes):
+            node.meta[_APART] = True
+            if _NAMED.get(name(node)) == "view":
+                touched.add(node)
 
 
 def tensor(node: Node) -> torch.Tensor | None:
@@ -266,32 +343,25 @@ def operands(node: Node) -> list[torch.Tensor]:
     return [value for value in values if value is not None]
 
 
-def flops(node: Node) -> list[tuple[int, list[int | torch.SymInt]]]:
+def flops(node: Node) -> int:
     """Count the operations that no kernel can avoid which computes all of its result.
 
-    Of a product or an attention, a multiply-add counting two, as products of sizes with a factor; nothing for any other
-    node. Of a causal attention's scores half are needed.
+    Of a product or an attention, a multiply-add counting two; 0 for any other node. Of a causal attention's scores half
+    are needed.
     """
     shapes = [list(value.shape) for value in operands(node)]
-    called, result = name(node), tensor(node)
-    if result is None or kind(node) not in ("product", "attention"):
-        return []
-    out = list(result.shape)
+    called, value = name(node), node.meta.get("val")
     if kind(node) == "attention":
         query, key, mixed = shapes[:3]
-        causal = bool(node.args[5] if len(node.args) > 5 else node.kwargs.get("is_causal", False))
-        scores, factor = [*query[:-1], key[-2]], 1 if causal else 2
-        return [(factor, [*scores, query[-1]]), (factor, [*scores, mixed[-1]])]
-    summed: list[int | torch.SymInt] | None = None
+        factor = 1 if arguments(node).get("is_causal") else 2
+        return factor * math.prod(query[:-1]) * key[-2] * (query[-1] + mixed[-1])
+    if kind(node) != "product" or not isinstance(value, torch.Tensor):
+        return 0
+    summed: list[int] = []
     if called in ("linear", "mm", "bmm", "mv", "matmul"):
         summed = [shapes[0][-1]]
     elif called in ("addmm", "baddbmm", "addmv"):
         summed = [shapes[1][-1]]
     elif called.startswith("conv"):
-        summed = list(shapes[1][1:])
-    return [] if summed is None else [(2, [*out, *summed])]
-
-
-def at_sample(size: int | torch.SymInt) -> int:
-    """Return a size as it is for the sample batch."""
-    return size if isinstance(size, int) else int(size.node.hint)
+        summed = [*shapes[1][1:]]
+    return 2 * math.prod(value.shape) * math.prod(summed) if summed else 0

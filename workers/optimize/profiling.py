@@ -1,41 +1,33 @@
 """`profile`: find the regions of a model that cost most, and write their op specs.
 
-It also says what kernels at the physical limit would save.
+Regions are those of the graph that `warpsmith.optimize` rewrites. It also says what kernels at the physical limit would
+save of the model as Inductor compiles it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.spec.names import Names
-from warpsmith.kernels_db.spec.op import Op
 from warpsmith.kernels_db.spec.yaml_text import as_yaml
-from warpsmith.workers.optimize import checking, measuring, operators, physical, regions
-from warpsmith.workers.optimize.capturing import Captured, Recorder, capture
+from warpsmith.workers.optimize import alone, checking, joined, measuring, physical
 from warpsmith.workers.optimize.compiled import turns
+from warpsmith.workers.optimize.compiled.match import is_view
 from warpsmith.workers.optimize.contract import UserModel
-from warpsmith.workers.optimize.ranking import Opportunity, ranked, scaled
-from warpsmith.workers.optimize.reference import Unspeakable
-from warpsmith.workers.optimize.regions import Region
-from warpsmith.workers.optimize.spec import SAMPLE, Written, describe, op_name
+from warpsmith.workers.optimize.ranking import Opportunity, ranked, without_overlap
+from warpsmith.workers.optimize.spec import SAMPLE, op_name
+from warpsmith.workers.optimize.specs import Kind, describe_all, kinds_of
+from warpsmith.workers.optimize.traced import Traced, quiet, trace
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class _Spec:
-    """One op of the model, and where it is: each region with the workload that has its sizes."""
-
-    written: Written
-    op: Op
-    places: list[tuple[Region, str]] = field(default_factory=list)
+MODES = {"cpu": None, "cuda": "reduce-overhead"}
+"""Inductor's mode in which a model is timed, by device: on a GPU in CUDA graphs."""
+MODEL_S = 2.0
+"""Seconds of timing of the model, at most, in each way."""
 
 
 def profile(
@@ -43,60 +35,121 @@ def profile(
 ) -> dict[str, Any]:
     """Profile a model and write the specs of its `top` opportunities into `output`.
 
-    Returns the document that the command prints. Raises NotExportable, NoLimits; FileExistsError where a spec would
-    replace a file with another content, unless `force`.
+    Returns the document that the command prints. Raises NoGraph, NoLimits; FileExistsError where a spec would replace a
+    file with another content, unless `force`.
     """
-    say("exporting the model")
-    captured = capture(user.module, user.inputs)
-    found = regions.find(captured.graph)
-    specs, unspoken = _specs(captured, found, user, device)
-    say(f"timing the model and {len(found)} regions of it")
-    model_us = statistics.median(turns.time_in_turns({"model": lambda: user.call}, device)["model"])
-    nodes = scaled(measuring.node_times(captured.module, user.inputs, device), model_us)
-    rows = measuring.operators(user.call, device)
-    say(f"measuring what {len(specs)} ops need at least on this device")
+    say("compiling the model's graph")
+    graphs = trace(user.module, user.inputs.call)
+    kinds = kinds_of(graphs)
     target = physical.target_of(device)
-    asked = list(dict.fromkeys((spec.op.name, chosen) for spec in specs for _, chosen in spec.places))
-    ops = {spec.op.name: spec.op for spec in specs}
-    limits = dict(zip(asked, physical.limits([(ops[name], one) for name, one in asked], target, cache), strict=True))
-    opportunities = [_opportunity(spec, nodes, limits) for spec in specs]
-    opportunities += [
-        Opportunity(op_name(region), region.title, (region.modules,), _time(region, nodes), None, None, None, reason)
-        for region, reason in unspoken
-    ]
-    opportunities = ranked(opportunities)
-    chosen = [one.name for one in opportunities if one.limit_us is not None][:top]
-    documents = {spec.op.name: spec.written.document for spec in specs}
+    describe_all(graphs, kinds, target, say)
+    model_us, compiled_us, rows = _time_model(user, device, graphs, say)
+    times = _time_regions(kinds, compiled_us, say)
+    specs = [kind for kind in kinds if kind.op is not None]
+    say(f"measuring what {len(specs)} ops need at least on this device")
+    limits = physical.limits([(kind.op, SAMPLE) for kind in specs if kind.op is not None], target, cache)
+    found = dict(zip(map(id, specs), limits, strict=True))
+    opportunities = [_opportunity(kind, times[id(kind)], found.get(id(kind))) for kind in kinds]
+    opportunities = _counted(kinds, opportunities)
+    order = ranked(opportunities)
+    chosen = [one.name for one in order if one.limit_us is not None][:top]
+    documents = {kind.op.name: kind.written.document for kind in specs if kind.op and kind.written}
     files = write_specs({name: documents[name] for name in chosen}, output, force=force)
+    saving = sum(one.saving_us / len(one.places) * one.counted for one in opportunities)
     return {
         "model": user.path.name,
         "device": str(device),
         "target": str(target),
-        "dynamic": captured.dynamic,
+        "dynamic": any(kind.op is not None and kind.op.axes for kind in specs),
+        "graphs": len(graphs),
         "model_us": round(model_us, 3),
+        "compiled_us": round(compiled_us, 3),
         "operators": rows,
         "opportunities": [
-            dataclasses.replace(one, file=files.get(one.name)).document(model_us) for one in opportunities
+            dataclasses.replace(one, file=files.get(one.name) if one.limit_us is not None else None).document(
+                compiled_us
+            )
+            for one in order
         ],
+        "total": {
+            "saving_us": round(saving, 3),
+            "model_speedup": round(compiled_us / (compiled_us - saving), 4) if saving < compiled_us else None,
+        },
         "output": str(output),
     }
 
 
-def _opportunity(spec: _Spec, nodes: dict[str, float], limits: dict[tuple[str, str], physical.Limit]) -> Opportunity:
-    found = [limits[spec.op.name, chosen] for _, chosen in spec.places]
-    _, binds = max(found)
+def _time_model(
+    user: UserModel, device: torch.device, graphs: Sequence[Traced], say: Say
+) -> tuple[float, float, list[dict[str, Any]]]:
+    """Return the microseconds of a call of the model as it is and compiled, and its own operators' times."""
+
+    def restore() -> None:
+        for traced in graphs:
+            traced.restore()
+
+    say("timing the model, as it is and compiled")
+    model_us = turns.time_each(user.call, device, restore, MODEL_S)
+    rows = measuring.operators(user.call, device)
+    restore()
+    torch._dynamo.reset()
+    compiled = torch.compile(user.module, mode=MODES[device.type], dynamic=False)
+
+    def call() -> Any:
+        with torch.no_grad():
+            return user.inputs.call(compiled)
+
+    with quiet():
+        compiled_us = turns.time_each(call, device, restore, MODEL_S)
+    return model_us, compiled_us, rows
+
+
+def _time_regions(kinds: Sequence[Kind], compiled_us: float, say: Say) -> dict[int, float]:
+    """Return the microseconds of one place of each kind, by its identity as an object.
+
+    Scaled so that the regions that join no others take no longer together than the model: a call of a region alone has
+    a beginning and an end of its own.
+    """
+    found = {}
+    for number, kind in enumerate(kinds, 1):
+        say(f"timing region {number} of {len(kinds)}: {kind.region.title}")
+        try:
+            with quiet():
+                found[id(kind)] = alone.time_us(kind.region, kind.given)
+        except Exception as error:  # noqa: BLE001 - one region that Inductor does not take is not the end of a profile
+            found[id(kind)], kind.op = 0.0, None
+            kind.reason = f"Inductor does not compile it alone: {checking.first_line(error)}"
+    whole = sum(found[id(kind)] * len(kind.places) for kind in kinds if not kind.region.parts)
+    scale = min(1.0, compiled_us / whole) if whole else 1.0
+    return {kind: time * scale for kind, time in found.items()}
+
+
+def _opportunity(kind: Kind, time_us: float, limit: physical.Limit | None) -> Opportunity:
+    count, region = len(kind.places), kind.region
     return Opportunity(
-        name=spec.op.name,
-        operators=spec.places[0][0].title,
-        places=tuple(region.modules for region, _ in spec.places),
-        time_us=sum(_time(region, nodes) for region, _ in spec.places),
-        limit_us=sum(limit_us for limit_us, _ in found),
-        limit_by=binds,
+        name=op_name(region) if kind.op is None else kind.op.name,
+        operators=region.title,
+        places=tuple(each.modules for _, each in kind.places),
+        time_us=time_us * count,
+        limit_us=None if limit is None else limit[0] * count,
+        limit_by=None if limit is None else limit[1],
+        reason=kind.reason or None,
+        joins=max(1, len(region.parts)),
+        bytes_saved=joined.bytes_saved(region) * count,
     )
 
 
-def _time(region: Region, nodes: dict[str, float]) -> float:
-    return sum(nodes.get(node.name, 0.0) for node in region.nodes)
+def _counted(kinds: Sequence[Kind], opportunities: Sequence[Opportunity]) -> list[Opportunity]:
+    """Return the opportunities with how many places of each are in a set without overlap."""
+    savings = [
+        (
+            one.saving_us / len(one.places),
+            [frozenset(node for node in region.nodes if not is_view(node)) for _, region in kind.places],
+        )
+        for kind, one in zip(kinds, opportunities, strict=True)
+    ]
+    counted = without_overlap(savings)
+    return [dataclasses.replace(one, counted=count) for one, count in zip(opportunities, counted, strict=True)]
 
 
 def write_specs(documents: dict[str, dict[str, Any]], output: Path, *, force: bool = False) -> dict[str, str]:
@@ -112,60 +165,3 @@ def write_specs(documents: dict[str, dict[str, Any]], output: Path, *, force: bo
     for path, text in files.values():
         path.write_text(text, encoding="utf-8")
     return {name: str(path) for name, (path, _) in files.items()}
-
-
-def _specs(
-    captured: Captured, found: list[Region], user: UserModel, device: torch.device
-) -> tuple[list[_Spec], list[tuple[Region, str]]]:
-    """Write the ops of the regions, each once, checked against the model's results.
-
-    Also returns the regions without one.
-    """
-    recorder = Recorder(captured.module, {node for region in found for node in (*region.inputs, *region.outputs)})
-    recorder.of(user.inputs)
-    values = recorder.kept
-    specs: dict[str, _Spec] = {}
-    unspoken = []
-    names = Names()
-    for region in found:
-        try:
-            written = describe(region, captured.graph, values)
-            inputs, outputs = ([values[node] for node in nodes] for nodes in (region.inputs, region.outputs))
-            known = specs.get(written.identity)
-            document = written.document if known is None else known.written.document
-            if known is None:
-                document["name"] = names.new(document["name"])
-                if device.type == "cuda" and _in_tf32(region):
-                    document["math"] = "tf32"
-            chosen = _workload(document, written.sizes)
-            op = checking.checked(document, inputs, outputs)
-            if known is None:
-                known = specs[written.identity] = _Spec(written, op)
-            known.op = op
-            known.places.append((region, chosen))
-        except Unspeakable as reason:
-            unspoken.append((region, str(reason)))
-    return list(specs.values()), unspoken
-
-
-def _in_tf32(region: Region) -> bool:
-    """Check whether PyTorch computes products of the region in TF32 here.
-
-    cuDNN's convolutions have a switch of their own.
-    """
-    products = [operators.name(node) for node in region.nodes if operators.kind(node) in ("product", "attention")]
-    convolutions = [called for called in products if called.startswith("conv")]
-    return bool(
-        (convolutions and torch.backends.cudnn.allow_tf32)
-        or (len(products) > len(convolutions) and torch.backends.cuda.matmul.allow_tf32)
-    )
-
-
-def _workload(document: dict[str, Any], sizes: dict[str, int]) -> str:
-    """Return the id of the bench workload with these sizes; adds one where there is none."""
-    bench = [item for item in document["workloads"] if item["role"] == "bench"]
-    for item in bench:
-        if item["axes"] == sizes:
-            return str(item["id"])
-    document["workloads"].insert(len(bench), {"id": f"{SAMPLE}_{len(bench) + 1}", "role": "bench", "axes": sizes})
-    return f"{SAMPLE}_{len(bench) + 1}"

@@ -15,5 +15,5 @@ def add_rms_norm(x, r, w, z, y, rows, N: tl.constexpr, ROWS: tl.constexpr):
 
 
 def run(x, x_2, weight, y, y_2):
-    rows = x.shape[0] * x.shape[1]
+    rows = x.numel() // x.shape[-1]
     add_rms_norm[(triton.cdiv(rows, 4),)](x, x_2, weight, y, y_2, rows, N=128, ROWS=4, num_warps=4)

@@ -65,6 +65,9 @@ def profile_model(model: Path, device: str, output: Path, top: int, force: bool,
     for one in found["opportunities"]:
         if one["reason"] is not None:
             say(f"no spec for {clean_line(one['operators'], LONGEST)}: {clean_line(one['reason'], LONGEST)}")
+    total = found["total"]
+    left = "" if total["model_speedup"] is None else f", {total['model_speedup']:.2f}x"
+    tell(f"at the limit, without overlap: {total['saving_us']:.1f} us less of {found['compiled_us']:.1f}{left}")
     tell(f"{len(written)} op specs in {output}")
     if written:
         say(f"next: warpsmith search {written[0]} --target {found['target']} --model agent")
@@ -208,10 +211,11 @@ def _choose_target(device: str) -> str:
 
 
 def _build_opportunities_table(found: dict[str, Any]) -> Table:
-    table = Table(title=f"{found['model']} on {found['device']}: {found['model_us'] / 1e3:.3f} ms a call")
+    times = f"{found['model_us'] / 1e3:.3f} ms a call, {found['compiled_us'] / 1e3:.3f} compiled"
+    table = Table(title=f"{found['model']} on {found['device']}: {times}")
     for heading in ("operators", "places"):
         table.add_column(heading)
-    for heading in ("us", "share", "limit us", "by", "saves us", "model"):
+    for heading in ("us", "share", "limit us", "by", "saves us", "model", "joins", "in total"):
         table.add_column(heading, justify="right")
     table.add_column("spec")
     for one in found["opportunities"]:
@@ -226,6 +230,8 @@ def _build_opportunities_table(found: dict[str, Any]) -> Table:
             one["limit_by"] or "-",
             f"{one['saving_us']:.1f}",
             gain,
+            "-" if one["joins"] == 1 else str(one["joins"]),
+            "-" if one["counted"] == 0 else str(one["counted"]),
             "-" if one["file"] is None else Path(one["file"]).name,
         )
     return table

@@ -1,4 +1,4 @@
-"""`warpsmith profile`, `apply` and `ablate` on both example models, with real kernels for specs that profile wrote."""
+"""`warpsmith profile` on both example models; `apply` and `ablate`, with real kernels for specs written by hand."""
 
 from __future__ import annotations
 
@@ -67,12 +67,72 @@ def run(x, weight, y):
 '''
 
 
+def by_hand(name: str, axes: dict[str, int], inputs: list[Any], outputs: list[Any], reference: str) -> dict[str, Any]:
+    """An op as `apply` finds it in an exported graph; inputs and outputs are pairs of a name and a shape."""
+    return {
+        "schema_version": 1,
+        "name": name,
+        "description": "by hand",
+        "axes": {axis: {"kind": "var"} for axis in axes},
+        "inputs": [
+            {"name": one, "shape": shape, "dtype": "float32"} | more
+            for one, shape, *rest in inputs
+            for more in [dict(*rest)]
+        ],
+        "outputs": [{"name": one, "shape": shape, "dtype": "float32"} for one, shape in outputs],
+        "reference": f"import torch\n\n\n{reference}",
+        "workloads": [
+            {"id": "sample", "role": "bench", "axes": axes},
+            {"id": "one", "role": "test", "axes": dict.fromkeys(axes, 1)},
+        ],
+    }
+
+
+ROWS = ["batch", "length", 128]
+BY_HAND = {
+    "add_rms_norm": by_hand(
+        "add_rms_norm",
+        {"batch": 4, "length": 64},
+        [("x", ROWS), ("x_2", ROWS), ("weight", [128])],
+        [("y", ROWS), ("y_2", ROWS)],
+        "def run(x, x_2, weight):\n    added = x + x_2\n"
+        "    return added, torch.nn.functional.rms_norm(added, [128], weight, 1e-6)\n",
+    ),
+    "linear_relu_3": by_hand(
+        "linear_relu_3",
+        {"batch": 256},
+        [("x", ["batch", 68]), ("weight", [64, 68]), ("bias", [64])],
+        [("y", ["batch", 64])],
+        "def run(x, weight, bias):\n    return torch.relu(torch.nn.functional.linear(x, weight, bias))\n",
+    ),
+    "cat_bmm_index_select_cat": by_hand(
+        "cat_bmm_index_select_cat",
+        {"batch": 256},
+        [
+            ("x", ["batch", 32]),
+            ("x_2", ["batch", 8, 32]),
+            ("pairs", [36], {"dtype": "int64", "dist": {"kind": "randint", "low": 0, "high": 81}}),
+        ],
+        [("y", ["batch", 68])],
+        "def run(x, x_2, pairs):\n    vectors = torch.cat([torch.unsqueeze(x, 1), x_2], 1)\n"
+        "    products = torch.bmm(vectors, torch.transpose(vectors, 1, 2))\n"
+        "    return torch.cat([x, torch.index_select(torch.flatten(products, 1), 1, pairs)], 1)\n",
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Profiled:
-    """What `warpsmith profile` said of a model, and packages of kernels for specs that it wrote."""
+    """What `warpsmith profile` said of a model."""
 
     document: dict[str, Any]
     specs: Path
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Packages of kernels for a model."""
+
     packages: list[Path]
 
     @property
@@ -117,41 +177,47 @@ def profiled(model: Path, directory: Path, home: Path) -> tuple[dict[str, Any], 
     return json.loads(done.stdout), specs
 
 
-def packaged(model: str, specs: Path, directory: Path) -> list[Path]:
-    """Packages of the benchmark's C++ kernels for specs of this model."""
-    return [
-        build(exported(load_op(specs / f"{one.op}.yaml").document(), one.file.read_text()), directory)
-        for one in candidates(model, "cpu")
-    ]
+def packaged(model: str, directory: Path) -> list[Path]:
+    """Packages of the benchmark's C++ kernels for ops of this model."""
+    return [build(exported(BY_HAND[one.op], one.file.read_text()), directory) for one in candidates(model, "cpu")]
+
+
+@pytest.fixture(scope="module")
+def transformer_kernels(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    directory = tmp_path_factory.mktemp("transformer")
+    whole = build(exported(RMS_NORM, RMS_NORM_CPP), directory)
+    return Packed([*packaged("transformer", directory), whole])
+
+
+@pytest.fixture(scope="module")
+def recommender_kernels(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    return Packed(packaged("recommender", tmp_path_factory.mktemp("recommender")))
 
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
-    directory = tmp_path_factory.mktemp("transformer")
-    document, specs = profiled(TRANSFORMER, directory, home)
-    whole = build(exported(RMS_NORM, RMS_NORM_CPP), directory)
-    return Profiled(document, specs, [*packaged("transformer", specs, directory), whole])
+    return Profiled(*profiled(TRANSFORMER, tmp_path_factory.mktemp("transformer"), home))
 
 
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory: pytest.TempPathFactory, home: Path) -> Profiled:
-    directory = tmp_path_factory.mktemp("recommender")
-    document, specs = profiled(RECOMMENDER, directory, home)
-    return Profiled(document, specs, packaged("recommender", specs, directory))
+    return Profiled(*profiled(RECOMMENDER, tmp_path_factory.mktemp("recommender"), home))
 
 
 def by_places(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
     return {tuple(one["places"]): one for one in document["opportunities"]}
 
 
+@pytest.mark.nightly
 def test_a_transformers_costs_are_ranked_and_written_as_specs(transformer: Profiled) -> None:
     found = transformer.document
-    assert found["dynamic"]
+    assert (found["dynamic"], found["graphs"]) == (True, 1)
     rows = found["opportunities"]
     assert [row["saving_us"] for row in rows] == sorted((row["saving_us"] for row in rows), reverse=True)
     assert all(row["reason"] is None and row["limit_us"] > 0 for row in rows)
-    assert sum(row["time_us"] for row in rows) <= found["model_us"] * 1.001
-    assert {row["operators"] for row in rows} == {
+    alone = [row for row in rows if row["joins"] == 1]
+    assert sum(row["time_us"] for row in alone) <= found["compiled_us"] * 1.001
+    assert {row["operators"] for row in alone} == {
         "embedding + add + rms_norm",
         "linear",
         "scaled_dot_product_attention",
@@ -159,17 +225,22 @@ def test_a_transformers_costs_are_ranked_and_written_as_specs(transformer: Profi
         "linear + gelu",
         "add + layer_norm",
     }
-    (gelu,) = [row for row in rows if row["operators"] == "linear + gelu"]
+    (gelu,) = [row for row in alone if row["operators"] == "linear + gelu"]
     assert len(gelu["places"]) == 2, "two layers, one spec"
+    (half,) = [row for row in rows if row["operators"] == "rms_norm + linear + gelu + linear + add"]
+    assert (half["joins"], len(half["places"])) == (4, 2)
+    assert half["bytes_saved"] > 0
+    assert 0 <= found["total"]["saving_us"] <= sum(row["saving_us"] for row in rows)
+    assert sum(row["counted"] for row in rows) > 0
     assert {row["name"] for row in found["operators"]} >= {"aten::mm", "aten::addmm"}
     files = {Path(row["file"]) for row in rows}
     assert files == set(transformer.specs.glob("*.yaml"))
-    for file in files:
-        op = load_op(file)
-        assert op.workload(Target.parse("cpu"), "sample").axes == {"batch": 4, "length": 64}
+    axes = {file.stem: load_op(file).workload(Target.parse("cpu"), "sample").axes for file in files}
+    assert axes["add_rms_norm"] == {"rows": 256}
+    assert axes["attention"] == axes["embedding_add_rms_norm"] == {"batch": 4}
     attention = load_op(transformer.specs / "attention.yaml")
     assert "is_causal=True" in attention.reference
-    assert attention.inputs[0].shape == ("batch", "length", 3, 4, 32), "contiguous; split inside"
+    assert attention.inputs[0].shape == ("batch", 64, 3, 4, 32), "contiguous; split inside"
 
 
 @pytest.mark.nightly
@@ -181,7 +252,7 @@ def test_a_recommenders_costs(recommender: Profiled) -> None:
     assert op.limits.flops is None, "of the products 36 numbers a row are taken, whichever they are"
     assert op.inputs[2].dist is not None
     assert op.inputs[2].dist.model_dump() == {"kind": "randint", "low": 0, "high": 81}
-    table = load_op(Path(rows[("the model + table",)]["file"]))
+    table = load_op(Path(rows[("the model, table",)]["file"]))
     assert "min(4 * 8000 * 32" in str(table.limits.bytes), "a table is not read as a whole"
 
 
@@ -201,9 +272,9 @@ def test_a_spec_that_profile_wrote_is_judged_as_it_is(
 
 
 def test_a_transformer_is_compiled_with_kernels_and_stays_as_it_was(
-    transformer: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    transformer_kernels: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["apply", str(TRANSFORMER), *transformer.options, "--keep", "right", "--output", str(tmp_path)]
+    words = ["apply", str(TRANSFORMER), *transformer_kernels.options, "--keep", "right", "--output", str(tmp_path)]
     found = asked(capsys, *words)
     replaced = [(place["op"], place["where"]) for place in found["places"] if place["replaced"]]
     assert ("add_rms_norm", "blocks.0: feed_forward_norm") in [(op, where) for op, where in replaced] or replaced
@@ -256,9 +327,9 @@ def used_without_warpsmith(model: Path, package: Path, directory: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_recommender_is_compiled_with_kernels(
-    recommender: Profiled, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recommender_kernels: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["apply", str(RECOMMENDER), *recommender.options, "--keep", "right", "--output", str(tmp_path)]
+    words = ["apply", str(RECOMMENDER), *recommender_kernels.options, "--keep", "right", "--output", str(tmp_path)]
     found = asked(capsys, *words)
     assert [place["where"] for place in found["places"] if place["replaced"]]
     assert found["agrees"]
@@ -273,7 +344,7 @@ def test_a_recommender_is_compiled_with_kernels(
 def test_each_kernel_is_measured_on_and_off_and_left_out(
     which: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model: Profiled = request.getfixturevalue(which)
+    model: Packed = request.getfixturevalue(f"{which}_kernels")
     words = ["ablate", str(MODELS / f"{which}.py"), *model.options, "--keep", "right", "--time", "0.5"]
     found = asked(capsys, *words)
     names = found["kernels"]
@@ -395,13 +466,31 @@ def example_inputs():
 
 
 @pytest.mark.nightly
-def test_a_model_that_cannot_be_exported_names_the_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_with_breaks_is_profiled_and_cannot_be_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "branches.py"
     file.write_text(BRANCHES)
-    error = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"), code=2)["error"]
+    found = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"))
+    assert found["opportunities"], "what Dynamo takes of it"
+    package = build(exported(SCALED_ADD, SCALED_ADD_CPP), tmp_path)
+    error = asked(capsys, "apply", str(file), "--package", str(package), code=2)["error"]
     assert error["errors"][0]["part"] == "'inner.1' of the model"
     assert "branches.py, line 7: if x.sum() > 0:" in error["errors"][0]["where"]
     assert "torch.where" in error["message"], "what to do"
+
+
+def test_a_model_without_operators_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text(
+        "import torch\ndef model():\n    return torch.nn.Identity()\ndef example_inputs():\n    return torch.ones(3)\n"
+    )
+    error = asked(capsys, "profile", str(file), "--output", str(tmp_path / "specs"), code=2)["error"]["errors"][0]
+    assert error == {
+        "field": "model()",
+        "found": "torch.compile finds no operators in the model",
+        "expected": "a model that torch.compile takes",
+    }
     assert not list((tmp_path / "specs").glob("*"))
 
 

@@ -180,11 +180,11 @@ def _drawn(region: Region, values: Values) -> list[torch.Tensor] | None:
             found = torch.rand(shape, device=like.device) < SEEN
         else:
             return None
-        drawn.append(_laid_out(found, like))
+        drawn.append(laid_out(found, like))
     return drawn
 
 
-def _laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return the values in memory of their own, with the dtype and strides of `like`: what is expanded there is so."""
     once = values[tuple(slice(0, 1) if step == 0 else slice(None) for step in like.stride())]
     made = torch.empty_strided(once.shape, like.stride(), dtype=like.dtype, device=like.device)
@@ -197,7 +197,7 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
     if device.type == "cuda":
         size = sum(tensor.numel() * tensor.element_size() for tensor in inputs)
         copies += [
-            [_laid_out(t, t) for t in inputs] for _ in range(min(MOST_COPIES, math.ceil(PAST_CACHE_BYTES / size)) - 1)
+            [laid_out(t, t) for t in inputs] for _ in range(min(MOST_COPIES, math.ceil(PAST_CACHE_BYTES / size)) - 1)
         ]
 
     def ready(run: Callable[[Sequence[torch.Tensor]], Any]) -> Callable[[], Callable[[], Any]]:
@@ -205,7 +205,7 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
             for given in copies:
                 run(given)
 
-        call = _graphed(all_copies) if device.type == "cuda" else all_copies
+        call = graphed(all_copies) if device.type == "cuda" else all_copies
         return lambda: call
 
     samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S)
@@ -218,7 +218,7 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
     return Decision("", "" if low > WORTH else slow, True, us, other, (low, high))
 
 
-def _graphed(call: Callable[[], None]) -> Callable[[], Any]:
+def graphed(call: Callable[[], None]) -> Callable[[], Any]:
     """Return the replay of a CUDA graph of the call."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())

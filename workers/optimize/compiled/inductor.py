@@ -112,19 +112,24 @@ def operators(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> 
     It is traced without being computed: the tensors may hold anything, and what an index of theirs would be out of
     range for is not asked.
     """
-    seen: list[fx.Graph] = []
-
-    def see(graph: fx.Graph) -> None:
-        seen.append(_copied(graph))
-        raise _Seen
-
     with outside():
         traced = make_fx(function, pre_dispatch=True, tracing_mode="fake")(*tensors)
-        try:
-            compile_graph(traced, list(tensors), with_pass({}, see, None))
-        except Exception:  # Inductor wraps what a pass raises
-            if not seen:
-                raise
+        return operators_of(traced, tensors).graph
+
+
+def operators_of(graph: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Return a graph of Dynamo's as the pass of `with_pass` is given it; its inputs are the same, in their order."""
+    seen: list[fx.GraphModule] = []
+
+    def see(given: fx.Graph) -> None:
+        seen.append(fx.GraphModule(given.owning_module or torch.nn.Module(), _copied(given)))
+        raise _Seen
+
+    try:
+        compile_graph(graph, inputs, with_pass({}, see, None))
+    except Exception:  # Inductor wraps what a pass raises
+        if not seen:
+            raise
     return seen[0]
 
 

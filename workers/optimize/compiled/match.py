@@ -6,6 +6,7 @@ a place computes the same numbers is for whoever calls this to check. Pure funct
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,12 @@ _PLACE = ("device", "layout", "pin_memory", "cudnn_enable", "cudnn_enabled")
 """Arguments that say where a tensor lies or by which library it is computed, and not what is in it."""
 _SIZES = ("size", "shape", "normalized_shape")
 """Arguments that are sizes."""
+_CONSTANT = ("aten.full.default", "prims.iota.default")
+"""Operators that are the same whenever they are computed, where no tensor goes in."""
+_AXES = ("dim", "dims", "dim0", "dim1")
+"""Arguments that are axes."""
+_MORE_AXES = ("aten.unsqueeze.default", "aten.stack.default")
+"""Operators whose axes are those of the result, which has one more."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +112,8 @@ def find(pattern: Pattern, graph: Graph, accepted: Callable[[Match], bool] = lam
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node only looks at memory of another, and so may be computed twice."""
-    if node.target is operator.getitem:
+    """Whether a node only looks at memory of another, or is a constant, and so may be computed twice."""
+    if node.target is operator.getitem or (str(node.target) in _CONSTANT and not node.all_input_nodes):
         return True
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.is_mutable and any(item.alias_info for item in schema.returns)
@@ -219,12 +226,34 @@ def _arguments(node: Node) -> tuple[list[str], list[Any]]:
         if argument.name in _SIZES and isinstance(value, tuple | list):
             value = [_Size() for _ in value]
         names.append(_SIZES[0] if argument.name in _SIZES else argument.name)
+        value = _from_the_front(node, value) if argument.name in _AXES else value
         values.append(list(value) if isinstance(value, tuple | list) else value)
     return names, values
+
+
+def _from_the_front(node: Node, axes: Any) -> Any:
+    """Axes counted from the first one, where they are counted from the last."""
+    value = next((found for each in node.all_input_nodes if (found := _tensor(each)) is not None), None)
+    if value is None:
+        return axes
+    rank = value.dim() + (1 if str(node.target) in _MORE_AXES else 0)
+    if isinstance(axes, tuple | list):
+        return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in axes]
+    return axes + rank if isinstance(axes, int) and axes < 0 else axes
+
+
+def _tensor(node: Node) -> torch.Tensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def _name(node: Node) -> str:
     if node.target is operator.getitem:
         return "getitem"
-    name = str(node.target)
+    return _called(node.target)
+
+
+@functools.cache
+def _called(target: Any) -> str:
+    name = str(target)
     return _SAME.get(name, name)

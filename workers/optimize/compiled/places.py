@@ -107,9 +107,7 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
     operators = {str(node.target) for node in calls}
     found = Found([], [])
     for kernel in kernels:
-        for lead, device in _leads(graph, kernel.rank(0)):
-            if len(lead) != 1 and kernel.leading is None:
-                continue
+        for lead, device in _leads(graph, kernel):
             pattern = kernel.pattern(lead, device) if device.type in kernel.devices else None
             if pattern is None or not _operators(pattern) <= operators:
                 continue
@@ -165,16 +163,19 @@ def _operators(pattern: match.Pattern) -> set[str]:
     return {str(node.target) for node in seen if not match.is_view(node)}
 
 
-def _leads(graph: fx.Graph, rank: int) -> list[tuple[Lead, torch.device]]:
-    """Return the kinds of sizes by which tensors of a graph lead to an op's first, which has so many axes."""
+def _leads(graph: fx.Graph, kernel: Served) -> list[tuple[Lead, torch.device]]:
+    """Return the kinds of leading sizes in a graph that a kernel may have: those of its tensors without the axes that
+    the kernel's first tensor has behind its own.
+    """
     found: dict[tuple[Lead, torch.device], None] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or not 1 <= value.dim() - rank + 1 <= MOST_LEADING:
-            continue
-        sizes = [inductor.hint(size) for size in value.shape[: value.dim() - rank + 1]]
-        if None not in sizes:
-            found[_kind(sizes), torch.device(value.device.type)] = None
+        if isinstance(value, torch.Tensor) and kernel.leading is None:
+            found[SOME[:1], torch.device(value.device.type)] = None  # its shapes are its own
+        elif isinstance(value, torch.Tensor) and 1 <= value.dim() - kernel.behind <= MOST_LEADING:
+            sizes = [inductor.hint(size) for size in value.shape[: value.dim() - kernel.behind]]
+            if None not in sizes:
+                found[_kind(sizes), torch.device(value.device.type)] = None
     return list(found)
 
 

@@ -6,6 +6,7 @@ met of which nothing is known, the compilation is given up, the region is looked
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ def compile_with(
     None for the regions: Inductor had the code in its cache, and what became of them is not known.
     """
     rewriter = _Rewriter(kernels, Choices(_device(inputs), patches), keep)
-    identity = _digest(rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
+    identity = _digest(_code(), rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
     patched = inductor.with_pass(patches, rewriter, identity)
     told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
     for _ in range(MOST_TRIES):
@@ -67,6 +68,12 @@ def compile_with(
         choice.keep(told, [asdict(place) for place in rewriter.placed])
         return compiled, rewriter.placed
     raise AssertionError("a region was unknown after all were looked at")
+
+
+@functools.cache
+def _code() -> str:
+    """Return a digest of what finds and places kernels: code that an older one rewrote is not to come from a cache."""
+    return _digest([file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))])
 
 
 def _digest(*facts: Any) -> str:

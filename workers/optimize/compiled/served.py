@@ -46,6 +46,11 @@ class Served:
         elsewhere = {axis for each in self._parameters for axis in each["shape"][1:]}
         return name if name in self._spec.VARIABLE_AXES and name not in elsewhere else None
 
+    @property
+    def behind(self) -> int:
+        """The number of axes of the op's first tensor behind the leading one."""
+        return len(self._parameters[0]["shape"]) - 1
+
     def rows(self, position: int) -> bool:
         """Return whether the tensor at this position begins with the leading axis."""
         shape = self._parameters[position]["shape"]
@@ -72,7 +77,7 @@ class Served:
 
     def lead(self, tensor: torch.Tensor) -> Lead:
         """Return what stands for the leading axis in the op's first tensor."""
-        return tuple(tensor.shape[: tensor.dim() - self.rank(0) + 1])
+        return tuple(tensor.shape[: tensor.dim() - self.behind])
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""

@@ -36,6 +36,23 @@ def time_in_turns(variants: Mapping[str, Callable[[], Any]], device: torch.devic
     return interleave(list(variants), block, plan=plan, candidate=None, rng=rng)
 
 
+def time_each(call: Callable[[], Any], device: torch.device, ready: Callable[[], None], time_s: float) -> float:
+    """Measure a call that changes what the next one finds: median microseconds.
+
+    ready: gives it what the first one found, before each call and outside of its time.
+    """
+    for _ in range(WARM_CALLS):
+        ready()
+        call()
+    times: list[float] = []
+    begun = time.monotonic()
+    while len(times) < FEWEST_ROUNDS or (len(times) < MOST_ROUNDS and time.monotonic() - begun < time_s):
+        ready()
+        times.append(_once(call, device))
+    ready()
+    return statistics.median(times)
+
+
 def _warmed(call: Callable[[], Any]) -> Callable[[], Any]:
     """Make the call a few times and return it.
 

@@ -1,0 +1,103 @@
+"""An op that a spec declares, as `warpsmith.optimize` will look for it once there is a kernel: the same pattern.
+
+What `Served` takes from an exported package is taken from the op itself. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import fx
+from torch.fx import Node
+
+from warpsmith.kernels_db.job.documents import ResolvedWorkload
+from warpsmith.kernels_db.spec.op import Op, Target
+from warpsmith.kernels_db.spec.resolve import resolve_workload
+from warpsmith.kernels_db.spec.tensors import VarAxis
+from warpsmith.workers.optimize.compiled import inductor, places
+from warpsmith.workers.optimize.compiled.match import Pattern, is_view
+from warpsmith.workers.optimize.compiled.served import Lead, Served
+
+
+class Sought:
+    """An op without a kernel. Its inputs are tensors alone, as those that `profile` writes are."""
+
+    def __init__(self, op: Op, run: Callable[..., Any], target: Target) -> None:
+        self.op = self.name = op.name
+        self.devices = (target.device,)
+        self._run = run
+        self._shapes = [tuple(each.shape or ()) for each in op.inputs]
+        self._varies = {name for name, axis in op.axes.items() if isinstance(axis, VarAxis)}
+        self._workloads = [resolve_workload(op, each) for each in op.workloads_for(target)]
+        first = self._shapes[0][0] if self._shapes[0] else None
+        elsewhere = {axis for shape in self._shapes for axis in shape[1:]}
+        self.leading = first if isinstance(first, str) and first in self._varies - elsewhere else None
+
+    def flat(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the tensors as the op takes them: those that have rows with one leading axis."""
+        return [
+            tensor.reshape(-1, *tensor.shape[tensor.dim() - self.rank(at) + 1 :]) if self.rows(at) else tensor
+            for at, tensor in enumerate(tensors)
+        ]
+
+    def rank(self, position: int) -> int:
+        """Return how many axes the op's own tensor at this position has."""
+        return len(self._shapes[position])
+
+    def rows(self, position: int) -> bool:
+        """Return whether the tensor at this position begins with the leading axis."""
+        shape = self._shapes[position]
+        return self.leading is not None and bool(shape) and shape[0] == self.leading
+
+    @property
+    def behind(self) -> int:
+        """The number of axes of the op's first tensor behind the leading one."""
+        return len(self._shapes[0]) - 1
+
+    def lead(self, tensor: torch.Tensor) -> Lead:
+        """Return what stands for the leading axis in the op's first tensor."""
+        return tuple(tensor.shape[: tensor.dim() - self.behind])
+
+    def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
+        """Return the axes of a call with flat tensors, or what does not fit."""
+        found: dict[str, int] = {}
+        for tensor, shape in zip(tensors, self._shapes, strict=True):
+            if tensor.dim() != len(shape):
+                return f"{tensor.dim()} axes, expected {len(shape)}"
+            for size, axis in zip(tensor.shape, shape, strict=True):
+                expected = found.setdefault(axis, int(size)) if isinstance(axis, str) else axis
+                if size != expected:
+                    return f"{size}, expected {expected}"
+        return found
+
+    @functools.cache  # noqa: B019 - as long as the op is looked for
+    def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
+        """Return the reference's graph for a lead; None where it has none there."""
+        sizes = [_shape(self._smallest, position) for position in range(len(self._shapes))]
+        tensors = [
+            torch.empty((*lead, *shape[1:]) if self.rows(at) else shape, dtype=dtype, device=device)
+            for at, (shape, dtype) in enumerate(sizes)
+        ]
+        try:
+            return Pattern.of(inductor.operators(self._run, tensors))
+        except Exception:  # noqa: BLE001 - a reference need not take this rank, and may raise anything
+            return None
+
+    def places(self, graph: fx.Graph) -> list[frozenset[Node]]:
+        """Return the nodes of each place that `warpsmith.optimize` would find in a graph, without views."""
+        found = places.find(graph, [cast("Served", self)]).regions
+        nodes = [frozenset(node for node in one.match.nodes if not is_view(node)) for one in found]
+        return list(dict.fromkeys(nodes))
+
+    @functools.cached_property
+    def _smallest(self) -> ResolvedWorkload:
+        return min(self._workloads, key=lambda each: sum(math.prod(item["shape"] or ()) for item in each["inputs"]))
+
+
+def _shape(workload: ResolvedWorkload, position: int) -> tuple[tuple[int, ...], torch.dtype]:
+    item = workload["inputs"][position]
+    return tuple(item["shape"] or ()), getattr(torch, item["dtype"])
