@@ -7,7 +7,7 @@ extern "C" void linear_relu(const float* x, const float* w, const float* b, floa
     for (int64_t j = 0; j < n; ++j) {
       double sum = b[j];
       for (int64_t i = 0; i < k; ++i) sum += double(x[row * k + i]) * w[j * k + i];
-      y[row * n + j] = sum > 0 ? float(sum) : 0.0f;
+      y[row * n + j] = sum < 0 ? 0.0f : float(sum);
     }
 }
 """)

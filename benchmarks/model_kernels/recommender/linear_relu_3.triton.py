@@ -12,7 +12,7 @@ def linear_relu(x, w, b, y, rows, K: tl.constexpr, N: tl.constexpr, ROWS: tl.con
         left = tl.load(x + row[:, None] * K + k[None, :], mask=(row < rows)[:, None] & (k < K)[None, :], other=0.0)
         right = tl.load(w + col[None, :] * K + k[:, None], mask=(k < K)[:, None], other=0.0)
         total = tl.dot(left, right, total, input_precision="ieee")
-    total = tl.maximum(total + tl.load(b + col)[None, :], 0.0)
+    total = tl.maximum(total + tl.load(b + col)[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(y + row[:, None] * N + col[None, :], total, mask=(row < rows)[:, None])
 
 
