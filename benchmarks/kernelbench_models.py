@@ -1,0 +1,199 @@
+"""Compile whole networks of KernelBench with `warpsmith.optimize`: which load, agree with themselves, and gain.
+
+    python -m benchmarks.kernelbench_models PROBLEM ... [--only TEXT] [--mode MODE] [--seconds S] [--json FILE]
+
+PROBLEM is a file in KernelBench's form (`Model`, `get_inputs`, `get_init_inputs`) or a directory of them, such as
+`KernelBench/level3` of a checkout; problems of level 4 load weights from a hub, and need one. Each runs in a process of
+its own, on a GPU where there is one, in the dtypes of its own inputs.
+
+graphs      1: compiled as a whole; more: what Dynamo cannot capture breaks it
+masks       of attention that no input decides, taken out, of all
+kernels     places that kernels which ship have taken, of those found
+agrees      results, buffers and arguments written to, against the model itself and float64
+ms          of torch.compile in the same mode; of warpsmith.optimize; both timed in turns
+over        the first over the second, with the 95 % interval of their ratio
+
+Exits with 1 where a model that loads and runs does not agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.showcase import columns
+
+LIMIT_S = 600.0
+FEWEST_ROUNDS = 6
+"""With fewer, resampling rounds says nothing of a 95 % interval."""
+
+
+@dataclass
+class Row:
+    """One problem. `error` says what failed, and in which step: load, run, compile; the rest is then None."""
+
+    problem: str
+    error: str = ""
+    graphs: int | None = None
+    masks: tuple[int, int] | None = None
+    kernels: tuple[int, int] | None = None
+    agrees: bool | None = None
+    compile_ms: float | None = None
+    warpsmith_ms: float | None = None
+    over: float | None = None
+    ci95: tuple[float, float] | None = None
+
+
+def measure(file: Path, mode: str | None, seconds: float) -> Row:
+    """Return a problem's row, measured in this process."""
+    import torch  # noqa: PLC0415 - the parent has no need of it
+
+    import warpsmith  # noqa: PLC0415 - as above
+    from warpsmith.workers.judge.clock.timing import ratio_with_interval  # noqa: PLC0415 - as above
+    from warpsmith.workers.optimize.compiled import turns  # noqa: PLC0415 - as above
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    step = "load"
+    try:
+        torch.manual_seed(0)
+        problem = _loaded(file)
+        model = problem.Model(*problem.get_init_inputs()).eval().to(device)
+        inputs = [each.to(device) if isinstance(each, torch.Tensor) else each for each in problem.get_inputs()]
+        step = "run"
+        with torch.no_grad():
+            model(*inputs)
+        step = "compile"
+        fast = warpsmith.optimize(model, mode=mode)
+        compared = fast.compare(*inputs)
+        other = torch.compile(model, mode=mode)
+        calls = {"compile": other, "warpsmith": fast}
+        with torch.no_grad():
+            samples = turns.time_in_turns(
+                {name: (lambda call=call: lambda: call(*inputs)) for name, call in calls.items()},  # type: ignore[misc]
+                device,
+                seconds,
+            )
+    except Exception as error:  # noqa: BLE001 - code of others: what it raises is the row
+        return Row(file.stem, f"{step}: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}")
+    ratio, interval = ratio_with_interval(samples["compile"], samples["warpsmith"], 0)
+    ms = {name: statistics.median(times) / 1e3 for name, times in samples.items()}
+    masks = [mask for graph in fast.graphs for mask in graph.masks]
+    places = [place for graph in fast.graphs for place in graph.kernels or ()]
+    return Row(
+        file.stem,
+        graphs=len(fast.graphs),
+        masks=(sum(bool(mask.means) for mask in masks), len(masks)),
+        kernels=(sum(not place.why for place in places), len(places)),
+        agrees=compared.agrees,
+        compile_ms=ms["compile"],
+        warpsmith_ms=ms["warpsmith"],
+        over=ratio,
+        ci95=interval if len(samples["compile"]) >= FEWEST_ROUNDS else None,
+    )
+
+
+def _loaded(file: Path) -> Any:
+    specification = importlib.util.spec_from_file_location(f"problem_{file.stem}", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def measure_apart(file: Path, mode: str | None, seconds: float, limit_s: float) -> Row:
+    """Return a problem's row, measured in a process of its own that ends after so many seconds."""
+    words = [sys.executable, "-m", "benchmarks.kernelbench_models", "--one", str(file), "--seconds", str(seconds)]
+    try:
+        done = subprocess.run(
+            [*words, *(["--mode", mode] if mode else [])],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit_s,
+            cwd=Path(__file__).resolve().parents[1],
+        )
+    except subprocess.TimeoutExpired:
+        return Row(file.stem, f"no answer in {limit_s:.0f} s")
+    try:
+        return _read(json.loads(done.stdout.splitlines()[-1]))
+    except (IndexError, ValueError, TypeError, KeyError):
+        last = (done.stderr.strip().splitlines() or [""])[-1][:120]
+        return Row(file.stem, f"the process ended with {done.returncode}: {last}")
+
+
+def _read(document: dict[str, Any]) -> Row:
+    pairs = {name: None if document[name] is None else tuple(document[name]) for name in ("masks", "kernels", "ci95")}
+    return Row(**(document | pairs))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as text, with a line that counts them."""
+    shown = [["problem", "graphs", "masks", "kernels", "agrees", "compile ms", "warpsmith ms", "over", "95 %"]]
+    for row in rows:
+        if row.error:
+            shown.append([row.problem, row.error, *[""] * 7])
+            continue
+        interval = "-" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
+        counts = ["{} of {}".format(*pair) for pair in (row.masks, row.kernels) if pair is not None]
+        times = [f"{row.compile_ms:.3f}", f"{row.warpsmith_ms:.3f}", f"{row.over:.3f}x"]
+        shown.append([row.problem, str(row.graphs), *counts, "yes" if row.agrees else "NO", *times, interval])
+    good = [row for row in rows if not row.error]
+    gained = sum(row.ci95 is not None and row.ci95[0] > 1 for row in good)
+    lost = sum(row.ci95 is not None and row.ci95[1] < 1 for row in good)
+    said = (
+        f"{len(rows)} problems: {len(good)} load, run and compile, {sum(row.graphs == 1 for row in good)} as a whole; "
+    )
+    said += f"{sum(bool(row.agrees) for row in good)} agree; {gained} surely gain, {lost} surely lose"
+    return f"{columns(shown)}\n{said}"
+
+
+def main() -> int:
+    """Print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.kernelbench_models", description="Networks of KernelBench under warpsmith.optimize."
+    )
+    parser.add_argument(
+        "problems",
+        nargs="*",
+        type=Path,
+        metavar="PROBLEM",
+        help="files or directories of problems in KernelBench's form",
+    )
+    parser.add_argument("--only", metavar="TEXT", default="", help="problems whose name has this")
+    parser.add_argument("--mode", help="Inductor's mode; default: its own default")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of timing a problem; default: %(default)s")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT_S, help="seconds for a problem in all; default: %(default)s"
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write every row here")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one is not None:
+        print(json.dumps(asdict(measure(options.one, options.mode, options.seconds))))
+        return 0
+    files = [file for each in options.problems for file in (sorted(each.glob("*.py")) if each.is_dir() else [each])]
+    files = [file for file in files if options.only.lower() in file.name.lower()]
+    if not files:
+        parser.error(f"argument PROBLEM: found none in {options.problems}, expected Python files")
+    rows = []
+    for file in files:
+        rows.append(measure_apart(file, options.mode, options.seconds, options.limit))
+        print(f"{file.stem}: {rows[-1].error or 'measured'}", file=sys.stderr, flush=True)
+        if options.json:
+            options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    print(table(rows))
+    return 1 if any(row.agrees is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

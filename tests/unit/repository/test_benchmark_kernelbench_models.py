@@ -1,0 +1,55 @@
+"""`benchmarks.kernelbench_models`: a problem's row, what is said of one that fails, and the count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="problems are torch's, which is not installed")
+
+from benchmarks.kernelbench_models import Row, measure_apart, table
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.relu(self.layer(x))
+
+def get_inputs():
+    return [torch.rand(4, 8)]
+
+def get_init_inputs():
+    return [8]
+"""
+
+
+def test_a_problem_that_does_not_load_says_in_which_step(tmp_path: Path) -> None:
+    file = tmp_path / "1_Broken.py"
+    file.write_text("import torch\n\ndef get_init_inputs():\n    return []\n")
+    assert measure_apart(file, None, 0.1, 60).error.startswith("load: AttributeError: module 'problem_1_Broken' has no")
+
+
+@pytest.mark.nightly
+def test_a_problem_is_compiled_compared_and_timed(tmp_path: Path) -> None:
+    file = tmp_path / "2_Linear.py"
+    file.write_text(PROBLEM)
+    row = measure_apart(file, None, 0.2, 300)
+    assert (row.error, row.graphs, row.masks, row.kernels, row.agrees) == ("", 1, (0, 0), (0, 0), True)
+    assert row.compile_ms is not None
+    assert row.compile_ms > 0
+
+
+def test_what_ran_is_counted() -> None:
+    good = Row("a", "", 1, (1, 2), (0, 3), True, 2.0, 1.0, 2.0, (1.9, 2.1))
+    rows = [good, Row("b", "", 3, (0, 0), (0, 0), False, 1.0, 2.0, 0.5, (0.4, 0.6)), Row("c", "load: KeyError: x")]
+    lines = table(rows).splitlines()
+    assert " ".join(lines[1].split()) == "a 1 1 of 2 0 of 3 yes 2.000 1.000 2.000x 1.900 to 2.100"
+    assert "NO" in lines[2]
+    assert "load: KeyError: x" in lines[3]
+    assert lines[-1] == "3 problems: 2 load, run and compile, 1 as a whole; 1 agree; 1 surely gain, 1 surely lose"
