@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.modules import module
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode, resolve_name
 
@@ -62,6 +63,8 @@ class Hooks:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         for handle in self._handles:
             handle.remove()
+            # What PyTorch's handle leaves behind: compiled modules would warn of hooks from then on.
+            module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles.clear()
 
     def _enter(self, _module: Any, _arguments: Any) -> None:
@@ -70,12 +73,12 @@ class Hooks:
     def _leave(self, _module: Any, _arguments: Any, _result: Any) -> None:
         self._inside.depth = getattr(self._inside, "depth", 1) - 1
 
-    def _module(self, module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], _result: Any) -> None:
+    def _module(self, called: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], _result: Any) -> None:
         # A constant for the compiler, which traces this hook: it then finds nothing here.
         if torch.compiler.is_compiling():
             return
         with torch._C.DisableTorchFunction():  # else each look at a tensor goes through the mode
-            self.record(type(module), arguments, keywords, module._parameters)
+            self.record(type(called), arguments, keywords, called._parameters)
 
     def record(
         self,

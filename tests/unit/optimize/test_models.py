@@ -19,6 +19,9 @@ from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.optimize import applying, contract, packages, shipped
 from warpsmith.workers.optimize.compiled import inductor, match
 
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+"""Inductor imports a module of its own that warns."""
+
 Function = Callable[..., Any]
 
 
@@ -117,7 +120,6 @@ def example_inputs():
 """
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # Inductor's own
 @pytest.mark.parametrize(
     ("result", "agrees"),
     [

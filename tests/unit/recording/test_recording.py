@@ -153,6 +153,15 @@ def test_an_operator_of_a_library_is_recorded_by_its_name() -> None:
     assert recording.calls.by_name() == {"torch.ops.warpsmith_recorded.twice": 1}
 
 
+def test_nothing_is_left_of_a_recording() -> None:
+    model = nn.Linear(2, 2)
+    with warpsmith.record(model):
+        model(torch.ones(1, 2))
+    assert not nn.modules.module._has_any_global_hook()
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+
+
 def test_memory_is_bounded_and_what_is_dropped_is_told() -> None:
     tally = Tally(hooks.read, most=2)
     for size in (1, 2, 3, 4, 1):
