@@ -32,8 +32,6 @@ from typing import Any
 from benchmarks.showcase import columns
 
 LIMIT_S = 600.0
-FEWEST_ROUNDS = 6
-"""With fewer, resampling rounds says nothing of a 95 % interval."""
 
 
 @dataclass
@@ -58,7 +56,7 @@ def measure(file: Path, mode: str | None, seconds: float) -> Row:
 
     import warpsmith  # noqa: PLC0415 - as above
     from warpsmith.workers.judge.clock.timing import ratio_with_interval  # noqa: PLC0415 - as above
-    from warpsmith.workers.optimize.compiled import turns  # noqa: PLC0415 - as above
+    from warpsmith.workers.optimize.compiled import choice, turns  # noqa: PLC0415 - as above
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     step = "load"
@@ -96,7 +94,7 @@ def measure(file: Path, mode: str | None, seconds: float) -> Row:
         compile_ms=ms["compile"],
         warpsmith_ms=ms["warpsmith"],
         over=ratio,
-        ci95=interval if len(samples["compile"]) >= FEWEST_ROUNDS else None,
+        ci95=interval if len(samples["compile"]) >= choice.FEWEST_ROUNDS else None,
     )
 
 

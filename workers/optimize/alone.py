@@ -6,15 +6,14 @@ kernel in its place.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 
 import torch
-from torch import fx
 
 from warpsmith.workers.optimize.compiled import inductor
-from warpsmith.workers.optimize.compiled.choice import MOST_COPIES, PAST_CACHE_BYTES, graphed, laid_out
+from warpsmith.workers.optimize.compiled.choice import past_cache, through
+from warpsmith.workers.optimize.compiled.places import cut_out
 from warpsmith.workers.optimize.compiled.turns import time_in_turns
 from warpsmith.workers.optimize.regions import Region
 
@@ -27,26 +26,8 @@ def time_us(region: Region, given: Sequence[torch.Tensor]) -> float:
     inputs = list(given)
     device = inputs[0].device
     with inductor.outside():
-        compiled = inductor.compile_graph(_alone(region), inputs, {})
-        copies = [inputs]
-        if device.type == "cuda":
-            size = max(1, sum(tensor.numel() * tensor.element_size() for tensor in inputs))
-            more = min(MOST_COPIES, math.ceil(PAST_CACHE_BYTES / size)) - 1
-            copies += [[laid_out(tensor, tensor) for tensor in inputs] for _ in range(more)]
-
-        def all_copies() -> None:
-            for each in copies:
-                compiled(*each)
-
-        call = graphed(all_copies) if device.type == "cuda" else all_copies
+        region_alone = cut_out(region.inputs, region.nodes, region.outputs)
+        compiled = inductor.compile_graph(region_alone, inputs, {})
+        copies = past_cache(inputs)
+        call = through(copies, lambda each: compiled(*each))
         return statistics.median(time_in_turns({"inductor": lambda: call}, device, TIME_S)["inductor"]) / len(copies)
-
-
-def _alone(region: Region) -> fx.GraphModule:
-    """Return the region as a graph of its own: its inputs in order, and a tuple of its results."""
-    graph = fx.Graph()
-    inside = {node: graph.placeholder(f"given_{number}") for number, node in enumerate(region.inputs)}
-    for node in region.nodes:
-        inside[node] = graph.node_copy(node, inside.__getitem__)
-    graph.output(tuple(inside[node] for node in region.outputs))
-    return fx.GraphModule(torch.nn.Module(), graph)

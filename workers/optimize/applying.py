@@ -16,6 +16,7 @@ from warpsmith.workers.judge.clock.timing import ratio_with_interval
 from warpsmith.workers.optimize import packages
 from warpsmith.workers.optimize.compiled import comparing, turns
 from warpsmith.workers.optimize.compiled.backend import NOWHERE
+from warpsmith.workers.optimize.compiled.choice import FEWEST_ROUNDS
 from warpsmith.workers.optimize.compiled.comparing import Ran
 from warpsmith.workers.optimize.compiled.handle import Optimized
 from warpsmith.workers.optimize.compiled.rewriting import Keep, Placed
@@ -26,8 +27,6 @@ from warpsmith.workers.optimize.shipped import served
 Say = Callable[[str], None]
 MODEL, COMPILED, REWRITES, ALL = "model", "compiled", "rewrites", "all"
 """Variants: the model as it is, Inductor's code, that without masks which no input decides, and with every kernel."""
-FEWEST_ROUNDS = 6
-"""With fewer, resampling rounds says nothing of a 95 % interval."""
 
 
 @dataclass(frozen=True)

@@ -20,47 +20,19 @@ from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.spec.tensors import VarAxis
 from warpsmith.workers.optimize.compiled import inductor, places
 from warpsmith.workers.optimize.compiled.match import Pattern, is_view
-from warpsmith.workers.optimize.compiled.served import Lead, Served
+from warpsmith.workers.optimize.compiled.served import Lead, Rows, Served
 
 
-class Sought:
+class Sought(Rows):
     """An op without a kernel. Its inputs are tensors alone, as those that `profile` writes are."""
 
     def __init__(self, op: Op, run: Callable[..., Any], target: Target) -> None:
         self.op = self.name = op.name
         self.devices = (target.device,)
         self._run = run
-        self._shapes = [tuple(each.shape or ()) for each in op.inputs]
-        self._varies = {name for name, axis in op.axes.items() if isinstance(axis, VarAxis)}
+        varies = {name for name, axis in op.axes.items() if isinstance(axis, VarAxis)}
+        super().__init__([each.shape or () for each in op.inputs], varies)
         self._workloads = [resolve_workload(op, each) for each in op.workloads_for(target)]
-        first = self._shapes[0][0] if self._shapes[0] else None
-        elsewhere = {axis for shape in self._shapes for axis in shape[1:]}
-        self.leading = first if isinstance(first, str) and first in self._varies - elsewhere else None
-
-    def flat(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the tensors as the op takes them: those that have rows with one leading axis."""
-        return [
-            tensor.reshape(-1, *tensor.shape[tensor.dim() - self.rank(at) + 1 :]) if self.rows(at) else tensor
-            for at, tensor in enumerate(tensors)
-        ]
-
-    def rank(self, position: int) -> int:
-        """Return how many axes the op's own tensor at this position has."""
-        return len(self._shapes[position])
-
-    def rows(self, position: int) -> bool:
-        """Return whether the tensor at this position begins with the leading axis."""
-        shape = self._shapes[position]
-        return self.leading is not None and bool(shape) and shape[0] == self.leading
-
-    @property
-    def behind(self) -> int:
-        """The number of axes of the op's first tensor behind the leading one."""
-        return len(self._shapes[0]) - 1
-
-    def lead(self, tensor: torch.Tensor) -> Lead:
-        """Return what stands for the leading axis in the op's first tensor."""
-        return tuple(tensor.shape[: tensor.dim() - self.behind])
 
     def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
         """Return the axes of a call with flat tensors, or what does not fit."""

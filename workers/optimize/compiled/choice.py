@@ -193,19 +193,10 @@ def laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs: list[torch.Tensor]) -> Decision:
     device = inputs[0].device
-    copies = [inputs]
-    if device.type == "cuda":
-        size = sum(tensor.numel() * tensor.element_size() for tensor in inputs)
-        copies += [
-            [laid_out(t, t) for t in inputs] for _ in range(min(MOST_COPIES, math.ceil(PAST_CACHE_BYTES / size)) - 1)
-        ]
+    copies = past_cache(inputs)
 
     def ready(run: Callable[[Sequence[torch.Tensor]], Any]) -> Callable[[], Callable[[], Any]]:
-        def all_copies() -> None:
-            for given in copies:
-                run(given)
-
-        call = graphed(all_copies) if device.type == "cuda" else all_copies
+        call = through(copies, run)
         return lambda: call
 
     samples = time_in_turns({name: ready(run) for name, run in variants.items()}, device, TIME_S)
@@ -218,7 +209,26 @@ def _timed(variants: dict[str, Callable[[Sequence[torch.Tensor]], Any]], inputs:
     return Decision("", "" if low > WORTH else slow, True, us, other, (low, high))
 
 
-def graphed(call: Callable[[], None]) -> Callable[[], Any]:
+def past_cache(inputs: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Return inputs and, on a GPU, as many copies of them as its cache does not hold."""
+    if inputs[0].device.type != "cuda":
+        return [inputs]
+    size = max(1, sum(tensor.numel() * tensor.element_size() for tensor in inputs))
+    more = min(MOST_COPIES, math.ceil(PAST_CACHE_BYTES / size)) - 1
+    return [inputs, *([laid_out(tensor, tensor) for tensor in inputs] for _ in range(more))]
+
+
+def through(copies: Sequence[list[torch.Tensor]], run: Callable[[Sequence[torch.Tensor]], Any]) -> Callable[[], Any]:
+    """Return a call that runs on each of these inputs, on a GPU in one CUDA graph."""
+
+    def all_copies() -> None:
+        for given in copies:
+            run(given)
+
+    return _graphed(all_copies) if copies[0][0].device.type == "cuda" else all_copies
+
+
+def _graphed(call: Callable[[], None]) -> Callable[[], Any]:
     """Return the replay of a CUDA graph of the call."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())

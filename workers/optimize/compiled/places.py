@@ -60,18 +60,26 @@ class Region:
 
     def alone(self) -> fx.GraphModule:
         """Return the region as a graph of its own: its inputs in order, once each, and a tuple of its results."""
-        graph = fx.Graph()
-        inside = {node: graph.placeholder(node.name) for node in dict.fromkeys(self.match.inputs)}
+        return cut_out(self.match.inputs, self.match.nodes, self.match.outputs)
 
-        def within(node: fx.Node) -> Any:
-            return inside[node] if node in inside else inductor.hint(node.meta["val"])
 
-        for node in self.match.nodes:
-            copy = inside[node] = graph.create_node(node.op, node.target, name=node.name)
-            copy.args, copy.kwargs = fx.map_arg((node.args, dict(node.kwargs)), within)
-            copy.meta = dict(node.meta)
-        graph.output(tuple(inside[node] for node in self.match.outputs))
-        return fx.GraphModule(torch.nn.Module(), graph)
+def cut_out(inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> fx.GraphModule:
+    """Return a part of a graph as one of its own: its inputs in order, once each, and a tuple of its results.
+
+    Sizes that vary are numbers there, as they were in the call that is compiled.
+    """
+    graph = fx.Graph()
+    inside = {node: graph.placeholder(node.name) for node in dict.fromkeys(inputs)}
+
+    def within(node: fx.Node) -> Any:
+        return inside[node] if node in inside else inductor.hint(node.meta["val"])
+
+    for node in nodes:
+        copy = inside[node] = graph.create_node(node.op, node.target, name=node.name)
+        copy.args, copy.kwargs = fx.map_arg((node.args, dict(node.kwargs)), within)
+        copy.meta = dict(node.meta)
+    graph.output(tuple(inside[node] for node in outputs))
+    return fx.GraphModule(torch.nn.Module(), graph)
 
 
 def _plain(name: str) -> str:

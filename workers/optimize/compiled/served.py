@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,43 @@ _MARKS = tuple(0.013671875 + number / 8192 for number in range(8))
 """In place of an op's float arguments while its reference is traced: constants that no reference has of its own."""
 
 
-class Served:
+class Rows:
+    """How an op takes tensors of a model: by shapes of named axes, the leading one of which may be several there."""
+
+    def __init__(self, shapes: Sequence[Sequence[Any]], variable: Collection[str]) -> None:
+        """Take the shapes of the op's tensors, and its axes that vary."""
+        self._shapes = [tuple(shape) for shape in shapes]
+        first = self._shapes[0][0] if self._shapes and self._shapes[0] else None
+        elsewhere = {axis for shape in self._shapes for axis in shape[1:]}
+        self.leading: str | None = first if first in variable and first not in elsewhere else None
+        """The axis that may be several in a model: the first of the first tensor, and nowhere but first."""
+
+    @property
+    def behind(self) -> int:
+        """The number of axes of the op's first tensor behind the leading one."""
+        return self.rank(0) - 1
+
+    def rank(self, position: int) -> int:
+        """Return how many axes the op's own tensor at this position has."""
+        return len(self._shapes[position])
+
+    def rows(self, position: int) -> bool:
+        """Return whether the tensor at this position begins with the leading axis."""
+        return self.leading is not None and self._shapes[position][:1] == (self.leading,)
+
+    def flat(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return the tensors as the op takes them: those that have rows with one leading axis."""
+        return [
+            tensor.reshape(-1, *tensor.shape[tensor.dim() - self.rank(at) + 1 :]) if self.rows(at) else tensor
+            for at, tensor in enumerate(tensors)
+        ]
+
+    def lead(self, tensor: torch.Tensor) -> Lead:
+        """Return what stands for the leading axis in the op's first tensor."""
+        return tuple(tensor.shape[: tensor.dim() - self.behind])
+
+
+class Served(Rows):
     """A package's op: what its reference looks like in a graph of Inductor's, and the call that takes its place."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -32,52 +68,17 @@ class Served:
         self.name, self.op = kernel.name, kernel.op
         self.call: torch._ops.OpOverload = importlib.import_module(f"{package}._op").inference_op
         self.devices: tuple[str, ...] = self._spec.DEVICES
-        self.described: tuple[str, ...] = tuple(each["id"] for each in self._spec.KERNELS)
-        self._parameters = [each for each in self._spec.PARAMETERS if each["rank"] is not None]
-        self._numbers = len(self._spec.PARAMETERS) - len(self._parameters)
+        shapes = [each["shape"] for each in self._spec.PARAMETERS if each["rank"] is not None]
+        super().__init__(shapes, self._spec.VARIABLE_AXES)
+        self._numbers = len(self._spec.PARAMETERS) - len(shapes)
         self._patterns: dict[tuple[str, Lead], Pattern | None] = {}
-        self.leading = self._leading()
         if self._numbers > len(_MARKS):
             raise NotUsable(f"{self.name}: {self.op} has {self._numbers} numbers, expected at most {len(_MARKS)}")
-
-    def _leading(self) -> str | None:
-        """Return the axis that may be several in a model: the first of the first tensor, and nowhere but first."""
-        name = self._parameters[0]["shape"][0] if self._parameters and self._parameters[0]["shape"] else None
-        elsewhere = {axis for each in self._parameters for axis in each["shape"][1:]}
-        return name if name in self._spec.VARIABLE_AXES and name not in elsewhere else None
-
-    @property
-    def behind(self) -> int:
-        """The number of axes of the op's first tensor behind the leading one."""
-        return len(self._parameters[0]["shape"]) - 1
-
-    def rows(self, position: int) -> bool:
-        """Return whether the tensor at this position begins with the leading axis."""
-        shape = self._parameters[position]["shape"]
-        return self.leading is not None and bool(shape) and shape[0] == self.leading
-
-    def rank(self, position: int) -> int:
-        """Return how many axes the op's own tensor at this position has."""
-        return len(self._parameters[position]["shape"])
-
-    def flat(self, tensors: Sequence[Any]) -> list[Any]:
-        """Return the tensors as the op takes them: those that have rows with one leading axis."""
-        return [self.flattened(tensor, position) for position, tensor in enumerate(tensors)]
-
-    def flattened(self, tensor: Any, position: int) -> Any:
-        """Return one of them."""
-        if not self.rows(position):
-            return tensor
-        return tensor.reshape(-1, *tensor.shape[tensor.dim() - self.rank(position) + 1 :])
 
     def axes(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | str:
         """Return the axes of a call with flat tensors, or what does not fit."""
         found: dict[str, int] | str = self._spec.bind_axes(*self.kernel.arguments(tensors))
         return found
-
-    def lead(self, tensor: torch.Tensor) -> Lead:
-        """Return what stands for the leading axis in the op's first tensor."""
-        return tuple(tensor.shape[: tensor.dim() - self.behind])
 
     def pattern(self, lead: Lead, device: torch.device) -> Pattern | None:
         """Return the reference's graph for a lead, each size of which is 1 or of SOME; None where it has none there."""
