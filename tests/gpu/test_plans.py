@@ -201,7 +201,9 @@ def test_a_plan_is_captured_and_replayed_by_a_graph(imported: Importer, case: st
         assert torch.equal(y, torch.full_like(x, value * 4 + 3))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning", "ignore:The CUDA Graph is empty:UserWarning"
+)
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 @pytest.mark.parametrize("case", ["cuda", "triton"])
 def test_compiled_code_replays_inside_the_op(imported: Importer, case: str, mode: str | None) -> None:

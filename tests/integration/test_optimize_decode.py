@@ -134,6 +134,7 @@ def package(name: str, directory: Path) -> Path:
     return build(exported({**spec, "workloads": sizes, "targets": {}}, text), directory / name)
 
 
+@pytest.mark.nightly
 def test_all_kernels_of_a_decode_step_stand_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
