@@ -33,6 +33,8 @@ TINY = Sizes(tables=4, rows=100, bottom=(32, 16), top=(64, 32, 1))
 class Interaction(nn.Module):
     """The dense vector, and the dot products of all pairs of vectors behind it."""
 
+    pairs: torch.Tensor
+
     def __init__(self, vectors: int) -> None:
         super().__init__()
         self.register_buffer("pairs", torch.triu_indices(vectors, vectors, offset=1), persistent=False)
