@@ -3,8 +3,9 @@
     python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--against MODE,...] [--kernels DIR ...]
                                 [--seconds S] [--json FILE]
 
-Classes of `transformers` as they are, with weights drawn at random, in bfloat16 on a GPU (tiny ones in float32 on a
-CPU, which show the way and no gain). The variants of a model run in turns:
+Classes of `transformers` as they are and the DLRM of `benchmarks.dlrm`, with weights drawn at random, in bfloat16 on a
+GPU (tiny ones in float32 on a CPU, which show the way and no gain); and the samples of `examples/models`, in float32 as
+they are. The variants of a model run in turns:
 
 MODE                torch.compile(model, mode=MODE), for those of `--against` as well
 rewrites, MODE      warpsmith.optimize without kernels: masks that no input decides are taken out
@@ -12,12 +13,15 @@ warpsmith, MODE     warpsmith.optimize with kernels, those that ship or those of
 
 A call's time is that of a burst of calls by the clock, from an idle device to an idle device. Ratios are over the
 faster of PyTorch's own, with their 95 % interval. error: the relative L2 error of the results against the model in
-float32, and eager's own; a decode step is compared after several, from a fresh cache, with the cache that they left.
+float32 (in float64 where it is in float32 itself), and eager's own; a decode step is compared after several, from a
+fresh cache, with the cache that they left.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import importlib.util
 import json
 import random
 import statistics
@@ -31,8 +35,10 @@ from typing import Any
 import torch
 
 import warpsmith
-from benchmarks.showcase import columns
+from benchmarks import dlrm
+from benchmarks.showcase import ROOT, columns
 from warpsmith.workers.judge.clock.timing import Plan, interleave, ratio_with_interval
+from warpsmith.workers.optimize.compiled.trial import MOST_CALLS
 
 BURST = 20
 """Calls between two looks at the clock."""
@@ -40,6 +46,7 @@ STEPS = 4
 """Decode steps before results are compared."""
 PROMPT, CACHE = 900, 1024
 COPY_BYTES = 1 << 30
+SAMPLES = ROOT / "examples" / "models"
 EAGER, REWRITES, KERNELS = "eager", "rewrites, ", "warpsmith, "
 
 Call = Callable[..., Any]
@@ -47,12 +54,16 @@ Call = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A model and one way of calling it. `rows` by `length` tokens, or images; `past`: a cache is decoded into."""
+    """A model and one way of calling it.
+
+    `rows` by `length` tokens, images, or rows of features; 0: the file of a sample says. `past`: a cache is decoded
+    into.
+    """
 
     name: str
     kind: str
-    rows: int
-    length: int
+    rows: int = 0
+    length: int = 0
     past: bool = False
 
 
@@ -62,8 +73,12 @@ CASES = (
     Case("Llama-1B prefill, 1 x 2048", "llama", 1, 2048),
     Case("BERT base, 1 x 128", "bert", 1, 128),
     Case("BERT base, 32 x 128", "bert", 32, 128),
-    Case("ViT-B, batch 8", "vit", 8, 0),
+    Case("ViT-B, batch 8", "vit", 8),
+    Case("DLRM, 2048 rows", "dlrm", 2048),
+    Case("sample transformer", "transformer"),
+    Case("sample recommender", "recommender"),
 )
+OF_TRANSFORMERS = ("llama", "bert", "vit")
 
 
 @dataclass
@@ -83,11 +98,16 @@ class Row:
 
 
 def build(kind: str, device: torch.device) -> tuple[Any, int]:
-    """Return a model of a kind, and the size of its vocabulary (0 for one of images)."""
-    import transformers  # noqa: PLC0415 - seconds
-
+    """Return a model of a kind, and the size of its vocabulary (0 where it takes no words)."""
     torch.manual_seed(0)
     tiny = device.type == "cpu"
+    if kind == "dlrm":
+        with device:
+            return dlrm.model(tiny=tiny).to(torch.float32 if tiny else torch.bfloat16), 0
+    if kind not in OF_TRANSFORMERS:
+        return sample(kind).model().to(device), 0
+    import transformers  # noqa: PLC0415 - seconds
+
     heads: dict[str, int | float] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes: dict[str, int | float]
     if kind == "llama":
@@ -107,6 +127,15 @@ def build(kind: str, device: torch.device) -> tuple[Any, int]:
     return made.to(torch.float32 if tiny else torch.bfloat16), getattr(config, "vocab_size", 0)
 
 
+def sample(kind: str) -> Any:
+    """Return the module of a model file of `examples/models`."""
+    spec = importlib.util.spec_from_file_location(f"sample_{kind}", SAMPLES / f"{kind}.py")
+    assert spec is not None and spec.loader is not None  # noqa: PT018 - a file of this repository
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class Session:
     """A case's model with its inputs: `fresh` readies a call from the start, `call` makes one."""
 
@@ -114,9 +143,15 @@ class Session:
         self.case, self.device = case, device
         self.model, self._words = build(case.kind, device)
         draw = torch.Generator(device).manual_seed(1)
+        self._arguments: list[Any] = []
+        self._inputs: dict[str, torch.Tensor] = {}
         if case.kind == "vit":
-            self._inputs = {"pixel_values": torch.randn(case.rows, 3, 224, 224, device=device, generator=draw)}
-            self._inputs = {name: value.to(self.model.dtype) for name, value in self._inputs.items()}
+            pixels = torch.randn(case.rows, 3, 224, 224, device=device, generator=draw)
+            self._inputs = {"pixel_values": pixels.to(self.model.dtype)}
+        elif case.kind == "dlrm":
+            self._arguments = dlrm.inputs(self.model, case.rows, device, draw)
+        elif case.kind not in OF_TRANSFORMERS:
+            self._arguments = [value.to(device) for value in sample(case.kind).example_inputs()]
         else:
             ids = torch.randint(0, self._words, (case.rows, case.length), device=device, generator=draw)
             self._inputs = {"input_ids": ids}
@@ -143,8 +178,10 @@ class Session:
         if self.case.kind == "llama" and cache is None:
             past = {"use_cache": False}
         given = {name: value.to(_dtype(model, value)) for name, value in self._inputs.items()}
-        found = model(**given, **past)
-        results: torch.Tensor = found.logits if hasattr(found, "logits") else found.last_hidden_state
+        found = model(*(value.to(_dtype(model, value)) for value in self._arguments), **given, **past)
+        if not isinstance(found, torch.Tensor):
+            found = found.logits if hasattr(found, "logits") else found.last_hidden_state
+        results: torch.Tensor = found
         return results
 
     def steps(self, model: Call, cache: Any) -> torch.Tensor:
@@ -156,7 +193,11 @@ class Session:
 
 def _dtype(model: Any, value: torch.Tensor) -> torch.dtype:
     wide = isinstance(model, torch.nn.Module) and value.is_floating_point()
-    return next(model.parameters()).dtype if wide else value.dtype
+    return _floats(model) if wide else value.dtype
+
+
+def _floats(model: torch.nn.Module) -> torch.dtype:
+    return next(model.parameters()).dtype
 
 
 def measure(
@@ -165,8 +206,7 @@ def measure(
     """Yield the rows of a case."""
     session = Session(case, device)
     model = session.model
-    wide = build(case.kind, device)[0].to(torch.float32)
-    wide.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
+    wide = copy.deepcopy(model).to(torch.float64 if _floats(model) is torch.float32 else torch.float32)
     exact = session.steps(wide, session.fresh(wide)).double()
     del wide
     eager_cache = session.fresh(model)
@@ -187,6 +227,11 @@ def measure(
             session.call(call, caches[name])
         _wait(device)
         compiled_in[name] = time.perf_counter() - begun
+        for _ in range(MOST_CALLS if name in handles else 0):  # whether a graph gains by its kernels is told by calls
+            if handles[name].settled:
+                break
+            session.rewind(caches[name])
+            session.call(call, caches[name])
         session.rewind(caches[name])
         found[name] = session.steps(call, caches[name])
         print(f"{case.name}: {name}: compiled in {compiled_in[name]:.0f} s", file=sys.stderr, flush=True)

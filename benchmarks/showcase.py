@@ -169,17 +169,18 @@ def lines(one: Shown) -> list[str]:
 def table(shown: Sequence[Shown]) -> str:
     """Return a table with every bench workload in a row."""
     head = ["op", "language", "workload", "candidate us", *(f"{name} us" for name in BASELINES)]
-    rows = [[*head, "speed-up over the fastest", "of the limit", "verdict", "sandbox", "seconds"]]
+    rows = [[*head, "speed-up over the fastest", "of the limit", "host us", "verdict", "sandbox", "seconds"]]
     for one in shown:
         verdict = one.verdict
         if verdict is None:
-            rows.append([one.op, one.language, *["-"] * 7, "none", "-", f"{one.seconds:.1f}"])
+            rows.append([one.op, one.language, *["-"] * 8, "none", "-", f"{one.seconds:.1f}"])
             continue
         level, spent = str(verdict["sandbox"].get("level", "none")), f"{_spent(verdict):.1f}"
+        host = _host(verdict)
         timed = [item for item in verdict["workloads"] if "candidate" in item["time_us"]]
-        rows += [[one.op, one.language, *_times(item), verdict["verdict"], level, spent] for item in timed]
+        rows += [[one.op, one.language, *_times(item), host, verdict["verdict"], level, spent] for item in timed]
         if not timed:
-            rows.append([one.op, one.language, *["-"] * 7, verdict["verdict"], level, spent])
+            rows.append([one.op, one.language, *["-"] * 7, host, verdict["verdict"], level, spent])
     return columns(rows)
 
 
@@ -201,6 +202,12 @@ def _times(item: WorkloadVerdict) -> list[str]:
     share = "-" if item["limit_fraction"] is None else f"{item['limit_fraction']:.0%}"
     times = [f"{item['time_us'][name]:.1f}" if name in item["time_us"] else "-" for name in ("candidate", *BASELINES)]
     return [item["id"], *times, gain, share]
+
+
+def _host(verdict: Verdict) -> str:
+    """Return what a call costs the host at the smallest shape, and eager's; a dash where it was not measured."""
+    host = verdict.get("host_us")
+    return "-" if host is None else f"{host.get('plan', host['run']):.1f} (eager {host['eager']:.1f})"
 
 
 def _spent(verdict: Verdict) -> float:

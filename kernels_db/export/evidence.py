@@ -49,6 +49,7 @@ def _origin(kernel: ExportedKernel) -> dict[str, Any]:
         "lineage": [_step(step) for step in kernel.lineage if step.get("idea")],
         "prompts": kernel.prompts,
         "workloads": [_figures(row) for row in evidence["workloads"]],
+        "host_us": evidence.get("host_us"),
     }
 
 
@@ -74,6 +75,7 @@ def _told(kernel: ExportedKernel) -> list[str]:
         f"under the judge's protocol {said['protocol']}:",
     ]
     lines += [f"  {line}" for row in said["workloads"] for line in _row(row)]
+    lines += _host(said["host_us"])
     lines += ["", "Envelope (every other call goes to PyTorch):"]
     lines += [f"  {name}: {_span(axis)}" for name, axis in kernel.envelope["axes"].items()]
     lines += [f"  {item['name']}: {item['dtype']}" for item in kernel.envelope["inputs"]]
@@ -133,6 +135,15 @@ def _row(row: Mapping[str, Any]) -> list[str]:
     if error.get("candidate") is not None and error.get("limit") is not None:
         said.append(f"relative L2 error {error['candidate']:.1e} of {error['limit']:.1e} allowed")
     return _wrapped(f"{said[0]} {', '.join(said[1:]) or 'checked, not timed'}")
+
+
+def _host(host: Mapping[str, Any] | None) -> list[str]:
+    """Return what a call costs the calling thread; nothing for a verdict of before it was measured."""
+    if host is None:
+        return []
+    planned = f"{host['plan']:.1f} us by its launch plan, " if "plan" in host else ""
+    said = f"{planned}{host['run']:.1f} us by the kernel's run, {host['eager']:.1f} us in eager mode"
+    return [f"A call costs the calling thread {said}, at {host['workload']}."]
 
 
 def _wrapped(line: str) -> list[str]:

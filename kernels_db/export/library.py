@@ -91,6 +91,10 @@ def _measured(kernel: ExportedKernel) -> list[str]:
     for row in rows:
         baseline, gained = min(row["speedup"].items(), key=lambda each: each[1], default=("-", float("nan")))
         lines.append(f"| {row['id']} | {row['time_us']['candidate']:.1f} us | {gained:.2f}x {baseline} |")
+    if host := evidence.get("host_us"):
+        spent = host.get("plan", host["run"])
+        said = f"{spent:.1f} us at {host['workload']}; in eager mode {host['eager']:.1f}"
+        lines += ["", f"A call costs the calling thread {said}."]
     return lines
 
 

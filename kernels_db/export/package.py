@@ -42,7 +42,6 @@ STATIC_FILES = (
     "_math.py",
     "_op.py",
     "_plans.py",
-    "_recording.py",
     "_shadow.py",
     "overhead.py",
     "selfcheck.py",

@@ -235,6 +235,22 @@ class WorkloadVerdict(TypedDict):
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
 
 
+class HostTime(TypedDict):
+    """Microseconds of the calling thread for one call at the smallest verified shape; on a CPU with its work.
+
+    run: of the candidate's `run` into outputs that are there; plan: of a call that a launch plan serves, as an export
+    replays it (guard, outputs and launches); eager: of the reference. launches: in the plan; unplanned: why there is
+    none.
+    """
+
+    workload: str
+    run: float
+    eager: float
+    plan: NotRequired[float]
+    launches: NotRequired[int]
+    unplanned: NotRequired[str]
+
+
 class AdmissionCheck(TypedDict):
     """The result of one deliberately wrong answer to the op.
 
@@ -349,6 +365,7 @@ class Verdict(TypedDict):
     attack: NotRequired[Attack]  # where `limits.attack_s` or `op.counterexamples` asked for one
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     profile: NotRequired[Profile]  # at level profile
+    host_us: NotRequired[HostTime]  # at level verify, of an accepted candidate; absent: an earlier judge, or it failed
     # By the service alone, on a verdict that came in a bundle: {"id", "nonce", "merged_at", "digest", "host"}
     bundle: NotRequired[dict[str, Any]]
     calls: NotRequired[

@@ -35,6 +35,15 @@ _TIMEOUT_S = 120.0
 _MEMORY_BYTES = 4 << 30
 
 
+_built: Path | None = None
+
+
+def use(path: Path) -> None:
+    """Load the extension from this file, in a process that may not build it; before `extension` is first called."""
+    global _built  # noqa: PLW0603 - one extension a process
+    _built = path
+
+
 @lru_cache(maxsize=1)
 def extension() -> ModuleType:
     """Return the extension, built unless the cache has it.
@@ -43,11 +52,11 @@ def extension() -> ModuleType:
         CompileError: it does not compile, Python's headers are not there, or it cannot be loaded.
         HostError: there is no C++ compiler. CacheError: the cache cannot be written.
     """
-    built = build()
-    name = f"warpsmith_{built.path.stem}.{NAME}"  # Python keeps extensions by name, and another build is another one
-    spec = importlib.util.spec_from_file_location(name, built.path)
+    path = _built or build().path
+    name = f"warpsmith_{path.stem}.{NAME}"  # Python keeps extensions by name, and another build is another one
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise CompileError(f"the built extension {built.path} cannot be loaded")
+        raise CompileError(f"the built extension {path} cannot be loaded")
     try:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)

@@ -164,6 +164,7 @@ def check_verdict(verdict: Verdict) -> None:
     if not 0 <= wrong <= elements or elements < 1:
         raise BrokenDocument("verdict.failure.wrong_elements", wrong, f"a share of {elements} elements")
     _check_score(verdict)
+    _check_host_time(verdict)
     seen: set[str] = set()
     for position, workload in enumerate(verdict["workloads"]):
         path = f"verdict.workloads[{position}]"
@@ -195,6 +196,12 @@ def _check_score(verdict: Verdict) -> None:
     if interval is None:
         raise BrokenDocument("verdict.score_ci95", None, "two numbers, beside a score")
     _check_interval(interval, "verdict.score_ci95")
+
+
+def _check_host_time(verdict: Verdict) -> None:
+    for name, value in verdict.get("host_us", {}).items():
+        if isinstance(value, int | float):
+            _check_range(value, f"verdict.host_us.{name}", least=0.0)
 
 
 def _check_workload(workload: WorkloadVerdict, path: str) -> None:

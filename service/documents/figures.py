@@ -21,6 +21,16 @@ def format_attack(attack: Mapping[str, Any]) -> str:
     return f"counterexample search: {tries}, {worst}"
 
 
+def format_host(host: Mapping[str, Any]) -> str:
+    """Describe what a call costs the calling thread, in one line."""
+    launches = host.get("launches")
+    by_plan = f"{host['plan']:.1f} us by its launch plan, " if host.get("plan") is not None else ""
+    counted = f" ({launches} {'launch' if launches == 1 else 'launches'})" if by_plan and launches else ""
+    why = f"; no launch plan: {host['unplanned']}" if host.get("unplanned") else ""
+    at = f"at {host['workload']}"
+    return f"host: {by_plan}{host['run']:.1f} us by its run, {host['eager']:.1f} us in eager mode{counted}, {at}{why}"
+
+
 def format_dollars(cost: float | None) -> str:
     """Format US dollars, or say that the cost is unknown."""
     return "cost unknown" if cost is None else f"${cost:,.2f}"

@@ -55,6 +55,17 @@ class ExportFormat(BaseModel):
     media_type: str
 
 
+class HostTime(BaseModel):
+    """Microseconds of the calling thread for one call at the smallest verified shape; on a CPU with its work."""
+
+    workload: str
+    run: float = Field(description="The kernel's own `run`, into outputs that are there")
+    eager: float = Field(description="PyTorch's eager reference")
+    plan: float | None = Field(None, description="A call that a launch plan serves, as an export replays it")
+    launches: int | None = Field(None, description="Launches of the plan")
+    unplanned: str | None = Field(None, description="Why there is no plan")
+
+
 class KernelSummary(BaseModel):
     """A verified winner for (op, target)."""
 
@@ -78,6 +89,7 @@ class KernelSummary(BaseModel):
         default_factory=dict,
         description="95 % interval of each, from those of the workloads; absent where a workload has none",
     )
+    host_us: HostTime | None = Field(None, description="null: verified before the judge measured it, or it could not")
     workloads: list[KernelWorkload] = Field(default_factory=list)
     verification: Verification | None = None
     reverification: Reverified | None = None

@@ -107,6 +107,7 @@ def _make_summary(row: KernelRow, op: OpRow, latest: str | None, again: Reverifi
         limit_fraction=row.limit_fraction,
         speedup=compute_mean_speedups(workloads),
         speedup_ci95=compute_mean_intervals(workloads),
+        host_us=evidence.get("host_us"),
         workloads=[KernelWorkload(id=item.id, role=item.role, axes=axes.get(item.id)) for item in workloads],
         verification=_make_verification(row, latest, protocol),
         reverification=again,

@@ -123,6 +123,9 @@ def test_an_honest_candidate_is_accepted_with_its_evidence(judge: JudgeClient, l
     assert verdict["device"]["type"] == "cuda"
     assert verdict["compile"] is not None
     assert {kernel["name"] for kernel in verdict["compile"]["kernels"]} == {"add_relu"}
+    host = verdict["host_us"]
+    assert host["launches"] == 1, host
+    assert 0 < host["plan"] < host["run"]
 
 
 def test_a_wrong_element_is_named(judge: JudgeClient) -> None:

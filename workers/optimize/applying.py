@@ -48,8 +48,8 @@ class How:
         raise NoModel("--keep", keep, f"one of {', '.join(get_args(Keep))}")
 
     def optimized(self, user: UserModel, kernels: Sequence[Served]) -> Optimized:
-        """Compile the model at its first call, with these kernels."""
-        return Optimized(user.module, self.mode, None, lambda _: kernels, self.keep)
+        """Compile the model at its first call, with these kernels: no call is made without them."""
+        return Optimized(user.module, self.mode, None, lambda _: kernels, self.keep, tried=False)
 
 
 def apply(user: UserModel, projects: Sequence[Project], output: Path | None, how: How, say: Say) -> dict[str, Any]:

@@ -27,6 +27,7 @@ MODULES = (
     "places.py",
     "rewriting.py",
     "served.py",
+    "trial.py",
     "turns.py",
 )
 """Of `compiled`, which need nothing of Warpsmith but CARRIED."""

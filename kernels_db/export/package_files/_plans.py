@@ -15,15 +15,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _compare, _control, _load, _recording, _spec
-from ._runtime import map_encoding, plan_build
+from . import _compare, _control, _load, _spec
+from ._runtime import launch_plan
 
 if TYPE_CHECKING:
     from . import _guard
@@ -32,14 +31,6 @@ VARIABLE = "WARPSMITH_PLANS"
 """off: no plans; on, or not set: plans for every language."""
 RECORDED_AT = 3
 """The call of a signature that is recorded: fewer may be all that there are."""
-LARGEST_RECORDED = {"cpu": 16 << 20, "cuda": 256 << 20}
-"""Bytes of arguments and outputs up to which a call is recorded, since that copies them: the kernel of a larger one
-takes far longer than the host.
-"""
-ALIGNED = 64
-"""Bytes that the address of each tensor of a replayed call is a multiple of, as those of a recording are: Triton makes
-another kernel for lesser ones, and so may `run`.
-"""
 
 
 class State:
@@ -178,87 +169,20 @@ def _make(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
 
 def _planned(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> tuple[Any, int] | str:
     """The plan of a call, compared with `run` itself, and its launches; or why there is none."""
-    sizes = [a.nbytes for a in (*arguments, *admitted.outputs) if isinstance(a, torch.Tensor)]
-    most = LARGEST_RECORDED[admitted.device.type]
-    if sum(sizes) > most:
-        return f"its tensors have more than {most >> 20} MiB, and the kernel takes far longer than the host"
+    if (why := launch_plan.oversized((*arguments, *admitted.outputs), admitted.device)) is not None:
+        return why
     here = _table()
     if here is None:
         return str(_absent)
-    driver = map_encoding.DRIVER
-    if admitted.device.type == "cuda" and not plan_build.extension().open_driver(driver):
-        return f"CUDA's driver {driver} has no cuLaunchKernelEx"
-    if "storage_offset" in _names(vars(admitted.kernel.module).values()):
-        return "the kernel's Python reads storage_offset, which is no part of a signature"
-    kernel = admitted.kernel.module.run
-    calls = [(_compare.clones(arguments), admitted.allocate()) for _ in range(3)]  # all held: no address comes twice
-    found = [_recording.record(kernel, *call) for call in calls[:2]]
-    first, second = found
-    if isinstance(first, str):
-        return first
-    if isinstance(second, str):
-        return second
-    if not first.same_as(second):
-        return "two calls with the same shapes and numbers made different launches"
-    slots = [(torch.empty_like, _without_memory(o.shape, None, o.dtype, o.device)) for o in admitted.outputs]
-    slots += [
-        (torch.zeros_like if s.zeros else torch.empty_like, _without_memory(s.shape, s.strides, s.dtype, s.device))
-        for s in first.scratch
-    ]
-    plan = here.plan(
-        tuple(arguments),
-        _control.NAMES.index(admitted.kernel.name),
-        admitted.device.index if admitted.device.type == "cuda" else -1,
-        len(admitted.outputs),
-        tuple(slots),
-        first.steps,
+    return launch_plan.make(
+        here,
         admitted.kernel.module,
+        _control.NAMES.index(admitted.kernel.name),
+        arguments,
+        lambda: (_compare.clones(arguments), admitted.allocate()),
+        admitted.device,
+        _spec.MUTATED,
     )
-    replayed, outputs = calls[2]
-    for right, output in zip(calls[1][1], outputs, strict=True):
-        _bits(output).copy_(_bits(right).bitwise_not())  # memory that was freed may hold the right result already
-    if not here.run(plan, tuple(replayed), tuple(outputs)):
-        return "the plan does not fit the call that it was made of"
-    return _differs(calls) or (plan, sum(step[0] >= _recording.CALL for step in first.steps))
-
-
-def _names(values: Iterable[Any]) -> set[str]:
-    """The names of attributes and globals that these functions use, and the functions inside them."""
-    found: set[str] = set()
-    codes = [value.__code__ for value in values if isinstance(value, FunctionType)]
-    while codes:
-        code = codes.pop()
-        found.update(code.co_names)
-        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
-    return found
-
-
-def _differs(calls: list[tuple[list[Any], list[torch.Tensor]]]) -> str | None:
-    """How a replay, the last of these calls, and `run`, the others, do not agree to the bit."""
-    written = [[*outputs, *(arguments[position] for position in _spec.MUTATED)] for arguments, outputs in calls]
-    bits = [[_bits(each) for each in one] for one in written]
-
-    def same(one: int, other: int) -> bool:
-        return all(torch.equal(a, b) for a, b in zip(bits[one], bits[other], strict=True))
-
-    if not same(0, 1):
-        return "two calls of run with the same values differ in their bits, so no replay can be compared with them"
-    return None if same(1, 2) else "a replay gives other bits than run: run does something that was not seen"
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's bytes, in its own memory where it is contiguous."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _without_memory(shape: Any, strides: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A tensor to allocate others like: `empty_like` of one with the right strides is the least that there is to do."""
-    if strides is None:
-        like = torch.empty(shape, dtype=dtype, device=device)
-    else:
-        like = torch.empty_strided(shape, strides, dtype=dtype, device=device)
-    like.untyped_storage().resize_(0)
-    return like
 
 
 def _table() -> Any:
@@ -275,32 +199,8 @@ def _table() -> Any:
 
 
 def _new_table() -> Any:
-    exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-    if exchange is None:
-        raise RuntimeError(f"PyTorch {torch.__version__} has no DLPack exchange functions for C")
-    alignments = {place: ALIGNED for place, each in enumerate(_spec.PARAMETERS) if each["rank"] is not None}
-    alignments |= {place: max(bytes_, ALIGNED) for place, bytes_ in _spec.ALIGNMENTS}
-    quiet = (
-        (torch._C._len_torch_dispatch_stack, 0),
-        (torch._C._len_torch_function_stack, 0),
-        (torch._C._functorch.maybe_current_level, None),
-        (torch._C._get_tracing_state, None),
-        (torch.autograd._profiler_enabled, False),
-    )
-    return plan_build.extension().table(
-        exchange,
-        torch.Tensor,
-        torch.nn.Parameter,
-        _control.block,
-        torch.is_grad_enabled,
-        torch.Tensor.is_neg,
-        torch.autograd.graph.increment_version,
-        getattr(torch._C, "_cuda_getCurrentRawStream", None),
-        quiet,
-        tuple(alignments.items()),
-        tuple(_spec.MUTATED),
-        len(_control.NAMES),
-    )
+    tensors = [place for place, each in enumerate(_spec.PARAMETERS) if each["rank"] is not None]
+    return launch_plan.new_table(_control.block, tensors, dict(_spec.ALIGNMENTS), _spec.MUTATED, len(_control.NAMES))
 
 
 def described() -> dict[str, Any]:

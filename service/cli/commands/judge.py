@@ -16,7 +16,7 @@ from warpsmith.service.cli.options import Json, OpFile
 from warpsmith.service.cli.output import print_json, print_wide, say, tell
 from warpsmith.service.client.errors import DONE, FAILED, misuse
 from warpsmith.service.client.progress import build_result_rows, build_result_table
-from warpsmith.service.documents.figures import format_attack, format_ratio
+from warpsmith.service.documents.figures import format_attack, format_host, format_ratio
 from warpsmith.service.documents.workloads import WorkloadTimes
 from warpsmith.service.local.judging import judge_once
 from warpsmith.service.settings import ServiceSettings
@@ -107,6 +107,8 @@ def show(verdict: Verdict) -> None:
         print_wide(build_result_table(build_result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
     if verdict["score"] is not None:
         tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
+    if (host := verdict.get("host_us")) is not None:
+        tell(format_host(host))
     level = verdict["sandbox"].get("level", "none")
     attack = summarise_attack(verdict.get("attack"))
     if attack is not None:

@@ -43,6 +43,8 @@ def kernels(
     for item in found:
         share = format_share(item.limit_fraction)
         gained = f"{format_ratio(item.score, item.ci95)} over the fastest baseline, {share} of the limit"
+        if item.host_us is not None:
+            gained += f", host {item.host_us.run if item.host_us.plan is None else item.host_us.plan:.1f} us"
         state = f"  drifted: {item.reverification.state}" if item.reverification and has_drifted(item) else ""
         if item.verification and item.verification.outdated_protocol:
             state += f"  judged under protocol {item.verification.protocol}: warpsmith reverify"

@@ -454,7 +454,7 @@ def test_a_kernel_with_other_bits_each_time_has_no_plan(imported: Importer) -> N
 
 def test_large_tensors_are_not_copied_for_a_plan(imported: Importer, monkeypatch: pytest.MonkeyPatch) -> None:
     package = imported()
-    monkeypatch.setitem(part(package, "_plans").LARGEST_RECORDED, "cpu", 3 << 10)
+    monkeypatch.setitem(part(package, "_runtime.launch_plan").LARGEST_RECORDED, "cpu", 3 << 10)
     (reason,) = planned(package, *tensors(), 0.5)["refused"]
     assert reason == "its tensors have more than 0 MiB, and the kernel takes far longer than the host"
     assert planned(package, *tensors(3), 0.5)["recorded"] == 1, "another signature"

@@ -50,7 +50,7 @@ class Package:
 
     def __init__(self, module: ModuleType, driver: Driver) -> None:
         self.name, self.driver = module.__name__, driver
-        self.recording, self.plans = self.part("_recording"), self.part("_plans")
+        self.recording, self.plans = self.part("_runtime.run_recording"), self.part("_plans")
         self.extension = self.part("_runtime.plan_build").extension()
         assert self.extension.open_driver(str(driver.path))
 

@@ -68,11 +68,37 @@ def test_a_good_candidate_is_accepted_with_its_numbers(client: JudgeClient) -> N
     assert {"gate", "compile", "memory", "reference", "screen", "verify", "time"} <= set(verdict["seconds"])
     assert [kernel["name"] for kernel in verdict["compile"]["kernels"]] == ["norm"]  # type: ignore[index]
     assert verdict["sandbox"]["level"] in LEVELS
+    host = verdict["host_us"]
+    assert (host["workload"], host["launches"]) == ("ragged", 1)  # the smallest that is no hold-out
+    assert min(host["run"], host["plan"], host["eager"]) > 0
 
 
 def test_an_in_place_op_with_a_scalar(client: JudgeClient) -> None:
     verdict = _judge(client, judging.job(FUSED, FUSED_WORKLOADS, GOOD_FUSED, level="verify"))
     assert verdict["verdict"] == "accepted", verdict["reason"]
+    assert verdict["host_us"]["launches"] == 1
+
+
+ALWAYS_THE_SAME = """import torch
+
+last = []
+
+
+def run(x, weight, bias, y):
+    last[:] = [*last[-5:], x.clone()]
+    assert len(last) < 6 or not all(torch.equal(each, x) for each in last)
+    y.copy_(torch.nn.functional.layer_norm(x, weight.shape, weight, bias, 1e-5))
+"""
+
+
+def test_where_the_hosts_time_cannot_be_measured_the_verdict_stands(client: JudgeClient) -> None:
+    """Judged calls have not the same values six times running; those that the host's time is of have."""
+    verdict = _judge(client, judging.job(LAYER_NORM, LAYER_NORMS, ALWAYS_THE_SAME, language="python", level="verify"))
+    if verdict["gate"] == "sandbox":
+        pytest.skip(verdict["reason"])
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+    assert "host_us" not in verdict
+    assert "what a call costs the host was not measured" in verdict["reason"]
 
 
 def test_the_baselines_are_measured_and_a_compiled_one_too(client: JudgeClient) -> None:

@@ -241,6 +241,8 @@ ABSENT = object()
         ("verdict.compile", {"kernels": [{"registers": "many"}]}, "verdict.compile.kernels[0].registers"),
         ("verdict.compile", {"launches": [{"kernel": "k", "block": [1]}]}, "verdict.compile.launches[0].block"),
         ("verdict.device", {"name": 3}, "verdict.device.name"),
+        ("verdict.host_us", {"workload": "large", "run": 7.0}, "verdict.host_us.eager"),
+        ("verdict.host_us", {"workload": "large", "run": -7.0, "eager": 5.0}, "verdict.host_us.run"),
         ("verdict.device", {"peaks": {"bandwidth_gbs": {"x": 1.0}}}, "verdict.device.peaks.bandwidth_gbs.x"),
         ("verdict.sandbox", {}, "verdict.sandbox.level"),
         ("verdict.workloads.0.time_us.eager", 0.0, "verdict.workloads[0].time_us.eager"),

@@ -21,7 +21,13 @@ from warpsmith.service.client.progress import (
     find_best_path,
     shorten,
 )
-from warpsmith.service.documents.figures import format_attack, format_duration, format_microseconds, format_ratio
+from warpsmith.service.documents.figures import (
+    format_attack,
+    format_duration,
+    format_host,
+    format_microseconds,
+    format_ratio,
+)
 from warpsmith.service.documents.nodes import NodeSummary
 from warpsmith.service.documents.searches import EventDocument, SearchDocument
 from warpsmith.service.documents.workloads import WorkloadTimes
@@ -183,6 +189,16 @@ def test_a_counterexample_search_in_one_line() -> None:
     assert told_of(2, "inf", counterexample={}) == f"{head} wrong values found, 2 tries"
     assert told_of(0, skipped="no CUDA device") == f"{head} not made, no CUDA device"
     assert summarise_attack(None) is summarise_attack({}) is None
+
+
+def test_the_hosts_time_in_one_line() -> None:
+    host = {"workload": "small", "run": 7.04, "eager": 5.0}
+    by_run = "7.0 us by its run, 5.0 us in eager mode"
+    assert (
+        format_host(host | {"plan": 2.56, "launches": 1})
+        == f"host: 2.6 us by its launch plan, {by_run} (1 launch), at small"
+    )
+    assert format_host(host | {"unplanned": "no compiler"}) == f"host: {by_run}, at small; no launch plan: no compiler"
 
 
 def test_the_panel_shows_round_nodes_best_cost_and_time() -> None:

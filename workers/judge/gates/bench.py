@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from warpsmith.kernels_db.runtime import plan_build
 from warpsmith.workers.judge.clock.physics import Peaks
 from warpsmith.workers.judge.gates.runner_factory import RunnerFactory
 from warpsmith.workers.judge.machine.device import Device, Gpu
@@ -51,6 +52,10 @@ class Bench:
         with open(self._cache / f"timing-{self.device.lease}.lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def plan_extension(self) -> Path:
+        """Build what replays launch plans, once. Raises CompileError: no compiler, or no Python.h."""
+        return plan_build.build(self._cache / "plans").path
 
     def profiler(self) -> profiler.Profiler | None:
         """Nsight Compute on this host; None without it. Raises ForkServerDied."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from warpsmith.kernels_db.job.documents import Failure, Gate, ResolvedWorkload, VerdictWord, WorkloadVerdict, tier_of
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.workers.judge.clock import timing
+from warpsmith.workers.judge.gates import host_time
 from warpsmith.workers.judge.gates.attack import ask_known, attack
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.measurement import available, believe, measure
@@ -34,7 +35,13 @@ Outcome = tuple[VerdictWord, Gate, str, Failure | None]
 def pass_gates(job_run: JobRun) -> Outcome:
     """Take an open job through its gates, in order. Raises Stopped."""
     check_reference(job_run)
-    return _examine(job_run) if job_run.job["candidate"] is None else _contest(job_run)
+    if job_run.job["candidate"] is None:
+        return _examine(job_run)
+    outcome = _contest(job_run)
+    if outcome[0] == "accepted" and job_run.job["level"] == "verify":
+        with job_run.on_device():
+            host_time.measure(job_run)
+    return outcome
 
 
 def check_reference(job_run: JobRun) -> None:

@@ -16,6 +16,7 @@ from warpsmith.kernels_db.job.documents import (
     Failure,
     Gate,
     Generated,
+    HostTime,
     Job,
     Profile,
     Verdict,
@@ -56,6 +57,7 @@ class Report:
         self.attack: Attack | None = None
         self.generated: Generated | None = None
         self.profile: Profile | None = None
+        self.host_us: HostTime | None = None
         self.notes: list[str] = []
         self.calls: dict[str, int] = {}  # of the candidate's `run`, by gate
         self.seconds: dict[str, float] = {}
@@ -123,6 +125,8 @@ class Report:
             document["generated"] = self.generated
         if self.profile is not None:
             document["profile"] = self.profile
+        if self.host_us is not None:
+            document["host_us"] = self.host_us
         finished: Verdict = json_safe(document)
         return finished
 

@@ -6,6 +6,7 @@ Standard library only, so that both sides may import it at once.
 from __future__ import annotations
 
 CALL, CALL_AND_CLOSE, BURST, GO, DELIVER, FREE, NOTHING = b"C", b"L", b"B", b"G", b"D", b"F", b"N"
+HOST = b"H"
 DONE, FAILED = b"K", b"E"
 
 LONGEST_TEXT = 4000

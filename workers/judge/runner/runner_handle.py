@@ -25,7 +25,7 @@ from warpsmith.workers.judge.machine.buffers import Slot, TensorSpec
 from warpsmith.workers.judge.machine.native_calls import TRACE_BYTES
 from warpsmith.workers.judge.runner import generated
 from warpsmith.workers.judge.runner.burst import EMPTY
-from warpsmith.workers.judge.runner.commands import BURST, CALL, CALL_AND_CLOSE, DELIVER, FREE, GO, NOTHING
+from warpsmith.workers.judge.runner.commands import BURST, CALL, CALL_AND_CLOSE, DELIVER, FREE, GO, HOST, NOTHING
 from warpsmith.workers.judge.runner.digest import Seal
 from warpsmith.workers.judge.runner.exchange import SETUP_S, Exchange
 from warpsmith.workers.judge.runner.faults import RunnerFault
@@ -312,6 +312,33 @@ class RunnerHandle:
             return answer, memoryview(mmap.mmap(fd, TRACE_BYTES, prot=mmap.PROT_READ))
         finally:
             os.close(fd)
+
+    def ready_host_calls(
+        self, slot: int, calls: int, mutated: Sequence[int], limit_s: float, extension: Path | None
+    ) -> dict[str, Any]:
+        """Have the runner ready calls on copies of a filled slot; `host_calls` makes them.
+
+        extension: the file that replays launch plans, where the calls are to be made by one. Returns what the runner
+        tells of that: `launches`, or `unplanned`. Raises RunnerFault.
+        """
+        plan = None
+        if extension is not None:
+            plan = self._directory / extension.name
+            if not plan.exists():
+                shutil.copyfile(extension, plan)
+        message = {"command": "host", "slot": slot, "calls": calls, "mutated": list(mutated)}
+        answer = self.command(message | {"plan": None if plan is None else str(plan)}, limit_s)
+        self._talk.rest()
+        return answer
+
+    def host_calls(self, limit_s: float) -> int:
+        """Make the calls that were readied, one after another; returns nanoseconds on the referee's clock.
+
+        On a GPU that is until the last was launched. Raises RunnerFault.
+        """
+        spent = self._talk.timed(HOST, limit_s)
+        self._talk.rest()
+        return spent
 
     def ping(self) -> None:
         """Have the runner wait for its device. Raises RunnerFault where its context is broken."""

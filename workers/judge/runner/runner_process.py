@@ -5,10 +5,11 @@ it says decides anything: the referee reads the buffers and its own clock. Code 
 code it runs; it keeps no secret.
 
 Commands, one datagram each. JSON: enter, load, bind, unbind, error, generate, generated, times, kernels, profile, ping,
-kept, trace.
+kept, trace, host.
 Bytes: `C<slot>` call `run` on a slot, `L<slot>` the same and close the slot to writes as `run` returns,
 `B<seal><slot>...` arm a burst over slots with a digest after one call (GPU), `G` run it, `D` copy the last result into
-the slot's output buffers, `F` free it, `N` nothing. `C`, `L`, `G` and `N` are timed. Answers: JSON to JSON; `K` or `E`
+the slot's output buffers, `F` free it, `N` nothing, `H` make the calls that `host` readied. `C`, `L`, `G`, `N` and `H`
+are timed. Answers: JSON to JSON; `K` or `E`
 to bytes.
 """
 
@@ -40,12 +41,14 @@ from warpsmith.workers.judge.runner.commands import (
     FAILED,
     FREE,
     GO,
+    HOST,
     LONGEST_NAME,
     MOST_NAMES,
     NOTHING,
 )
 from warpsmith.workers.judge.runner.device_state import GpuState
 from warpsmith.workers.judge.runner.digest import Seal
+from warpsmith.workers.judge.runner.host_calls import HostCalls
 from warpsmith.workers.judge.runner.loading import compile_templates_at_once, import_file, set_precision, wrap
 from warpsmith.workers.judge.runner.outputs import ContractError, bound, check_output, describe, refuse, returned_as
 from warpsmith.workers.judge.sandbox.sandbox import Confinement
@@ -83,6 +86,7 @@ class Runner:
         self.burst: Burst | None = None  # armed or run last
         self.state: GpuState | None = None  # of a candidate on a GPU whose host code a gate has read
         self.watch: NativeWatch | None = None  # of native candidates
+        self.host_calls: HostCalls | None = None  # of the slot that they were last readied on
         self.codes: deque[str] = deque(maxlen=MOST_GRAPHS)  # what Inductor generated since it was last asked
 
     def serve(self) -> None:
@@ -95,6 +99,7 @@ class Runner:
             DELIVER[0]: self.deliver,
             FREE[0]: self.free,
             NOTHING[0]: self.nothing,
+            HOST[0]: self.call_for_host,
         }
         while True:
             raw = self.next_datagram(_GPU_SPIN if self.device == "cuda" else 0)
@@ -202,6 +207,7 @@ class Runner:
                 "ping": self.ping,
                 "kept": self.kept,
                 "trace": self.trace,
+                "host": self.host,
                 "kernels": self.kernels,
             }[message["command"]]
             answer = handler(message)
@@ -299,6 +305,7 @@ class Runner:
         self.result = None
         self.current = ([], [])
         self.burst = None
+        self.host_calls = None
         self.slots = []
         self.arenas = []
         self.memory = []
@@ -357,6 +364,24 @@ class Runner:
         run, (arguments, outputs), fd = self.run, self.writable_slot(message["slot"]), self.received.pop()
         assert run is not None and self.module is not None  # noqa: PT018 - loaded before it is bound
         return native_calls.record(lambda: run(*arguments), self.module, [*arguments, *outputs], fd)
+
+    def host(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ready calls on copies of a slot's tensors, by a launch plan where `plan` names the extension's file."""
+        run, (arguments, outputs) = self.run, self.writable_slot(message["slot"])
+        assert run is not None
+        self.settle()
+        if self.host_calls is None:
+            own = self.mode == "candidate"
+            inputs = arguments[: len(arguments) - len(outputs)] if own else arguments
+            self.host_calls = HostCalls(run, self.module, inputs, outputs if own else [], message["mutated"])
+        answer = self.host_calls.ready(message["calls"], message["plan"])
+        self.settle()
+        return answer
+
+    def call_for_host(self, raw: bytes) -> None:
+        """Make the calls that were readied, and do not wait for the device."""
+        assert self.host_calls is not None
+        self.host_calls.make()
 
     def ping(self, message: dict[str, Any]) -> dict[str, Any]:
         self.settle()

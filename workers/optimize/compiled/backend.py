@@ -15,8 +15,9 @@ from torch import fx
 
 from . import inductor
 from .masks import Place, take_out_masks
-from .rewriting import Keep, Placed, compile_with
+from .rewriting import Keep, Placed, compile_with, dropped
 from .served import Served
+from .trial import Trial
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Graph:
 
     masks: its places of attention with a mask; kernels: its places of kernels, None where Inductor's cache had the code
     and what became of them is not known; without: the kernels that have none, with the reason; why: the reason where no
-    kernel was looked for.
+    kernel was looked for; trial: of the graph with its kernels beside that without, where one is made.
     """
 
     calls: int
@@ -33,6 +34,15 @@ class Graph:
     kernels: tuple[Placed, ...] | None = ()
     without: dict[str, str] = field(default_factory=dict)
     why: str = ""
+    trial: Trial | None = None
+
+    @property
+    def places(self) -> tuple[Placed, ...]:
+        """The places of kernels as they are now: a trial may have dropped what was taken."""
+        outcome = None if self.trial is None else self.trial.outcome
+        if outcome is None or outcome.gains:
+            return self.kernels or ()
+        return tuple(dropped(place, outcome) for place in self.kernels or ())
 
 
 NOWHERE = "the graph does not compute this op"
@@ -46,14 +56,15 @@ def compile_rewritten(
     *,
     serve: Serve,
     keep: Keep = "faster",
+    tried: bool = True,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     seen: Callable[[Graph], None] | None = None,
 ) -> Callable[..., Any]:
     """Rewrite a graph of Dynamo's and compile it with Inductor, under its `mode` and `options`.
 
-    keep: which kernels stay (`Keep`). `seen` is told what became of the graph. Raises what Inductor raises,
-    RuntimeError for a mode that it does not know.
+    keep: which kernels stay (`Keep`); tried: and only where the graph as a whole is faster, too (`Trial`). `seen` is
+    told what became of the graph. Raises what Inductor raises, RuntimeError for a mode that it does not know.
     """
     calls = sum(node.op.startswith("call_") for node in graph.graph.nodes)
     patches = inductor.patches_of(mode, options)
@@ -66,11 +77,12 @@ def compile_rewritten(
         given = {kernel.name: kernel for kernel in serve(tensors)}
         without = {name: why for name, kernel in given.items() if (why := kernel.kernel.off()) is not None}
         serving = [kernel for name, kernel in given.items() if name not in without]
-        compiled, placed = compile_with(serving, graph, inputs, patches, keep)
+        rewritten = compile_with(serving, graph, inputs, patches, keep, tried=tried)
+        compiled, placed = rewritten.code, rewritten.placed
         seen_at = {place.kernel for place in placed or ()}
         if placed is not None:
             without |= {each.name: NOWHERE for each in serving if each.name not in seen_at}
-        found = Graph(calls, masks, None if placed is None else tuple(placed), without)
+        found = Graph(calls, masks, None if placed is None else tuple(placed), without, trial=rewritten.trial)
     if seen is not None:
         seen(found)
     return compiled

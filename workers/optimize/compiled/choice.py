@@ -42,9 +42,11 @@ SEEN = 0.9
 Values = Literal["normal", "large", "with NaN"]
 VALUES: tuple[Values, ...] = get_args(Values)
 """What a kernel is compared on in its place: its verification saw far more, but a package may be anybody's."""
-_TOLD = {"large": "of some tens", "with NaN": "with a NaN"}
+_TOLD = {"normal": "", "with NaN": " (inputs with a NaN)"}
 LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
-FORMAT = 5
+HALVINGS = 4
+"""Of large values on which PyTorch's own results are not finite: down to some that are hardly larger than normal."""
+FORMAT = 6
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -114,11 +116,11 @@ class Choices:
 def decide(region: Region, patches: inductor.Patches) -> Decision:
     """Compare a kernel with what computes in its place, and time both in turns."""
     with inductor.outside():
+        if _drawn(region, "normal") is None:
+            return Decision("it takes integers, and which ones make sense here is not known")
         for values in VALUES:
-            drawn = _drawn(region, values)
-            if drawn is None:
-                return Decision("it takes integers, and which ones make sense here is not known")
-            if (unfit := _unfit(region, drawn, values)) is not None:
+            drawn, told = _large(region) if values == "large" else (_drawn(region, values), _TOLD[values])
+            if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
                 return unfit
         inputs = list(_drawn(region, "normal") or ())
         compiled = inductor.compile_graph(region.alone(), inputs, patches | {"triton.cudagraphs": False})
@@ -128,10 +130,24 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             )
 
 
-def _unfit(region: Region, drawn: Sequence[torch.Tensor], values: Values) -> Decision | None:
+def _large(region: Region) -> tuple[list[torch.Tensor] | None, str]:
+    """Return large values on which PyTorch's own results are finite, and what is said of them.
+
+    Where they are not (an exponential's), others of half the size are drawn, as often as `HALVINGS` says; None where no
+    such values are finite.
+    """
+    for halved in range(HALVINGS + 1):
+        drawn = _drawn(region, "large", 0.5**halved)
+        if drawn is not None and all(bool(found.isfinite().all()) for found in region.alone()(*drawn)):
+            largest = max((float(t.abs().max()) for t in drawn if t.is_floating_point() and t.numel()), default=0.0)
+            return drawn, f" (inputs of up to {largest:.0f})"
+    return None, ""
+
+
+def _unfit(region: Region, drawn: Sequence[torch.Tensor], told: str) -> Decision | None:
     """Decide where the kernel would not serve these inputs or its results are wrong; None where all is well.
 
-    Large values on which PyTorch's own results are not finite (an exponential's) ask nothing.
+    told: what is said of the inputs beside a wrong result.
     """
     kernel, numbers, flat = region.kernel.kernel, region.match.numbers, _flat(region, drawn)
     if (why := kernel.outside(flat, numbers)) is not None:
@@ -142,10 +158,8 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor], values: Values) -> Dec
         results = _called(region, drawn)
     shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
     expected = [found.reshape(shape) for found, shape in zip(region.alone()(*drawn), shapes, strict=True)]
-    if values == "large" and not all(bool(found.isfinite().all()) for found in expected):
-        return None
     wrong = kernel.wrong(flat, expected, numbers)
-    return None if wrong is None else Decision(wrong if values == "normal" else f"{wrong} (inputs {_TOLD[values]})")
+    return None if wrong is None else Decision(f"{wrong}{told}")
 
 
 def _called(region: Region, given: Sequence[torch.Tensor]) -> Any:
@@ -160,11 +174,12 @@ def _flat(region: Region, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return found
 
 
-def _drawn(region: Region, values: Values) -> list[torch.Tensor] | None:
+def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tensor] | None:
     """Return values for a region's inputs, each once, with their shapes, strides and dtypes; None for integers.
 
-    Floats are standard normal; "large": some tens, of which sums in half precision stay finite; "with NaN": one in the
-    first input of floats. Of booleans nine in ten are true: where they are a mask, no row of it hides everything.
+    Floats are standard normal; "large": some tens, of which sums in half precision stay finite, or a `part` of that;
+    "with NaN": one in the first input of floats. Of booleans nine in ten are true: where they are a mask, no row of it
+    hides everything.
     """
     drawn: list[torch.Tensor] = []
     planted = values != "with NaN"
@@ -173,7 +188,7 @@ def _drawn(region: Region, values: Values) -> list[torch.Tensor] | None:
         if like.dtype.is_floating_point:
             found = torch.randn(shape, device=like.device)
             if values == "large":
-                found *= LARGE if torch.finfo(like.dtype).max > HALF else HALF_LARGE
+                found *= max(1.0, part * (LARGE if torch.finfo(like.dtype).max > HALF else HALF_LARGE))
             if not planted and found.numel():
                 found[(0,) * found.dim()], planted = math.nan, True
         elif like.dtype is torch.bool:

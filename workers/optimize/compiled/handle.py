@@ -13,6 +13,7 @@ from .backend import Graph, Serve, compile_rewritten
 from .comparing import Comparison
 from .inputs import Inputs
 from .rewriting import Keep, Placed
+from .trial import Trial
 
 
 class Optimized:
@@ -21,14 +22,17 @@ class Optimized:
     graphs: what became of each graph, in the order in which they were compiled.
     """
 
-    def __init__(self, model: Any, mode: str | None, dynamic: bool | None, serve: Serve, keep: Keep) -> None:
+    def __init__(
+        self, model: Any, mode: str | None, dynamic: bool | None, serve: Serve, keep: Keep, *, tried: bool = True
+    ) -> None:
         """Raises ValueError for a mode that Inductor does not know."""
         modes = torch._inductor.list_mode_options()
         if mode is not None and mode not in modes:
             raise ValueError(f"mode: found {mode!r}, expected one of {', '.join(map(repr, modes))}")
         self.model = model
         self.graphs: list[Graph] = []
-        backend = functools.partial(compile_rewritten, serve=serve, keep=keep, mode=mode, seen=self.graphs.append)
+        seen = self.graphs.append
+        backend = functools.partial(compile_rewritten, serve=serve, keep=keep, tried=tried, mode=mode, seen=seen)
         self._compiled: Callable[..., Any] = torch.compile(model, backend=backend, dynamic=dynamic)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -51,6 +55,11 @@ class Optimized:
         before = comparing.run(self.model, inputs)
         return comparing.compare(before, comparing.run(self.model, inputs, self), comparing.exact(self.model, inputs))
 
+    @property
+    def settled(self) -> bool:
+        """Whether calls go to one code alone: they take turns until it is told whether a graph gains by kernels."""
+        return all(graph.trial is None or graph.trial.tried for graph in self.graphs)
+
     def report(self) -> str:
         """Tell of each graph that was compiled what was rewritten, and what was not and why."""
         if not self.graphs:
@@ -61,13 +70,14 @@ class Optimized:
 def _told(number: int, graph: Graph) -> Iterator[str]:
     taken = [place for place in graph.masks if place.means]
     masks = f"{len(taken)} of {len(graph.masks)} masks of attention taken out"
-    placed = [place for place in graph.kernels or () if not place.why]
+    places = graph.places
+    placed = [place for place in places if not place.why]
     if graph.why:
         kernels = f"no kernels: {graph.why}"
     elif graph.kernels is None:
         kernels = "kernels as when Inductor's cache, where its code is from, was written"
     else:
-        kernels = f"{len(placed)} of {len(graph.kernels)} places of kernels taken"
+        kernels = f"{len(placed)} of {len(places)} places of kernels taken"
     yield f"graph {number}: {graph.calls} calls; {masks}; {kernels}"
     said: dict[str, list[str]] = {}
     for mask in graph.masks:
@@ -75,15 +85,25 @@ def _told(number: int, graph: Graph) -> Iterator[str]:
     for what, names in said.items():
         yield f"  {names[0]}{_more(names)}: {what}"
     alike: dict[tuple[str, str, str], list[Placed]] = {}
-    for place in graph.kernels or ():
+    for place in places:
         alike.setdefault((place.op, place.shapes, place.why), []).append(place)
-    for (op, shapes, _), places in alike.items():
-        yield f"  {op} at {places[0].where}{_more(places)} ({shapes}): {_outcome(places[0])}"
+    for (op, shapes, _), group in alike.items():
+        yield f"  {op} at {group[0].where}{_more(group)} ({shapes}): {_outcome(group[0])}"
+    if graph.trial is not None and placed:
+        yield f"  the graph as a whole: {_compared(graph.trial)}"
     reasons: dict[str, list[str]] = {}
     for name, why in graph.without.items():
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         yield f"  {names[0]}{_more(names)} {'have' if len(names) > 1 else 'has'} no place: {why}"
+
+
+def _compared(whole: Trial) -> str:
+    if whole.outcome is not None:
+        return f"{whole.outcome} as fast with its kernels"
+    if whole.tried:
+        return "not told, for the sizes of its calls differ too much; its kernels stay"
+    return "not told yet, its calls go to the code with kernels and to that without in turns"
 
 
 def _more(alike: Sequence[object]) -> str:

@@ -10,17 +10,18 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import fx
 
-from . import choice, inductor, match
+from . import choice, inductor, match, trial
 from .choice import Choices, Decision
 from .places import Region, find, in_order, put
 from .served import Served
+from .trial import Trial
 
 Keep = Literal["faster", "right"]
 """Which kernels stay: those that are surely faster than Inductor's code in their place, or all that are right there."""
@@ -44,17 +45,42 @@ class _Unknown(Exception):  # noqa: N818 - named for what happens
     """The graph has regions of which nothing is known."""
 
 
-def compile_with(
-    kernels: Sequence[Served], graph: fx.GraphModule, inputs: Sequence[Any], patches: inductor.Patches, keep: Keep
-) -> tuple[inductor.Compiled, list[Placed] | None]:
-    """Compile a graph of Dynamo's with the kernels that `keep` names; returns the code and what became of each region.
+@dataclass(frozen=True)
+class Rewritten:
+    """A graph's code, and what became of each region.
 
-    None for the regions: Inductor had the code in its cache, and what became of them is not known.
+    placed: None where Inductor had the code in its cache, and what became of them is not known; trial: of the graph
+    with its kernels beside that without, where that is to be told.
     """
-    rewriter = _Rewriter(kernels, Choices(_device(inputs), patches), keep)
+
+    code: inductor.Compiled
+    placed: list[Placed] | None
+    trial: Trial | None = None
+
+
+def compile_with(
+    kernels: Sequence[Served],
+    graph: fx.GraphModule,
+    inputs: Sequence[Any],
+    patches: inductor.Patches,
+    keep: Keep,
+    *,
+    tried: bool,
+) -> Rewritten:
+    """Compile a graph of Dynamo's with the kernels that `keep` names.
+
+    tried: with "faster", they stay only where the whole graph is faster with them (`Trial`), too.
+    """
+    device = _device(inputs)
+    rewriter = _Rewriter(kernels, Choices(device, patches), keep)
     identity = _digest(_code(), rewriter.choices.name, keep, sorted(kernel.name for kernel in kernels))
     patched = inductor.with_pass(patches, rewriter, identity)
     told = rewriter.choices.graph(_digest(identity, graph.code, [_described(value) for value in inputs]))
+    tried = tried and keep == "faster"
+    whole = told.with_suffix(".whole")
+    outcome = trial.read(whole) if tried else None
+    if outcome is not None and not outcome.gains and (placed := _read(told)) is not None:
+        return Rewritten(inductor.compile_graph(graph, inputs, patches), [dropped(place, outcome) for place in placed])
     for _ in range(MOST_TRIES):
         try:
             compiled = inductor.compile_graph(inductor.copied(graph), inputs, patched)
@@ -64,10 +90,23 @@ def compile_with(
             rewriter.learn()
             continue
         if rewriter.placed is None:
-            return compiled, _read(told)
-        choice.keep(told, [asdict(place) for place in rewriter.placed])
-        return compiled, rewriter.placed
+            placed = _read(told)
+        else:
+            placed = rewriter.placed
+            choice.keep(told, [asdict(place) for place in placed])
+        if not tried or outcome is not None or all(place.why for place in placed or ()):
+            return Rewritten(compiled, placed)
+        plain = inductor.compile_graph(inductor.copied(graph), inputs, patches)
+        both = Trial(compiled, plain, device, functools.partial(choice.keep, whole))
+        return Rewritten(both.call, placed, both)
     raise AssertionError("a region was unknown after all were looked at")
+
+
+def dropped(place: Placed, outcome: trial.Outcome) -> Placed:
+    """Return what became of a place in a graph that is not surely faster with its kernels."""
+    return (
+        place if place.why else replace(place, why=f"the graph as a whole is not surely faster with kernels: {outcome}")
+    )
 
 
 @functools.cache

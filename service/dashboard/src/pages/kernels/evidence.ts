@@ -3,6 +3,7 @@
 
 import type { KernelDocument } from "../../api/queries";
 import type { AttackSummary } from "../../app/attack";
+import * as format from "../../design/format";
 
 interface Timing {
   contender: string;
@@ -76,6 +77,15 @@ export function evidenceOf(kernel: Pick<KernelDocument, "evidence" | "workloads"
     fingerprint: text(found.fingerprint),
     attack: attackOf(found.attack),
   };
+}
+
+type Host = NonNullable<KernelDocument["host_us"]>;
+
+/** What the host's time of a call is beside: by what it was called, where, and PyTorch's own. */
+export function hostInWords({ plan, launches, eager, workload }: Host): string {
+  const launched = launches === 1 ? "1 launch" : `${launches} launches`;
+  const by = plan == null ? "a call by its run" : `a call by a plan of ${launched}`;
+  return `${by}, ${workload}; eager ${format.micros(eager)}`;
 }
 
 function attackOf(value: unknown): AttackSummary | null {

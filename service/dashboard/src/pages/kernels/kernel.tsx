@@ -16,7 +16,7 @@ import {
   Time,
   Untrusted,
 } from "../../design";
-import { envelopeOf, evidenceOf, lineageOf, type Step } from "./evidence";
+import { envelopeOf, evidenceOf, hostInWords, lineageOf, type Step } from "./evidence";
 import styles from "./Kernels.module.css";
 import { Reverifications } from "./Reverifications";
 import { standingInWords } from "./verification";
@@ -113,6 +113,11 @@ function Speeds({ kernel }: { kernel: KernelDocument }) {
         <Stat label="Of the physical limit" note="1 is as fast as the device allows">
           {format.percent(kernel.limit_fraction)}
         </Stat>
+        {kernel.host_us && (
+          <Stat label="Of the calling thread" note={hostInWords(kernel.host_us)}>
+            {format.micros(kernel.host_us.plan ?? kernel.host_us.run)}
+          </Stat>
+        )}
       </Stats>
     </Card>
   );

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { envelopeOf, evidenceOf, lineageOf } from "./evidence";
+import { envelopeOf, evidenceOf, hostInWords, lineageOf } from "./evidence";
 import { kernelQuery, picked } from "./query";
 import { changed, changes } from "./Reverifications";
 import { standingInWords, verificationInWords } from "./verification";
@@ -16,6 +16,14 @@ it("keeps two to compare", () => {
   expect(picked([], "a")).toEqual(["a"]);
   expect(picked(["a", "b"], "c")).toEqual(["b", "c"]);
   expect(picked(["a", "b"], "a")).toEqual(["b"]);
+});
+
+it("says by what a call was made and what eager costs", () => {
+  const host = { workload: "small", run: 7, eager: 5, plan: null, launches: null, unplanned: "no compiler" };
+  expect(hostInWords(host)).toBe("a call by its run, small; eager 5.00 µs");
+  expect(hostInWords({ ...host, plan: 2.5, launches: 3 })).toBe(
+    "a call by a plan of 3 launches, small; eager 5.00 µs",
+  );
 });
 
 it("reads evidence", () => {

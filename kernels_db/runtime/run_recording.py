@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._runtime import triton_recording
-from ._runtime.launch_parameters import mismatch
-from ._runtime.recording import Launch, Map, Number, Pointer, Recorder, recording
+from . import triton_recording
+from .launch_parameters import mismatch
+from .recording import Launch, Map, Number, Pointer, Recorder, recording
 
 ALLOCATE, ZERO, CALL, LAUNCH = range(4)
 """What a step does, by the extension's numbers."""
@@ -73,11 +73,11 @@ def record(run: Callable[..., Any], arguments: Sequence[Any], outputs: Sequence[
     return watching.written_down()
 
 
-class _Watching(TorchDispatchMode):
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what PyTorch is asked for while `run` is recorded, and holds all of its memory until it is forgotten."""
 
     def __init__(self, arguments: Sequence[Any], outputs: Sequence[torch.Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = Recorder()
         self.tensors: list[Any] = [*arguments, *outputs]
         self.scratch: list[Scratch] = []
