@@ -31,10 +31,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.op import CANDIDATE, OP
+from benchmarks.showcase import columns
 from warpsmith.kernels_db.export.kernel import ExportedKernel
 from warpsmith.kernels_db.export.package import build
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
@@ -160,7 +158,7 @@ def main() -> int:
     if options.json:
         print(json.dumps(rows))
     else:
-        Console().print(table(rows))
+        print("microseconds of the host for one call\n\n" + columns(table(rows)))
     return 0
 
 
@@ -218,17 +216,15 @@ def measured(project: Path) -> dict[str, Any]:
     return document | {"language": ", ".join(languages), "target": ", ".join(dict.fromkeys(targets))}
 
 
-def table(rows: Sequence[dict[str, Any]]) -> Table:
-    """Return the table of several packages' figures."""
-    made = Table("op", "language", "target", title="microseconds of the host for one call")
-    columns = ("raw", "op", "op_unwatched", "op_without_plan", "op_with_gradients", "add", "ratio", "overhead")
-    for name in ("planned", "raw", "op", "unwatched", "no plan", "gradients", "add", "ratio", "overhead"):
-        made.add_column(name, justify="right")
+def table(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return the rows of several packages' figures, under those that name them."""
+    names = ("raw", "op", "op_unwatched", "op_without_plan", "op_with_gradients", "add", "ratio", "overhead")
+    head = "op language target planned raw op unwatched no-plan gradients add ratio overhead"
+    made = [[name.replace("-", " ") for name in head.split()]]
     for row in rows:
-        found = [row["microseconds"].get(name) for name in columns]
-        planned = str(row.get("planned") or "-")
-        figures = ("-" if each is None else f"{each:.1f}" for each in found)
-        made.add_row(row["op"], row["language"], row["target"], planned, *figures)
+        found = [row["microseconds"].get(name) for name in names]
+        figures = ["-" if each is None else f"{each:.1f}" for each in found]
+        made.append([row["op"], row["language"], row["target"], str(row.get("planned") or "-"), *figures])
     return made
 
 

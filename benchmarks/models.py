@@ -1,12 +1,13 @@
 """Measure whole models under `warpsmith.optimize`, beside PyTorch's own compilers.
 
-    python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--kernels DIR ...] [--seconds S] [--json FILE]
+    python -m benchmarks.models [--only NAME ...] [--modes MODE,...] [--against MODE,...] [--kernels DIR ...]
+                                [--seconds S] [--json FILE]
 
 Classes of `transformers` as they are and the DLRM of `benchmarks.dlrm`, with weights drawn at random, in bfloat16 on a
 GPU (tiny ones in float32 on a CPU, which show the way and no gain); and the samples of `examples/models`, in float32 as
 they are. The variants of a model run in turns:
 
-MODE                torch.compile(model, mode=MODE)
+MODE                torch.compile(model, mode=MODE), for those of `--against` as well
 rewrites, MODE      warpsmith.optimize without kernels: masks that no input decides are taken out
 warpsmith, MODE     warpsmith.optimize with kernels, those that ship or those of `--kernels`
 
@@ -199,7 +200,9 @@ def _floats(model: torch.nn.Module) -> torch.dtype:
     return next(model.parameters()).dtype
 
 
-def measure(case: Case, device: torch.device, modes: Sequence[str], kernels: Any, seconds: float) -> Iterator[Row]:
+def measure(
+    case: Case, device: torch.device, modes: Sequence[str], against: Sequence[str], kernels: Any, seconds: float
+) -> Iterator[Row]:
     """Yield the rows of a case."""
     session = Session(case, device)
     model = session.model
@@ -211,8 +214,9 @@ def measure(case: Case, device: torch.device, modes: Sequence[str], kernels: Any
     eager_error = _error(eager, exact)
     calls: dict[str, Call] = {EAGER: model}
     handles: dict[str, Any] = {}
-    for mode in modes:
+    for mode in against:
         calls[mode] = torch.compile(model, mode=mode)
+    for mode in modes:
         for name, given in ((REWRITES + mode, []), (KERNELS + mode, kernels)):
             calls[name] = handles[name] = warpsmith.optimize(model, mode=mode, kernels=given)
     caches, found, compiled_in = {}, {}, {}
@@ -243,7 +247,7 @@ def measure(case: Case, device: torch.device, modes: Sequence[str], kernels: Any
 
     rng = random.Random(0)  # noqa: S311 - the order of measurements
     samples = interleave(list(calls), block, plan=Plan(11, 61, seconds, 1, 0.0, 0.0), candidate=None, rng=rng)
-    own = min(modes, key=lambda mode: statistics.median(samples[mode]))
+    own = min(against, key=lambda mode: statistics.median(samples[mode]))
     for name in calls:
         ratio, interval = ratio_with_interval(samples[own], samples[name], 0)
         apart = _apart(caches[name], eager_cache) if case.past and name != EAGER else None
@@ -294,6 +298,9 @@ def main() -> int:
         "--modes", default="reduce-overhead", help="some of Inductor's, by commas; default: %(default)s"
     )
     parser.add_argument(
+        "--against", metavar="MODE,...", default="", help="more modes of PyTorch's own; default: those of --modes alone"
+    )
+    parser.add_argument(
         "--kernels", action="append", metavar="DIR", help="an exported package; default: those that ship"
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="of timing a case; default: %(default)s")
@@ -303,13 +310,15 @@ def main() -> int:
     cases = [case for case in CASES if any(text.lower() in case.name.lower() for text in arguments.only or [""])]
     if not cases:
         parser.error(f"argument --only: found {arguments.only}, expected a part of {'; '.join(c.name for c in CASES)}")
+    modes = arguments.modes.split(",")
+    against = [mode for mode in dict.fromkeys([*modes, *arguments.against.split(",")]) if mode]
     bandwidth = copy_bandwidth(device)
     named = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
     print(f"{named}, torch {torch.__version__}; a copy moves {bandwidth / 1e12:.2f} TB/s")
     rows: list[Row] = []
     with torch.no_grad():
         for case in cases:
-            found = list(measure(case, device, arguments.modes.split(","), arguments.kernels, arguments.seconds))
+            found = list(measure(case, device, modes, against, arguments.kernels, arguments.seconds))
             rows += found
             print(f"\n{case.name}\n{columns(_table(found))}", flush=True)
             print("\n".join(found[-1].report), flush=True)

@@ -483,3 +483,14 @@ def test_two_regions_that_wait_for_each_other_are_not_both_taken() -> None:
     regions = [places.Region(cast("Any", None), match.Match((), (), tuple(nodes))) for nodes in (one, other)]
     assert all(places.in_order(graph, [region]) for region in regions)
     assert not places.in_order(graph, regions)
+
+
+def test_a_view_between_two_nodes_of_a_region_holds_it_up_no_more_than_they_do() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    sine = graph.call_function(torch.ops.aten.sin.default, (x,))
+    view = graph.call_function(torch.ops.aten.view.default, (sine, [-1]))
+    cosine = graph.call_function(torch.ops.aten.cos.default, (view,))
+    graph.output(cosine)
+    region = places.Region(cast("Any", None), match.Match((), (), (sine, view, cosine)))
+    assert places.in_order(graph, [region])

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from . import _guard
 
 VARIABLE = "WARPSMITH_PLANS"
-"""on: plans for every language; off: for none. Where it is not set, plans are for C++ kernels alone."""
+"""off: no plans; on, or not set: plans for every language."""
 RECORDED_AT = 3
 """The call of a signature that is recorded: fewer may be all that there are."""
-_BY_DEFAULT = {"cpp"}
 
 
 class State:
@@ -63,9 +62,9 @@ _recorded = 0
 _refused: Counter[str] = Counter()
 
 
-def wanted(language: str) -> bool:
-    """Whether kernels of this language are to have plans in this process."""
-    return _asked != "off" and (_asked == "on" or language in _BY_DEFAULT)
+def wanted() -> bool:
+    """Whether kernels are to have plans in this process."""
+    return _asked != "off"
 
 
 @contextmanager
@@ -122,7 +121,7 @@ def run(admitted: _guard.Admitted, arguments: tuple[Any, ...], outputs: list[tor
 def after(admitted: _guard.Admitted, arguments: tuple[Any, ...]) -> None:
     """Note that the Python path served a call: record it where it is its turn, and let the extension serve the next."""
     state, kernel = admitted.plans, admitted.kernel
-    if state.refused is not None or _absent is not None or not wanted(kernel.language):
+    if state.refused is not None or _absent is not None or not wanted():
         return
     if state.plan is None:
         state.calls += 1
@@ -209,7 +208,7 @@ def described() -> dict[str, Any]:
     languages = sorted({kernel.language for kernel in _load.KERNELS})
     here = table
     return {
-        "for": [language for language in languages if wanted(language)],
+        "for": list(languages) if wanted() else [],
         "set_by": "default" if _asked is None else VARIABLE,
         "unavailable": _absent,
         "recorded": _recorded,

@@ -152,8 +152,7 @@ class _Finder:
             if not rest:
                 yield bound
                 continue
-            candidates = [bound.nodes[rest[0]]] if rest[0] in bound.nodes else list(graph.nodes)
-            for candidate in candidates:
+            for candidate in _candidates(rest[0], bound, graph):
                 yield from self.outputs(rest[1:], graph, self.node(rest[0], candidate, bound))
 
     def node(self, ours: Node, theirs: Node, bound: _Bound) -> Iterator[_Bound]:
@@ -198,6 +197,20 @@ class _Finder:
                 yield from self._values(rest, bound.with_number(ours, theirs))
         elif _same(ours, theirs):
             yield from self._values(rest, bound)
+
+
+def _candidates(ours: Node, bound: _Bound, graph: Graph) -> list[Node]:
+    """Nodes of the graph that may be a node of the pattern: as many steps behind what is bound as that one is."""
+    steps, level = 0, [ours]
+    while level:
+        known = next((node for node in level if node in bound.nodes), None)
+        if known is not None:
+            found = [bound.nodes[known]]
+            for _ in range(steps):
+                found = list(dict.fromkeys(user for node in found for user in node.users))
+            return found
+        steps, level = steps + 1, list(dict.fromkeys(node for each in level for node in each.all_input_nodes))
+    return list(graph.nodes)
 
 
 def _same(ours: Any, theirs: Any) -> bool:

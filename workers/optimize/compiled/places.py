@@ -116,7 +116,8 @@ def find(graph: fx.Graph, kernels: Sequence[Served]) -> Found:
     found = Found([], [])
     for kernel in kernels:
         for lead, device in _leads(graph, kernel):
-            pattern = kernel.pattern(lead, device) if device.type in kernel.devices else None
+            able = device.type in kernel.devices and _could_stand(kernel, device, operators)
+            pattern = kernel.pattern(lead, device) if able else None
             if pattern is None or not _operators(pattern) <= operators:
                 continue
 
@@ -161,6 +162,18 @@ def _varies(region: Region, position: int) -> bool:
     return any(isinstance(size, torch.SymInt) for size in own)
 
 
+def _could_stand(kernel: Served, device: torch.device, operators: set[str]) -> bool:
+    """Return whether a graph has the operators of the reference with one leading axis.
+
+    With other leads only views differ, and which product of matrices it is. Each tracing takes a tenth of a second.
+    """
+    plain = kernel.pattern(SOME[:1], device)
+    return plain is None or {name for name in _operators(plain) if not _PRODUCT.match(name)} <= operators
+
+
+_PRODUCT = re.compile(r"aten\.(mm|bmm|addmm|baddbmm)\.")
+
+
 def _operators(pattern: match.Pattern) -> set[str]:
     seen, waiting = set(), list(pattern.outputs)
     while waiting:
@@ -196,10 +209,16 @@ def in_order(graph: fx.Graph, chosen: Sequence[Region]) -> bool:
     while that one needs its own.
     """
     stand = {node: region for region in chosen for node in region.match.nodes if not match.is_view(node)}
-    sorter: graphlib.TopologicalSorter[object] = graphlib.TopologicalSorter()
+    made_by: dict[fx.Node, set[int]] = {}  # a view is no step of its own: several regions may look through one
+    sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
     for node in graph.nodes:
+        needed = {maker for one in node.all_input_nodes for maker in made_by[one]}
+        if match.is_view(node):
+            made_by[node] = needed
+            continue
         here = id(stand.get(node, node))
-        sorter.add(here, *{there for one in node.all_input_nodes if (there := id(stand.get(one, one))) != here})
+        made_by[node] = {here}
+        sorter.add(here, *needed - {here})
     try:
         sorter.prepare()
     except graphlib.CycleError:

@@ -173,6 +173,19 @@ def _choose(
     graph: fx.Graph, decided: Sequence[tuple[Region, Decision]], keep: Keep
 ) -> tuple[list[Region], list[Placed]]:
     """Choose the regions that save most and share nothing; returns them, and what became of all in their order."""
+    chosen, placed = _chosen(graph, decided, keep, one_by_one=False)
+    if not in_order(graph, chosen):
+        chosen, placed = _chosen(graph, decided, keep, one_by_one=True)
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    return chosen, [place for _, place in sorted(placed, key=lambda each: order[each[0].match.nodes[0]])]
+
+
+def _chosen(
+    graph: fx.Graph, decided: Sequence[tuple[Region, Decision]], keep: Keep, *, one_by_one: bool
+) -> tuple[list[Region], list[tuple[Region, Placed]]]:
+    """Choose as `_choose` does; whether they can run one after the other is asked of each where `one_by_one` says so,
+    which takes long in a large graph and is hardly ever needed.
+    """
     used: set[fx.Node] = set()
     chosen: list[Region] = []
     placed: list[tuple[Region, Placed]] = []
@@ -180,11 +193,10 @@ def _choose(
         nodes = {node for node in region.match.nodes if not match.is_view(node)}
         why = decision.why or (decision.slow if keep == "faster" else "")
         why = why or ("a kernel that saves more is there" if nodes & used else "")
-        if not why and not in_order(graph, [*chosen, region]):
+        if not why and one_by_one and not in_order(graph, [*chosen, region]):
             why = "it would wait for a kernel that saves more, which waits for it"
         if not why:
             used |= nodes
             chosen.append(region)
         placed.append((region, _placed(region, decision, why)))
-    order = {node: position for position, node in enumerate(graph.nodes)}
-    return chosen, [place for _, place in sorted(placed, key=lambda each: order[each[0].match.nodes[0]])]
+    return chosen, placed

@@ -102,6 +102,7 @@ class Served(Rows):
             return self._run(*self.kernel.arguments(given, marks))
 
         try:
-            return Pattern.of(inductor.operators(reference, tensors), marks)
+            with inductor.unheard():
+                return Pattern.of(inductor.operators(reference, tensors), marks)
         except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
             return None
