@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from benchmarks.dispatch import CPP_THREE
 from warpsmith.kernels_db.candidate_import import provide_short_names
 from warpsmith.kernels_db.runtime import plan_build
 from warpsmith.workers.judge.runner.host_calls import HostCalls
@@ -62,6 +63,13 @@ def test_each_call_that_writes_to_its_arguments_has_its_own(extension: str, tmp_
         assert len(arguments) == len({given[1].data_ptr() for given in arguments}) == 4
         assert all(torch.equal(given[1], x) for given in arguments)  # one call each, counted in its own
     assert torch.equal(total, torch.zeros(3))  # the slot's own tensors stay as they are
+
+
+def test_scratch_memory_and_several_launches_are_a_plan(extension: str, tmp_path: Path) -> None:
+    module = imported(tmp_path, CPP_THREE)
+    calls = HostCalls(module.run, module, [torch.ones(5)], [torch.zeros(5)], [])
+    assert calls.ready(3, extension) == {"launches": 3}
+    calls.make()
 
 
 @pytest.mark.parametrize(
