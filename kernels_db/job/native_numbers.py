@@ -33,6 +33,7 @@ _LITERAL = re.compile(
 _SUFFIX = re.compile(r"(?:[uU]?(?:ll|LL|[lLzZ])?|(?:ll|LL|[lLzZ])[uU])", re.ASCII)
 _WHOLE_FLOAT = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE]\+?[0-9]{1,2})?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OPERAND_END = re.compile(r"[\w)\]]+", re.ASCII)
 _TYPES = frozenset(["unsigned", "signed", "long", "int", "size_t", "ssize_t", "ptrdiff_t", "auto"])
 _COMPARISONS = frozenset({"<", ">", "<=", ">=", "==", "!="})
 _BOUNDS = frozenset({"min", "max", "minimum", "maximum", "clamp", "umin", "umax"})
@@ -58,13 +59,14 @@ class SizeNumbers(NamedTuple):
     """Numbers of a candidate, each once, rising.
 
     compared: compared with, a case, a bound of `min` or `max`. used: all others, the ends of narrow integer types
-    among them. moduli: of remainders and masks. factors: multiplied with or divided by.
+    among them. moduli: of remainders and masks. factors: multiplied with or divided by. addends: added or subtracted.
     """
 
     compared: tuple[int, ...] = ()
     used: tuple[int, ...] = ()
     moduli: tuple[int, ...] = ()
     factors: tuple[int, ...] = ()
+    addends: tuple[int, ...] = ()
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Found:
     used: set[int] = field(default_factory=set)
     moduli: set[int] = field(default_factory=set)
     factors: set[int] = field(default_factory=set)
+    addends: set[int] = field(default_factory=set)
 
     def modulus(self, value: int) -> None:
         """Note what a size is taken modulo."""
@@ -86,9 +89,14 @@ class Found:
         self.factors.add(value)
         self.used.add(value)
 
+    def addend(self, value: int) -> None:
+        """Note what is added to a size, or subtracted."""
+        self.addends.add(value)
+        self.used.add(value)
+
     def numbers(self) -> SizeNumbers:
         """Return what counts of them."""
-        kinds = (self.compared, self.used - self.compared, self.moduli - {1}, self.factors - {1})
+        kinds = (self.compared, self.used - self.compared, self.moduli - {1}, self.factors - {1}, self.addends)
         able = (sorted(value for value in kind if 0 < value < 1 << MOST_BITS) for kind in kinds)
         return SizeNumbers(*(tuple(kind[:MOST_NUMBERS]) for kind in able))
 
@@ -151,7 +159,8 @@ def _read(stream: Sequence[str], known: Mapping[str, int], found: Found) -> None
         elif mark == ")" and calls:
             calls.pop()
         level = _BINARY[before][0] + 1 if before in _BINARY else 0
-        folded = None if before == "." else _fold(stream, at, known, level)
+        continues = before == "." or (mark in ("-", "(", "{") and _OPERAND_END.fullmatch(before) is not None)
+        folded = None if continues else _fold(stream, at, known, level)
         after = stream[at + 1] if at + 1 < len(stream) else ""
         if folded is None:
             whole = _whole_float(mark) if before in _COMPARISONS or after in _COMPARISONS else None
@@ -176,6 +185,8 @@ def _note(value: int, before: str, after: str, call: str, found: Found) -> None:
         found.factor(value)
     elif before in ("<<", ">>"):
         found.factor(1 << value if 0 <= value < MOST_BITS else 0)
+    elif before in ("+", "-", "+=", "-=") or after in ("+", "-"):
+        found.addend(value)
     else:
         found.used.add(value)
 

@@ -111,6 +111,8 @@ def _note(parent: ast.AST, child: ast.AST, value: int, found: Found) -> None:
                     found.factor(value)
                 case ast.LShift() | ast.RShift():
                     found.factor(1 << value if 0 <= value < MOST_BITS else 0)
+                case ast.Add() | ast.Sub():
+                    found.addend(value)
                 case _:
                     found.used.add(value)
         case _:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from warpsmith.kernels_db.job.native_numbers import SizeNumbers
 from warpsmith.kernels_db.spec.admitted_shapes import AdmittedShapes, Sizes
 from warpsmith.kernels_db.spec.schema import Workload
-from warpsmith.kernels_db.spec.size_goals import Goal, goals, quantities, size_of
+from warpsmith.kernels_db.spec.size_goals import Goal, are_met, goals, quantities, size_of
 
 BRANCHED = 6
 """Hold-outs at most for one job."""
@@ -57,11 +57,11 @@ def keep_branches(shapes: AdmittedShapes, numbers: SizeNumbers, rng: random.Rand
     kept = 0
     while wanted and kept < BRANCHED:
         goal = wanted.pop(0)
-        if any(goal.is_met(axes) for axes in known):
+        if any(are_met(goal, axes) for axes in known):
             continue
         likes = rng.sample(list(shapes.workloads), len(shapes.workloads))
         for within, like in itertools.product((small, room), likes):
-            shape = _reach(shapes, like, [goal], within, rng, _DRAWS)
+            shape = _reach(shapes, like, goal, (), within, rng, _DRAWS)
             if shape is not None:
                 shape = _extended(shapes, shape, goal, wanted[:_JOINED], within, rng)
                 shapes.keep(shape)
@@ -71,27 +71,40 @@ def keep_branches(shapes: AdmittedShapes, numbers: SizeNumbers, rng: random.Rand
 
 
 def _extended(
-    shapes: AdmittedShapes, shape: Workload, goal: Goal, others: Sequence[Goal], room: _Room, rng: random.Random
+    shapes: AdmittedShapes,
+    shape: Workload,
+    goal: tuple[Goal, ...],
+    others: Sequence[tuple[Goal, ...]],
+    room: _Room,
+    rng: random.Random,
 ) -> Workload:
     """Return a shape that reaches more of `others`, and `goal` still."""
-    met = [goal]
+    met, count = goal, 1
     for other in others:
-        further = _reach(shapes, shape, [other, *met], room, rng, 1)
+        further = _reach(shapes, shape, other, met, room, rng, 1)
         if further is not None:
-            shape, met = further, [other, *met]
-        if len(met) == _TOGETHER:
+            shape, met, count = further, (*met, *other), count + 1
+        if count == _TOGETHER:
             break
     return shape
 
 
 def _reach(
-    shapes: AdmittedShapes, like: Workload, wanted: Sequence[Goal], room: _Room, rng: random.Random, draws: int
+    shapes: AdmittedShapes,
+    like: Workload,
+    wanted: Sequence[Goal],
+    kept: Sequence[Goal],
+    room: _Room,
+    rng: random.Random,
+    draws: int,
 ) -> Workload | None:
-    """Return a new shape that reaches all of `wanted`, made of another by moving axes for the first, or None."""
+    """Return a new shape that reaches `wanted` and `kept`, made of another by moving axes for `wanted`, or None."""
     for _ in range(draws):
-        sizes = _moved(shapes, like.axes, wanted[0], rng)
+        sizes: Sizes | None = like.axes
+        for goal in wanted:
+            sizes = None if sizes is None else _moved(shapes, sizes, goal, rng)
         bound = None if sizes is None else shapes.bound(sizes)
-        if sizes is None or bound is None or not all(goal.is_met(bound) for goal in wanted):
+        if sizes is None or bound is None or not are_met((*wanted, *kept), bound):
             continue
         shape = shapes.shaped(like, dict(sizes))
         if shapes.admits(shape, room.bytes, room.flops):
