@@ -51,7 +51,8 @@ def keep_branches(shapes: AdmittedShapes, numbers: SizeNumbers, rng: random.Rand
     small = replace(room, bytes=min(room.bytes, BEYOND_BYTES))
     known = [bound for sizes in shapes.known if (bound := shapes.bound(sizes)) is not None]
     lowest, highest = ({name: end(axes[name] for axes in known) for name in known[0]} for end in (min, max))
-    tensors = [item.shape for item in (*op.inputs, *op.state, *op.outputs) if item.shape is not None]
+    arguments = [*op.inputs, *(state.as_input() for state in op.state)]
+    tensors = [item.shape for item in arguments if item.shape is not None] + [item.shape for item in op.outputs]
     asked = quantities([*([name] for name in shapes.varying), *tensors], known)
     wanted = goals(numbers, asked, known, (lowest, highest), rng)[:_TRIED]
     kept = 0
