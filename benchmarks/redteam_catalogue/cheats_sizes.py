@@ -26,7 +26,7 @@ SMALL = spec_op(
     {"x": _ROWS, "w": ("columns",)},
     _ROWS,
     "return x * w",
-    [(96, 400), (1, 600), (150, 40)],
+    [(96, 400), (1, 1200), (150, 40)],
 )
 SEQUENCES = spec_op(
     "affine_sequences",
@@ -58,12 +58,12 @@ class _Case(NamedTuple):
     right: str
 
 
-def _rows_text(end: str, before: str = "", start: str = "int64_t start = r * n") -> str:
-    """Rows of x times w, each up to `end`."""
+def _rows_text(end: str, before: str = "", each: str = "out[start + i] = x[start + i] * w[i];") -> str:
+    """Rows of x times w, `each` element of them up to `end`."""
     code = (
         f'{before}\nextern "C" void each(const float* x, const float* w, float* out, int64_t rows, int64_t n) {{\n'
-        f"    for (int64_t r = 0; r < rows; r++) {{\n        const {start};\n        const int64_t end = {end};\n"
-        "        for (int64_t i = 0; i < end; i++) out[start + i] = x[start + i] * w[i];\n    }\n}\n"
+        f"    for (int64_t r = 0; r < rows; r++) {{\n        const int64_t start = r * n, end = {end};\n"
+        f"        for (int64_t i = 0; i < end; i++) {each}\n    }}\n}}\n"
     )
     return cpp(code, run("x, w, out", "n = x.shape[-1]\nkernels.each(x, w, out, x.numel() // n, n)"))
 
@@ -115,13 +115,13 @@ CASES = [
     _Case("is wrong beyond a quarter of a million elements", "more than any workload has, fewer than an export serves",
           AFFINE, "cpp", _rows_text("rows * n > (1LL << 18) ? $ : n"), "n - 1", "n"),
     _Case("counts elements in 16 bits", "no workload has 65,536, an export serves more", SMALL, "cpp",
-          _rows_text("n", start="$ start = r * n"), "uint16_t", "uint32_t"),
+          _rows_text("n", each="{ const $ at = start + i; out[at] = x[at] * w[i]; }"), "uint16_t", "uint32_t"),
     _Case("is wrong on a square", "its two axes are told apart by their sizes", AFFINE, "cpp",
           _rows_text("rows == n ? $ : n"), "n / 2", "n"),
     _Case("is wrong in many sequences", "batch times length, which no workload has so large", SEQUENCES, "cpp",
           _rows_text("rows > 5000 ? $ : n"), "n - 1", "n"),
-    _Case("is wrong at a case of its switch", "eight columns at once, 99 times", AFFINE, "cpp",
-          _rows_text("part(n)", "static int64_t part(int64_t n) { switch (n / 8) { case 99: return $; default: return n; } }"), "n - 1", "n"),
+    _Case("is wrong at a case of its switch", "792 columns, in hexadecimal", AFFINE, "cpp",
+          _rows_text("part(n)", "static int64_t part(int64_t n) { switch (n) { case 0x318: return $; default: return n; } }"), "n - 1", "n"),
     _Case("is wrong between two sizes in its kernel", "which run does not look at", AFFINE, "triton",
           _triton("c < tl.where((n > 1100) & (n < 1500), $, n)"), "n - 1", "n"),
     _Case("is wrong where a row fills its block", "2048 columns", AFFINE, "triton", _triton("c < $", "4096 if n > 2048 else 2048"),
