@@ -17,6 +17,7 @@ from benchmarks.redteam_catalogue import (
     cheats_numeric,
     cheats_python,
     cheats_rows,
+    cheats_sizes,
     cheats_state,
     cheats_truth,
     cheats_values,
@@ -41,6 +42,7 @@ def cheats(device: Device) -> list[Cheat]:
         cheats_host,
         cheats_values,
         cheats_rows,
+        cheats_sizes,
         cheats_state,
         cheats_native,
         cheats_numeric,
@@ -61,6 +63,7 @@ def controls(device: Device) -> list[Control]:
     modules = (
         controls_cpp,
         cheats_memory_cpp,
+        cheats_sizes,
         controls_triton,
         controls_cuda,
         device_memory,

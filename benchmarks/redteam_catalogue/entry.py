@@ -37,11 +37,15 @@ CHECKED: frozenset[Gate] = frozenset({"screen", "verify", "time"})
 
 @dataclass(frozen=True)
 class Op:
-    """An op of a few small workloads: the first is timed, the last is kept from the model."""
+    """An op of a few small workloads: the first is timed, the last is kept from the model.
+
+    spec: its document as JSON, where a verification is to have the hold-outs that are derived for a candidate.
+    """
 
     name: str
     reference: str
     workloads: tuple[ResolvedWorkload, ...] = field(repr=False)
+    spec: str = field(default="", repr=False)
 
     @property
     def parameters(self) -> list[str]:

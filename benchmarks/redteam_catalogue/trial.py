@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 
 from benchmarks.jobs import CPU, Language, job
 from benchmarks.redteam_catalogue.entry import Cheat, Control, Device, Op, device_of
-from warpsmith.kernels_db.job.documents import Level, ResolvedWorkload, Verdict
+from benchmarks.redteam_catalogue.spec_ops import judged_workloads
+from warpsmith.kernels_db.job.documents import Level, Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
 
 TIMEOUT_S = 120.0
@@ -63,14 +63,15 @@ def _judge(
     client: JudgeClient, op: Op, source: str, language: Language, level: Level, call_s: float,
     *, memory: int | None = None, time_s: float = TIME_S, attack_s: float = 0.0,
 ) -> Verdict:  # fmt: skip
-    workloads: Sequence[ResolvedWorkload] = op.workloads
     if level == "screen":
-        workloads = [item for item in workloads if item["role"] == "bench"]
+        workloads = [item for item in op.workloads if item["role"] == "bench"]
+    else:
+        workloads = judged_workloads(op, source, language)
     identity = hashlib.sha256(f"{op.reference}{op.workloads}".encode()).hexdigest()
     for _ in range(MOST_TRIES):
         document = job(
             op.reference,
-            list(workloads),
+            workloads,
             source,
             name=op.name,
             level=level,

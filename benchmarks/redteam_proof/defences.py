@@ -1,7 +1,8 @@
 """What each cheat is caught by, and what comes of it where that is off.
 
 `python -m benchmarks.redteam --prove` holds the code to it; `undefended` says what each defence is when it is off.
-Three cannot be switched off by a hook. hold-out: the job has the timed workload alone. limits: without them the cheat
+Four cannot be switched off by a hook. hold-out: the job has the timed workload alone. numbers: it has the workloads
+that the op declares alone. limits: without them the cheat
 would take down this host, or the exchange with its runner; the verdict must show that it did what it says. process:
 that candidate, clock and expected values are in processes of their own; the cheat must work on `naive`, an evaluator
 that has them in one.
@@ -23,6 +24,7 @@ Defence = Literal[
     "attack",
     "sanitizers",
     "hold-out",
+    "numbers",
     "independent",
     "degenerate",
     "signs",
@@ -109,6 +111,14 @@ ROWS: dict[str, Row] = {
     "clamps infinity": _row("compare"),
     "returns NaN for infinity": _row("compare"),
     "returns the other infinity": _row("compare"),
+    # Sizes.
+    **dict.fromkeys((
+        "counts a hundred rows", "is wrong between two numbers of rows", "is wrong at a number of columns",
+        "is wrong where 37 columns are left over", "is wrong in its ninth block",
+        "is wrong beyond a quarter of a million elements", "counts elements in 16 bits", "is wrong on a square",
+        "is wrong in many sequences", "is wrong at a case of its switch", "is wrong between two sizes in its kernel",
+        "is wrong where a row fills its block",
+    ), _row("numbers")),
     # Rows and products.
     "returns zeros for a softmax over a long row": _row("compare"),
     "returns the constant mean of a softmax": _row("compare"),

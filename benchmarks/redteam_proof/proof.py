@@ -19,8 +19,8 @@ from benchmarks.redteam_proof.undefended import UndefendedClient
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, JudgeTimeout
 
-WITHOUT_A_HOOK: frozenset[Defence] = frozenset({"hold-out", "limits", "process"})
-ASKED_LATE: frozenset[Defence] = frozenset({"families", "hold-out", "attack", "sanitizers"})
+WITHOUT_A_HOOK: frozenset[Defence] = frozenset({"hold-out", "limits", "numbers", "process"})
+ASKED_LATE: frozenset[Defence] = frozenset({"families", "hold-out", "numbers", "attack", "sanitizers"})
 """What is at work in a verification alone."""
 
 
@@ -66,6 +66,8 @@ def _undefended(client: JudgeClient, cheat: Cheat, row: Row) -> Outcome:
         cheat = replace(cheat, level="screen")  # nothing that is off is asked later
     if "hold-out" in row.defences:
         cheat = replace(cheat, op=replace(cheat.op, workloads=cheat.op.workloads[:1]))
+    if "numbers" in row.defences:
+        cheat = replace(cheat, op=replace(cheat.op, spec=""))
     try:
         if cheat.before is not None:
             judge_once(client, replace(cheat, source=cheat.before))

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 
-from warpsmith.kernels_db.job.compared_numbers import compared_numbers
 from warpsmith.kernels_db.job.documents import (
     Job,
     JobCandidate,
@@ -19,6 +18,7 @@ from warpsmith.kernels_db.job.documents import (
     ResolvedWorkload,
     SandboxLevel,
 )
+from warpsmith.kernels_db.job.size_numbers import size_numbers
 from warpsmith.kernels_db.spec.basic_types import DTYPE_BYTES
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, extent
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
@@ -145,7 +145,7 @@ def build_job(
     """Build the job that judges `candidate` (None at level `baseline`).
 
     `workloads` defaults to those of the target: the bench ones for `screen`; otherwise all of them and hold-outs
-    derived from them and from the numbers that the candidate compares with, drawn from the system's randomness unless
+    derived from them and from the candidate's own numbers, drawn from the system's randomness unless
     `seed` is given. Raises SpecErrors where the op
     asks for something that the judge cannot do, ValueError where level and candidate do not belong together.
     """
@@ -160,8 +160,8 @@ def build_job(
         workloads = [item for item in op.workloads_for(target) if level != "screen" or item.role == "bench"]
         if level != "screen":
             rng = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - a seed is for tests
-            compared = [] if candidate is None else compared_numbers(candidate["source"])
-            derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng, compared)
+            numbers = None if candidate is None else size_numbers(candidate["source"])
+            derived = derived_holdouts(op, workloads, partial(resolve_workload, op), workload_bytes, rng, numbers)
     limits = DEFAULT_LIMITS if limits is None else limits
     if level == "verify":
         limits = {**limits, "attack_s": limits.get("attack_s", ATTACK_S[target.device])}

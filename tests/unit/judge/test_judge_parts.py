@@ -218,6 +218,9 @@ def test_an_interpreter_gets_the_smallest_workloads_whatever_their_role(level: L
     second = sized("second", "test", footprint.INTERPRETED_SECOND + 1)
     assert footprint.select({**job, "workloads": [workloads[2], second]}, Cpu(2)) == [workloads[2]]
     assert footprint.select({**job, "target": "cpu"}, Cpu(2)) == workloads
+    held: list[ResolvedWorkload] = [{**sized(f"holdout-{n}", "holdout", 30 + n), "derived": True} for n in range(1, 5)]
+    with_held = footprint.select({**job, "workloads": [*workloads, *held]}, Cpu(2))
+    assert [workload["id"] for workload in with_held] == ["least", "little", "holdout-3", "holdout-4"]
     with pytest.raises(Stopped, match=rf"not checked; workload beyond has {most + 1} elements") as stopped:
         footprint.select({**job, "workloads": [workloads[0], workloads[3]]}, Cpu(2))
     assert (stopped.value.verdict, stopped.value.gate) == ("ambiguous", "screen")

@@ -228,3 +228,16 @@ def test_blocks_of_one_call_share_no_angle_and_no_place() -> None:
     made = fresh_inputs.mixed(dist, ramp, spec, random.Random(3)).view(4, BLOCK)
     starts = [float(block[0]) for block in made]
     assert len(set(starts)) == 4
+
+
+def test_a_stock_is_drawn_once_it_pays_and_the_values_before_and_after_are_new() -> None:
+    count = fresh_inputs.STOCK // 2
+    item = judging.tensor("x", (count,))
+    patient = InputSource([item], 5, no_code, at_once=False)
+    drawn = [patient.draw()[0] for _ in range(3)]  # two without a stock
+    assert patient._kept[0] is not None
+    assert all(value is not None and abs(float(value.std()) - 1.0) < 0.01 for value in drawn)
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(drawn, 2))  # type: ignore[arg-type]
+    few = InputSource([item], 5, no_code, at_once=False)
+    assert few.draw()[0] is not None
+    assert few._kept[0] is None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warpsmith.kernels_db.job.documents import Job, JobCandidate, ResolvedWorkload
-from warpsmith.kernels_db.spec.holdouts import BRANCHED, DERIVED
+from warpsmith.kernels_db.spec.branch_shapes import BEYOND, BEYOND_BYTES, BEYOND_FLOPS, BRANCHED
+from warpsmith.kernels_db.spec.holdouts import DERIVED
 from warpsmith.kernels_db.spec.op import Op, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import build_job, workload_bytes
 
@@ -41,12 +44,12 @@ SIZES = st.lists(st.tuples(st.integers(1, 600), st.integers(1, 600)), min_size=1
 
 
 @given(SIZES, st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_derived_shapes_stay_among_the_declared_ones(sizes: list[tuple[int, int]], seed: int) -> None:
     op = matrix_op(sizes)
     job = build_job(op, CPU, level="verify", candidate=CANDIDATE, seed=seed)
     declared, found = job["workloads"][: len(sizes)], derived(job)
-    assert len(found) <= DERIVED
+    assert len(found) <= DERIVED + BRANCHED
     assert job["workloads"] == declared + found
     largest = max(workload_bytes(workload) for workload in declared)
     shapes = [workload["axes"] for workload in job["workloads"]]
@@ -54,7 +57,7 @@ def test_derived_shapes_stay_among_the_declared_ones(sizes: list[tuple[int, int]
     for workload in found:
         assert workload["role"] == "holdout"
         assert workload["axes"]["twice"] == 2 * workload["axes"]["rows"]
-        assert workload_bytes(workload) <= largest
+        assert workload_bytes(workload) <= max(largest, min(BEYOND_BYTES, BEYOND * largest))
         for axis, place in (("rows", 0), ("columns", 1)):
             given_sizes = [pair[place] for pair in sizes]
             assert min(given_sizes) <= workload["axes"][axis] <= max(given_sizes)
@@ -86,7 +89,7 @@ def test_some_are_beside_tiles_and_some_even_where_all_declared_are_odd() -> Non
 
 def test_there_are_some_where_sizes_vary_and_others_every_time() -> None:
     op = matrix_op([(100, 512), (300, 2048), (17, 33)])
-    jobs = [build_job(op, CPU, level="verify", candidate=CANDIDATE) for _ in range(20)]
+    jobs = [build_job(op, CPU, level="baseline") for _ in range(20)]
     assert all(len(derived(job)) == DERIVED for job in jobs)
     assert len({str(derived(job)[0]["axes"]) for job in jobs}) > 5
 
@@ -145,7 +148,7 @@ def test_both_sides_of_a_branch_and_the_number_itself_are_asked(seed: int) -> No
 
 
 @given(st.lists(st.integers(1, 700), max_size=6), SIZES, st.integers(0, 1000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_shapes_for_branches_are_few_and_among_the_declared_ones(
     numbers: list[int], declared: list[tuple[int, int]], seed: int
 ) -> None:
@@ -165,3 +168,47 @@ def test_axes_that_are_always_equal_are_so_for_a_branch() -> None:
     op = matrix_op([(301, 301), (4000, 4000)])
     job = build_job(op, CPU, level="verify", candidate=branching("n == 777"), seed=3)
     assert {"rows": 777, "columns": 777, "twice": 1554} in [workload["axes"] for workload in job["workloads"]]
+
+
+def native(body: str) -> JobCandidate:
+    code = f"extern void f(float* y, int64_t rows, int64_t n) {{\n{body}\n}}"
+    return {"language": "cpp", "source": f"kernels = cpp.compile(r'''{code}''')\n"}
+
+
+WRONG_AT: dict[str, tuple[str, Callable[[int, int], bool]]] = {
+    "a stretch of rows": ("if (rows > 400 && rows <= 408) y[0] = 0;", lambda rows, n: 400 < rows <= 408),
+    "a number": ("#define STEP 10\nif (n == STEP * 100) y[0] = 0; // n == 3", lambda rows, n: n == 1000),
+    "a remainder": ("int64_t left = n & 63; if (left == 37) y[0] = 0;", lambda rows, n: n % 64 == 37),
+    "a block": ("if (n / 256 == 9) y[0] = 0;", lambda rows, n: n // 256 == 9),
+    "an index of 16 bits": ("uint16_t at = 2 * rows * n;", lambda rows, n: 2 * rows * n > 1 << 16),
+    "many elements": ("if (2 * rows * n > 600000LL) y[0] = 0;", lambda rows, n: 2 * rows * n > 600000),
+    "a square": ("y[rows == n] = 0;", lambda rows, n: rows == n),
+}
+SERVED = [(96, 2000), (1, 3000), (700, 40), (33, 777)]
+
+
+@pytest.mark.parametrize("what", WRONG_AT)
+def test_native_code_is_asked_at_its_own_sizes(what: str) -> None:
+    body, wrong = WRONG_AT[what]
+    sizes = [(96, 300), (1, 600), (70, 40)] if "bits" in what else SERVED
+    op = matrix_op(sizes)
+    for seed in range(6):
+        job = build_job(op, CPU, level="verify", candidate=native(body), seed=seed)
+        asked = [(workload["axes"]["rows"], workload["axes"]["columns"]) for workload in job["workloads"]]
+        assert any(wrong(*shape) for shape in asked), asked
+        assert not any(wrong(*shape) for shape in sizes)
+        assert len(derived(job)) <= DERIVED + BRANCHED
+
+
+def test_an_order_of_axes_that_all_workloads_have_is_kept_beyond_them() -> None:
+    op = matrix_op([(30, 40), (10, 400), (90, 100)])
+    job = build_job(op, CPU, level="verify", candidate=native("if (rows > n || rows * n > 5000) y[0] = 0;"), seed=1)
+    assert max(workload["axes"]["rows"] * workload["axes"]["columns"] for workload in derived(job)) > 90 * 100
+    assert all(workload["axes"]["rows"] <= workload["axes"]["columns"] for workload in job["workloads"])
+
+
+def test_shapes_beyond_the_workloads_have_a_bound_on_work() -> None:
+    op = matrix_op([(1, 4000), (4000, 1)], limits={"flops": "rows * rows * columns * columns"})
+    job = build_job(op, CPU, level="verify", candidate=native("if (rows * n > 10000) y[0] = 0;"), seed=1)
+    declared = max(workload["flops"] or 0 for workload in job["workloads"] if not workload.get("derived"))
+    assert all((workload["flops"] or 0) <= BEYOND_FLOPS * declared for workload in derived(job))

@@ -29,6 +29,10 @@ INTERPRETED_ELEMENTS, INTERPRETED_SECOND = 1 << 20, 1 << 16
 All tensors count, whatever their roles. A product of a million elements may take half a minute for a call, so one is
 enough.
 """
+INTERPRETED_DERIVED = 2
+"""Derived hold-outs of at most INTERPRETED_SECOND elements besides, the last first: those are for a candidate's own
+numbers.
+"""
 
 
 def select(job: Job, device: Device) -> list[ResolvedWorkload]:
@@ -49,7 +53,13 @@ def select(job: Job, device: Device) -> list[ResolvedWorkload]:
             f"the interpreter takes at most {INTERPRETED_ELEMENTS}"
         )
         raise Stopped("ambiguous", "screen", message)
-    return small[:1] + [workload for workload in small[1:2] if _elements(workload) <= INTERPRETED_SECOND]
+    chosen = small[:1] + [workload for workload in small[1:2] if _elements(workload) <= INTERPRETED_SECOND]
+    derived = [
+        workload
+        for workload in job["workloads"]
+        if workload.get("derived") and workload not in chosen and _elements(workload) <= INTERPRETED_SECOND
+    ]
+    return [*chosen, *derived[-INTERPRETED_DERIVED:]]
 
 
 def needed_bytes(job: Job, workload: ResolvedWorkload, device: torch.device) -> int:

@@ -96,7 +96,7 @@ def _repeat(job_run: JobRun, workload: ResolvedWorkload, candidate: RunnerHandle
     for number in range(REPEATS):
         for _ in range(calls_between(len(candidate.slots), job_run.rng)):
             calls.call_candidate()
-        again = calls.check_candidate(question, left=first if number == 0 else None)
+        again = calls.check_candidate(question, left=first if number == 0 else None, right=first)
         same &= all(first_difference(one, other) is None for one, other in zip(again, first, strict=True))
     return same
 

@@ -76,10 +76,12 @@ def moved(
             continue
         generator = torch.Generator(value.device).manual_seed(rng.getrandbits(62))
         up = torch.rand(value.shape, generator=generator, device=value.device) < 0.5
-        by = torch.full_like(wide, step)
-        if uneven:
-            share = torch.rand(value.shape, dtype=torch.float64, generator=generator, device=value.device)
-            by *= (2 * share).clamp_max(1.0)
+        if not uneven:
+            more, less = (torch.tensor(1 + by, dtype=torch.float64, device=value.device) for by in (step, -step))
+            found.append(torch.where(up, more, less).mul_(wide))
+            continue
+        share = torch.rand(value.shape, dtype=torch.float64, generator=generator, device=value.device)
+        by = step * (2 * share).clamp_max(1.0)
         found.append(wide * (1 + torch.where(up, by, -by)))
     return found
 

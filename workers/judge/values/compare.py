@@ -22,10 +22,11 @@ smallest. Non-finite values must be expected ones, at the same places, of the sa
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -48,6 +49,8 @@ _EXPONENT_BITS = 0x7FF << 52
 _MAGNITUDE_BITS = (1 << 63) - 1
 _KEY_SHIFT, _KEYS = 47, 1 << 16
 _TINIEST = torch.finfo(torch.float64).tiny
+_LimitsOf = Callable[[torch.Tensor], torch.Tensor]
+"""From finite float64 values to the largest error allowed for each."""
 _RAW = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -76,12 +79,17 @@ class Tolerance:
 
     def limits(self, expected: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Largest error allowed for each element; `expected` is float64 and finite."""
+        return self.by_size(dtype, expected.device)(expected)
+
+    def by_size(self, dtype: torch.dtype, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Return what gives the limits of values of results of a dtype; its table is made once."""
         if self.own is not None:
             rtol, atol = self.own
-            return atol + rtol * expected.abs()
-        by_key = _by_key(self.edges.to(expected.device), self.element.to(expected.device))
-        limits = by_key[_keys(expected)] + self.ulps * ulp(expected, dtype)
-        return limits + self.relative * expected.abs() if self.relative else limits
+            return lambda expected: atol + rtol * expected.abs()
+        table = _by_key(self.edges.to(device), self.element.to(device)) + self.ulps * _ulps(dtype, device)
+        if not self.relative:
+            return lambda expected: table[_keys(expected)]
+        return lambda expected: table[_keys(expected)] + self.relative * expected.abs()
 
 
 @dataclass(frozen=True)
@@ -170,8 +178,9 @@ class ToleranceBuilder:
         squares, norm = 0.0, 0.0
         for _, (found, wanted) in _slices(eager, expected):
             error, kept = (found.to(torch.float64) - wanted).abs_(), wanted
-            numbers = [torch.dot(error, error), torch.dot(wanted, wanted), wanted.abs().amax()]
-            error_squares, squares_here, largest = torch.stack(numbers).tolist()
+            numbers = [torch.dot(error, error), torch.dot(wanted, wanted), *wanted.aminmax()]
+            error_squares, squares_here, least, most = torch.stack(numbers).tolist()
+            largest = max(-least, most)
             if not math.isfinite(error_squares + squares_here):
                 finite = torch.isfinite(error)  # false where either is not finite
                 error, kept = torch.where(finite, error, 0.0), torch.where(finite, wanted, 0.0)
@@ -233,6 +242,12 @@ def _keys(values: torch.Tensor) -> torch.Tensor:
     return (values.view(torch.int64) & _MAGNITUDE_BITS) >> _KEY_SHIFT
 
 
+@functools.cache
+def _ulps(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return `ulp` by key: it hangs on a value's exponent alone."""
+    return ulp((torch.arange(_KEYS, device=device) << _KEY_SHIFT).view(torch.float64), dtype)
+
+
 def _by_key(edges: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return each key's entry of `values` (one more than edges), by the edges that it exceeds."""
     bounds = torch.nn.functional.pad(_keys(edges) + 1, (1, 1))
@@ -247,22 +262,19 @@ def compare_floats(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     """
     dtype = found.dtype
     exact = tolerance.own == (0.0, 0.0)
-    parts: list[torch.Tensor] = []
-    starts: list[int] = []
+    limits_of = tolerance.by_size(dtype, found.device)
+    slices = []
     for start, (part, wanted_part) in _slices(found, expected):
         wanted = wanted_part.to(dtype).to(torch.float64) if exact else wanted_part
-        parts.append(_outcome(part, wanted, tolerance))  # read once, after the last slice
-        starts.append(start)
-    slices = torch.stack(parts).tolist() if parts else []
-    squares = sum(row[0] for row in slices)
-    norm = max(sum(row[1] for row in slices), tolerance.least_size**2 * found.numel())
-    wrong = int(sum(row[2] for row in slices))
+        slices.append((start, part, wanted, _outcome(part, wanted, limits_of)))
+    squares = sum(outcome.error_squares for *_, outcome in slices)
+    norm = max(sum(outcome.squares for *_, outcome in slices), tolerance.least_size**2 * found.numel())
+    wrong = sum(outcome.wrong for *_, outcome in slices)
     l2 = (squares / norm) ** 0.5 if norm > 0 else 0.0
     within = l2 <= tolerance.l2 or tolerance.own is not None
     if (wrong == 0 and within) or found.numel() == 0:
         return _rounded(found, expected, tolerance, l2)
-    worst_slice = max(range(len(slices)), key=lambda number: slices[number][3])
-    worst_at, worst_limit = starts[worst_slice] + int(slices[worst_slice][4]), slices[worst_slice][5]
+    _, worst_at, worst_limit = max(_worst(start, part, wanted, limits_of) for start, part, wanted, _ in slices)
     worst = found.reshape(-1)[worst_at]
     value_found, value_expected = float(worst), float(expected.reshape(-1)[worst_at])
     finite = torch.isfinite(worst.to(torch.float64)).item()
@@ -302,20 +314,38 @@ def wrong_elements(found: torch.Tensor, expected: torch.Tensor, tolerance: Toler
     else:
         exact = tolerance.own == (0.0, 0.0)
         wide = expected.to(found.dtype).to(torch.float64) if exact else expected
-        parts = [_judged(part, wanted, tolerance)[0] for _, (part, wanted) in _slices(found, wide)]
+        limits_of = tolerance.by_size(found.dtype, found.device)
+        parts = [_judged(part, wanted, limits_of)[0] for _, (part, wanted) in _slices(found, wide)]
     return torch.cat(parts) if parts else torch.empty(0, dtype=torch.bool, device=found.device)
 
 
-def _outcome(found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
-    """Return the sums of squared errors and squares, wrong count, worst ratio, place and limit."""
-    bad, ratio, error, kept, limits = _judged(found, wanted, tolerance)
-    at = ratio.argmax()
-    numbers = [torch.dot(error, error), torch.dot(kept, kept), bad.sum(), ratio[at], at, limits[at]]
-    return torch.stack([number.to(torch.float64) for number in numbers])
+class _Outcome(NamedTuple):
+    """Of one slice: sums of squares of errors and of expected values, how many elements are wrong."""
+
+    error_squares: float
+    squares: float
+    wrong: int
+
+
+def _outcome(found: torch.Tensor, wanted: torch.Tensor, limits_of: _LimitsOf) -> _Outcome:
+    """Judge one slice; `wanted` is float64."""
+    error = found.to(torch.float64) - wanted
+    error_squares, squares = torch.stack([torch.dot(error, error), torch.dot(wanted, wanted)]).tolist()
+    if math.isfinite(error_squares) and math.sqrt(squares) <= torch.finfo(found.dtype).max:  # as almost always
+        return _Outcome(error_squares, squares, int((error.abs_() > limits_of(wanted)).sum()))
+    bad, _, error, kept, _ = _judged(found, wanted, limits_of)
+    return _Outcome(float(torch.dot(error, error)), float(torch.dot(kept, kept)), int(bad.sum()))
+
+
+def _worst(start: int, found: torch.Tensor, wanted: torch.Tensor, limits_of: _LimitsOf) -> tuple[float, int, float]:
+    """Return of a slice's worst element, by its error as a multiple of its limit: that, its place, its limit."""
+    _, ratio, _, _, limits = _judged(found, wanted, limits_of)
+    at = int(ratio.argmax())
+    return float(ratio[at]), start + at, float(limits[at])
 
 
 def _judged(
-    found: torch.Tensor, wanted: torch.Tensor, tolerance: Tolerance
+    found: torch.Tensor, wanted: torch.Tensor, limits_of: _LimitsOf
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Judge one slice, element by element.
 
@@ -323,23 +353,17 @@ def _judged(
     either is no number to compare), its limit.
     """
     dtype, value = found.dtype, found.to(torch.float64)
-    error, magnitude = (value - wanted).abs_(), wanted.abs()
-    total, largest = torch.stack([error.sum(), magnitude.amax()]).tolist()
-    if math.isfinite(total) and largest <= torch.finfo(dtype).max:  # as almost always: nothing special among them
-        limits = tolerance.limits(wanted, dtype)
-        ratio, bad = error / limits.clamp_min(_TINIEST), error > limits
-        kept = wanted
-    else:
-        rounded = wanted.to(dtype).to(torch.float64)
-        special = ~torch.isfinite(rounded)
-        # A finite value that rounds to infinity may also stay the largest finite number.
-        overflow = special & torch.isfinite(wanted) & torch.isfinite(value)
-        same_special = (torch.isnan(rounded) & torch.isnan(value)) | (rounded == value)
-        judged = (~special & torch.isfinite(value)) | overflow
-        kept, error = torch.where(judged, wanted, 0.0), torch.where(judged, error, 0.0)
-        limits = tolerance.limits(kept, dtype)
-        bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
-        ratio = torch.where(judged, error / limits.clamp_min(_TINIEST), torch.where(bad, torch.inf, 0.0))
+    error = (value - wanted).abs_()
+    rounded = wanted.to(dtype).to(torch.float64)
+    special = ~torch.isfinite(rounded)
+    # A finite value that rounds to infinity may also stay the largest finite number.
+    overflow = special & torch.isfinite(wanted) & torch.isfinite(value)
+    same_special = (torch.isnan(rounded) & torch.isnan(value)) | (rounded == value)
+    judged = (~special & torch.isfinite(value)) | overflow
+    kept, error = torch.where(judged, wanted, 0.0), torch.where(judged, error, 0.0)
+    limits = limits_of(kept)
+    bad = (judged & (error > limits)) | (~judged & ~(special & same_special))
+    ratio = torch.where(judged, error / limits.clamp_min(_TINIEST), torch.where(bad, torch.inf, 0.0))
     return bad, ratio, error, kept, limits
 
 
@@ -371,6 +395,8 @@ def _differences(found: torch.Tensor, expected: torch.Tensor) -> tuple[int, int]
     starts: list[int] = []
     counts: list[torch.Tensor] = []
     for start, (part, wanted) in _slices(found, expected):
+        if torch.equal(part, wanted):
+            continue
         bad = part != wanted
         counts.append(torch.stack([bad.sum(), bad.to(torch.uint8).argmax()]))
         starts.append(start)

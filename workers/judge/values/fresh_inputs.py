@@ -68,24 +68,31 @@ def mixed(dist: dict[str, Any], from_stock: torch.Tensor, spec: TensorSpec, choo
     for start in range(0, spec.elements, BLOCK):
         size = min(BLOCK, spec.elements - start)
         one, other = choose.sample(range(STOCK), 2)
-        values[start : start + size].copy_(
-            mix(dist, from_stock[one : one + size], from_stock[other : other + size], choose)
-        )
+        block = values[start : start + size]
+        made = block if spec.dtype == from_stock.dtype else torch.empty(size, dtype=from_stock.dtype)
+        mix(dist, from_stock[one : one + size], from_stock[other : other + size], choose, made)
+        if made is not block:
+            block.copy_(made)
     return values.view(spec.shape)
 
 
-def _mix_normal(dist: dict[str, Any], one: torch.Tensor, other: torch.Tensor, choose: random.Random) -> torch.Tensor:
+def _mix_normal(
+    dist: dict[str, Any], one: torch.Tensor, other: torch.Tensor, choose: random.Random, made: torch.Tensor
+) -> None:
     """Turn two windows by an angle: independent normal numbers of mean 0 stay that, of the same deviation."""
     angle = choose.uniform(0.0, 2.0 * math.pi)
-    made = torch.mul(one, math.cos(angle)).add_(other, alpha=math.sin(angle))
-    return made.add_(mean) if (mean := dist.get("mean", 0.0)) else made
+    torch.mul(one, math.cos(angle), out=made).add_(other, alpha=math.sin(angle))
+    if mean := dist.get("mean", 0.0):
+        made.add_(mean)
 
 
-def _mix_uniform(dist: dict[str, Any], one: torch.Tensor, other: torch.Tensor, choose: random.Random) -> torch.Tensor:
+def _mix_uniform(
+    dist: dict[str, Any], one: torch.Tensor, other: torch.Tensor, choose: random.Random, made: torch.Tensor
+) -> None:
     """Add two windows and a random number modulo the range: one uniform number makes the sum uniform."""
     low, high = dist.get("low", 0.0), dist.get("high", 1.0)
-    made = torch.add(one, other).add_(choose.uniform(0.0, high - low)).remainder_(high - low)
-    return made.add_(low).clamp_(low, high)
+    torch.add(one, other, out=made).add_(choose.uniform(0.0, high - low)).remainder_(high - low)
+    made.add_(low).clamp_(low, high)
 
 
 def drawn(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:

@@ -58,10 +58,13 @@ class InputSource:
         make: Make,
         device: torch.device = CPU,
         family: Family | None = None,
+        *,
+        at_once: bool = True,
     ) -> None:
-        """Draw the stocks and constants, on `device`; `family` changes the values that `draw` gives.
+        """Draw the constants, and `at_once` the stocks, on `device`; `family` changes the values that `draw` gives.
 
-        Raises BadDistribution.
+        Without `at_once` a stock is drawn once as many numbers were drawn without it: a source of a few calls needs
+        none. The first values of a seed are others then. Raises BadDistribution.
         """
         self._inputs = inputs
         self._family = family
@@ -74,7 +77,7 @@ class InputSource:
         self._specs = [input_spec(item) for item in inputs]
         for item, spec in zip(inputs, self._specs, strict=True):
             try:
-                self._kept.append(None if spec.shape is None else _kept(item["dist"], spec, self._generator))
+                self._kept.append(None if spec.shape is None else _kept(item["dist"], spec, self._generator, at_once))
             except (KeyError, TypeError, ValueError, RuntimeError) as error:  # RuntimeError: torch refuses the values
                 raise BadDistribution(item["name"], item["dist"], error) from error
 
@@ -93,8 +96,8 @@ class InputSource:
         """
         self._choose = self._reseed()
         values: list[torch.Tensor | None] = [
-            None if spec.shape is None else self._new(item["dist"], spec, kept)
-            for item, spec, kept in zip(self._inputs, self._specs, self._kept, strict=True)
+            None if spec.shape is None else self._new(place, item["dist"], spec)
+            for place, (item, spec) in enumerate(zip(self._inputs, self._specs, strict=True))
         ]
         if self._family is not None:
             values = changed(self._family, self._inputs, values, self._generator, self._choose)
@@ -102,10 +105,14 @@ class InputSource:
             None if value is None else broadcast(value, spec) for value, spec in zip(values, self._specs, strict=True)
         ]
 
-    def _new(self, dist: dict[str, Any], spec: TensorSpec, kept: torch.Tensor | None) -> torch.Tensor:
+    def _new(self, place: int, dist: dict[str, Any], spec: TensorSpec) -> torch.Tensor:
         """Return one input's values for one call."""
         if dist["kind"] == "code":
             return self._make(dist["source"], spec, self._choose.getrandbits(62)).to(self._generator.device)
+        kept = self._kept[place]
+        many = self._draws * spec.elements > fresh_inputs.STOCK
+        if kept is None and many and fresh_inputs.is_mixed(dist, spec, self._generator.device):
+            kept = self._kept[place] = fresh_inputs.stock(dist, spec, self._generator)
         if kept is None:
             return fresh_inputs.drawn(dist, spec, self._generator)
         return kept if dist["kind"] == "constant" else fresh_inputs.mixed(dist, kept, spec, self._choose)
@@ -122,7 +129,7 @@ class InputSources:
 
     def of(self, inputs: Sequence[ResolvedInput], family: Family | None = None) -> InputSource:
         """Return values of a workload's inputs under a new seed. Raises what InputSource does."""
-        return InputSource(inputs, self._rng.getrandbits(62), self._make, self._device, family)
+        return InputSource(inputs, self._rng.getrandbits(62), self._make, self._device, family, at_once=False)
 
     def seeded(self, inputs: Sequence[ResolvedInput], seed: int) -> InputSource:
         """Return values of a workload's inputs under a seed that is known. Raises what InputSource does."""
@@ -151,7 +158,7 @@ _STRUCTURED_BYTES = 24
 """Bytes an element that drawing structured values takes besides: three numbers of float64 or int64."""
 
 
-def _kept(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) -> torch.Tensor | None:
+def _kept(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator, at_once: bool) -> torch.Tensor | None:
     """Return what an input's values are made from; None where they are drawn, after a trial of a few elements."""
     assert spec.shape is not None
     if dist["kind"] == "code":
@@ -159,4 +166,5 @@ def _kept(dist: dict[str, Any], spec: TensorSpec, generator: torch.Generator) ->
     if dist["kind"] == "constant":
         return draws.draw(dist, spec.shape, spec.dtype, generator)
     draws.draw(dist, tuple(min(size, 2) for size in spec.shape), spec.dtype, generator)
-    return fresh_inputs.stock(dist, spec, generator) if fresh_inputs.is_mixed(dist, spec, generator.device) else None
+    mixes = at_once and fresh_inputs.is_mixed(dist, spec, generator.device)
+    return fresh_inputs.stock(dist, spec, generator) if mixes else None
