@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -18,10 +18,11 @@ from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
-from warpsmith.service.api.bodies import Body, StrictBody, StrictRoute
+from warpsmith.service.api.bodies import Body, RawBody, StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.api.slices import run_sliced
 from warpsmith.service.bundles.key import BadKey, load_bundle_key
 from warpsmith.service.bundles.merging import merge_lines
 from warpsmith.service.bundles.signing import sign
@@ -153,13 +154,17 @@ def list_bundles(
     responses=document_problems_with_body(MissingSetting, StorageFull),
     openapi_extra=MERGE_BODY,
 )
-def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
+async def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
     """Store the verdicts on jobs of bundles, line by line, and let their searches go on.
 
     The first verdict on a job counts; sent again it changes nothing. A line that says why a job could not be judged is
     kept with its step, which stays out and still takes a verdict. A forged, foreign or malformed line is refused; the
     other lines are merged: the answer is 200, with the outcome of each line."""
     body.require(NDJSON)
+    return await run_sliced(_merge(body, service))
+
+
+def _merge(body: RawBody, service: Service) -> Generator[None, None, MergeReport]:
     key = _load_key(service)
     try:
         lines = body.data.decode("utf-8").split("\n")
@@ -176,6 +181,7 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
             merged.append(line)
             if line.outcome == "merged" and line.search_id is not None:
                 searches[line.search_id] = None
+            yield
     finally:  # lines that were merged before the database failed stay merged
         for search_id in searches:
             service.advance(search_id)
