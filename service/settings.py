@@ -31,6 +31,18 @@ class ServiceSettings(Settings):
     )
     max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
     max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
+    max_bodies_bytes: int = Field(
+        256 * 2**20, ge=2**20, description="Memory for the bodies of all requests under way, bytes"
+    )
+    head_timeout_s: float = Field(10.0, gt=0, description="Seconds that a client may take to send a request's head")
+    body_timeout_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request's body")
+    answer_timeout_s: float = Field(
+        60.0, gt=0, description="Seconds after which a client that takes nothing of its answer is cut off"
+    )
+    max_connections: int = Field(768, ge=1, description="Open connections; more are refused")
+    max_connections_per_peer: int = Field(
+        256, ge=1, description="Open connections from one address; behind a proxy as many as `max_connections`"
+    )
     bundle_key: SecretStr | None = Field(
         None,
         description="Secret that signs bundles, at least 32 characters; default is one made once and kept in `home`; "

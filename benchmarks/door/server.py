@@ -95,9 +95,9 @@ class Target:
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
-    def connections(self) -> int:
-        """Count the connections that the server holds open."""
-        return sum(1 for item in self.process.net_connections("tcp") if item.status == psutil.CONN_ESTABLISHED)
+    def connections(self, peer: str) -> int:
+        """Count the connections from an address that the server holds open."""
+        return sum(1 for item in self.process.net_connections("tcp") if item.raddr and item.raddr.ip == peer)
 
 
 @contextmanager
@@ -110,6 +110,9 @@ def served(**settings: str) -> Iterator[Target]:
         "WARPSMITH_HOME": str(home),
         "WARPSMITH_AUTH": "always",
         "WARPSMITH_LOG_LEVEL": "WARNING",
+        "WARPSMITH_HEAD_TIMEOUT_S": "4",
+        "WARPSMITH_BODY_TIMEOUT_S": "6",
+        "WARPSMITH_ANSWER_TIMEOUT_S": "6",
         **settings,
     }
     try:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.api import sessions
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import install
 from warpsmith.service.api.metrics import Metrics
@@ -38,6 +39,9 @@ from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log
 from warpsmith.workers.queue import celery_app
 from warpsmith.workers.settings import ALIVE_AFTER_S
+
+LONGEST_SIGN_IN = 4096
+"""Bytes of the one body that comes before there is a key."""
 
 ROUTERS = (
     health.router,
@@ -77,6 +81,7 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         title="Warpsmith",
         summary="LLM-driven kernel search",
         version=openapi.VERSION,
+        openapi_url=None,  # `openapi.install` serves it
         docs_url=None,  # the usual pages load scripts from elsewhere
         redoc_url=None,
         generate_unique_id_function=openapi.make_operation_id,
@@ -97,6 +102,8 @@ def _list_middleware(service: Service) -> list[Middleware]:
     settings = service.settings
 
     def limit(path: str) -> int:
+        if path == sessions.PATH:  # open to everybody, for a key alone
+            return LONGEST_SIGN_IN
         return settings.max_pool_bytes if path in ("/v1/pools", bundles.MERGE) else settings.max_body_bytes
 
     keys = [Middleware(RequireKey, db=service.db, is_page=pages.is_page)] if settings.keys_required else []
@@ -109,7 +116,7 @@ def _list_middleware(service: Service) -> list[Middleware]:
             origins=frozenset(host.lower() for host in settings.allowed_hosts),
         ),
         *keys,
-        Middleware(BodyLimit, limit=limit),
+        Middleware(BodyLimit, limit=limit, timeout_s=settings.body_timeout_s, most_held=settings.max_bodies_bytes),
     ]
 
 

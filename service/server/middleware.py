@@ -6,6 +6,7 @@ its own problem document.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from warpsmith.service.api.handlers import convert_error
 from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import (
     BodyTooLarge,
+    BodyTooSlow,
     CrossSite,
     HostRefused,
     InternalError,
@@ -30,6 +32,7 @@ from warpsmith.service.documents.problems import (
     KeyRequired,
     Problem,
     TokenRequired,
+    TooManyBodies,
 )
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -220,15 +223,18 @@ class RequireKey:
 
 
 class BodyLimit:
-    """Refuses a body above the limit of its path with 413.
+    """Refuses a body above the limit of its path with 413, and one that takes too long with 408.
 
     At once by its Content-Length, else as soon as the limit is passed. Smaller bodies are read here and passed on, so a
-    route starts with the whole body.
+    route starts with the whole body. The bodies of all requests have `most_held` bytes of memory.
     """
 
-    def __init__(self, app: ASGIApp, limit: Callable[[str], int]) -> None:
+    def __init__(self, app: ASGIApp, limit: Callable[[str], int], timeout_s: float, most_held: int) -> None:
         self.app = app
         self.limit = limit
+        self.timeout_s = timeout_s
+        self.most_held = most_held
+        self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -240,38 +246,65 @@ class BodyLimit:
             problem: Problem = InvalidInput.one("header.Content-Length", declared, "a number of bytes")
             await problem.response()(scope, receive, send)
             return
-        body: bytes | None = b""
         if int(declared) > limit:
-            body, found = None, f"{declared} bytes"
-        else:
+            await _refuse_size(f"{declared} bytes", limit).response()(scope, receive, send)
+            return
+        body = _Body(self)
+        try:
             try:
-                body = await _read(receive, limit)
+                async with asyncio.timeout(self.timeout_s):
+                    await body.read(receive, limit)
             except ClientDisconnect:
                 return  # the client has gone, and half a body is of no use
-            found = f"more than {limit} bytes"
-        if body is None:
-            problem = BodyTooLarge(f"body: found {found}, expected at most {limit}")
-            problem.headers = {"Connection": "close"}
-            await problem.response()(scope, receive, send)
-            return
-        await self.app(scope, _replay(body, receive), send)
+            except TimeoutError:
+                found = f"{len(body.data)} bytes after {self.timeout_s:g} s"
+                await BodyTooSlow(f"body: found {found}, expected all of it").response()(scope, receive, send)
+                return
+            except (BodyTooLarge, TooManyBodies) as refused:
+                await refused.response()(scope, receive, send)
+                return
+            await self.app(scope, _replay(bytes(body.data), receive), send)
+        finally:
+            body.release()
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    """Read the whole body; None as soon as it passes `limit`."""
-    chunks: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            return None
-        chunks.append(chunk)
-        more = message.get("more_body", False)
-    return b"".join(chunks)
+class _Body:
+    """A body that is being read, as a part of all that are held."""
+
+    def __init__(self, owner: BodyLimit) -> None:
+        self.data = bytearray()
+        self._owner = owner
+        self._counted = 0
+
+    async def read(self, receive: Receive, limit: int) -> None:
+        """Read the whole body; raises ClientDisconnect, BodyTooLarge, TooManyBodies."""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            self._add(message.get("body", b""))
+            if len(self.data) > limit:
+                raise _refuse_size(f"more than {limit} bytes", limit)
+            more = message.get("more_body", False)
+
+    def release(self) -> None:
+        """Give the body's memory back."""
+        self._owner.held -= self._counted
+        self._counted = 0
+
+    def _add(self, chunk: bytes) -> None:
+        if self._owner.held + len(chunk) > self._owner.most_held:
+            raise TooManyBodies("bodies: found no memory left for another one; try again when some are done")
+        self._owner.held += len(chunk)
+        self._counted += len(chunk)
+        self.data += chunk
+
+
+def _refuse_size(found: str, limit: int) -> BodyTooLarge:
+    problem = BodyTooLarge(f"body: found {found}, expected at most {limit}")
+    problem.headers = {"Connection": "close"}
+    return problem
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

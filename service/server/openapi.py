@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.metadata import version
 from typing import Any, get_args
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
@@ -18,6 +19,7 @@ from warpsmith.service.api import sessions
 from warpsmith.service.documents.problems import (
     MEDIA_TYPE,
     URN,
+    BodyTooSlow,
     CrossSite,
     DatabaseUnavailable,
     HostRefused,
@@ -25,6 +27,7 @@ from warpsmith.service.documents.problems import (
     KeyRequired,
     ProblemDocument,
     TokenRequired,
+    TooManyBodies,
     document_problems,
 )
 from warpsmith.service.server.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
@@ -44,6 +47,7 @@ TAGS = [
     {"name": "session", "description": "Browsers that sign in with an API key, where keys are required"},
     {"name": "health", "description": "Liveness, readiness, metrics"},
 ]
+PATH = "/openapi.json"
 REFERENCE = "#/components/schemas/{model}"
 
 
@@ -100,6 +104,14 @@ def install(app: FastAPI, *, keys_required: bool) -> None:
             app.openapi_schema = build(app, keys_required=keys_required)
         return app.openapi_schema
 
+    async def serve(_request: Request) -> Response:
+        nonlocal text
+        text = text or json.dumps(build_once(), ensure_ascii=False).encode()
+        return Response(text, media_type="application/json")
+
+    text = b""
+    # In place of FastAPI's route, which writes the document anew for each request.
+    app.add_route(PATH, serve, include_in_schema=False)
     app.openapi = build_once  # type: ignore[method-assign] # FastAPI's documented way to extend the document
 
 
@@ -138,6 +150,8 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
     common = [HostRefused, InternalError]
     if path != "/healthz":
         common.append(DatabaseUnavailable)
+    if "requestBody" in operation:
+        common += [BodyTooSlow, TooManyBodies]
     if method != "get":
         common.append(CrossSite)
     if keys_required and path not in OPEN_PATHS and (method.upper(), path) not in SIGNING_IN:

@@ -61,8 +61,9 @@ def test_what_is_too_much_is_said() -> None:
 
 
 LINES = st.sampled_from(
-    ["a: 1", "b: [1, 2]", "c: {d: 1e-5, e: no}", "  f: x", "- 1", "  - y", "g:", "h: |", "   text", "'q': \"z\\n\"", "k: [",
-     "? l", "a: 2", "m: *n", "n: &n 1", "o: !!str 1", "--- ", "p: 'open", "\tq: 1", "r: 2001-01-01", "# c", "s: @x", "}", ""]
+    ["a: 1", "b: [1, 2]", "c: {d: 1e-5, e: no}", "  f: x", "- 1", "  - y", "g:", "h: |", "   text",
+     "'q': \"z\\n\"", "k: [", "? l", "a: 2", "m: *n", "n: &n 1", "o: !!str 1", "--- ", "p: 'open", "\tq: 1",
+     "r: 2001-01-01", "# c", "s: @x", "}", ""]
 )  # fmt: skip
 
 
