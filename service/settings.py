@@ -56,7 +56,10 @@ class ServiceSettings(Settings):
     stream_life_s: float = Field(
         3600.0, gt=0, description="Seconds after which an event stream ends; clients resume with Last-Event-ID"
     )
-    broker_timeout_s: float = Field(2.0, gt=0, description="Seconds that /readyz waits for the broker")
+    broker_timeout_s: float = Field(2.0, gt=0, description="Seconds that the API waits for an answer of the broker")
+    database_timeout_s: float = Field(
+        10.0, gt=0, description="Seconds without an answer after which the database counts as gone: requests get 503"
+    )
 
     @property
     def loopback(self) -> bool:

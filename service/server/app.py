@@ -14,6 +14,8 @@ from warpsmith.service.api import sessions
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import install
 from warpsmith.service.api.metrics import Metrics
+from warpsmith.service.api.outbox import Outbox
+from warpsmith.service.api.probes import make_broker_probe, make_database_probe
 from warpsmith.service.api.routes import (
     asks,
     bundles,
@@ -34,7 +36,7 @@ from warpsmith.service.api.routes import (
 )
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.server import openapi, pages
-from warpsmith.service.server.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
+from warpsmith.service.server.middleware import BodyLimit, Breaker, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log
 from warpsmith.workers.queue import celery_app
@@ -70,10 +72,14 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     """
     settings = settings or ServiceSettings()
     db = Database(settings.database)
+    celery = celery_app.make_app(settings, answer_timeout_s=settings.broker_timeout_s)
     service = Service(
         settings=settings,
         db=db,
-        celery=celery_app.make_app(settings),
+        celery=celery,
+        outbox=Outbox(celery),
+        database_probe=make_database_probe(db, settings.database_timeout_s),
+        broker_probe=make_broker_probe(celery, settings.broker_timeout_s),
         metrics=Metrics(db, ALIVE_AFTER_S),
         streams=Streams(db, settings),
     )
@@ -115,6 +121,7 @@ def _list_middleware(service: Service) -> list[Middleware]:
             served_hosts=settings.served_hosts,
             origins=frozenset(host.lower() for host in settings.allowed_hosts),
         ),
+        Middleware(Breaker, hangs=lambda: service.database_probe.hangs, is_page=pages.is_page),
         *keys,
         Middleware(BodyLimit, limit=limit, timeout_s=settings.body_timeout_s, most_held=settings.max_bodies_bytes),
     ]
@@ -124,6 +131,10 @@ def _list_middleware(service: Service) -> list[Middleware]:
 async def _run_lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     log.configure(service.settings)
+    service.database_probe.start()
     yield
+    service.outbox.close()
+    service.database_probe.close()
+    service.broker_probe.close()
     service.celery.close()
     service.db.dispose()

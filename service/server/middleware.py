@@ -26,6 +26,7 @@ from warpsmith.service.documents.problems import (
     BodyTooLarge,
     BodyTooSlow,
     CrossSite,
+    DatabaseUnavailable,
     HostRefused,
     InternalError,
     InvalidInput,
@@ -166,6 +167,28 @@ class Gatekeeper:
         """Compare host and port alone: behind a proxy that ends TLS the schemes differ."""
         scheme, _, authority = origin.partition("://")
         return scheme in {"http", "https"} and (authority == host or cut_port(authority) in self.origins)
+
+
+class Breaker:
+    """Refuses at once, with 503, what needs the database while the database does not answer.
+
+    Each request would wait for it in a thread, until no thread is left for anything else.
+    """
+
+    def __init__(self, app: ASGIApp, hangs: Callable[[], bool], is_page: Callable[[str], bool]) -> None:
+        self.app = app
+        self.hangs = hangs
+        self.is_page = is_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.hangs() and not self._is_free(scope["path"]):
+            problem = DatabaseUnavailable("The database does not answer (see /readyz). Nothing was stored.")
+            await problem.response()(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _is_free(self, path: str) -> bool:
+        return path in OPEN_PATHS or self.is_page(path)
 
 
 class RequireKey:

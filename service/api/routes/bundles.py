@@ -50,7 +50,6 @@ from warpsmith.service.documents.problems import (
 from warpsmith.service.views.bundles import make_bundle_summaries
 from warpsmith.workers import steps
 from warpsmith.workers.judging.submission import limits_of
-from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.judge_step import job_of
 
 NDJSON = "application/x-ndjson"
@@ -230,7 +229,7 @@ def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenB
         dropped = drop(time.time())
     except LookupError as error:
         raise NotFound(_describe_unknown(bundle_id)) from error
-    dispatch.send(service.celery, dropped.messages)
+    service.outbox.send(dropped.messages)
     if dropped.failed:
         service.advance(dropped.search_id)
     return DroppedBundle(
