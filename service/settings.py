@@ -18,6 +18,11 @@ class ServiceSettings(Settings):
     auth: Literal["auto", "always"] = Field(
         "auto", description="API keys: auto requires them unless bound to loopback, always requires them there too"
     )
+    secure_cookies: bool | None = Field(
+        None,
+        description="Whether cookies are for https alone: true behind a proxy that ends TLS; default is by the scheme "
+        "that this process sees",
+    )
     session_life_s: float = Field(
         12 * 3600.0, gt=0, description="Seconds after which a browser that signed in with a key must do so again"
     )
