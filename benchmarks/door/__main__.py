@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 
-from benchmarks.door import connections
+from benchmarks.door import connections, requests
 from benchmarks.door.attack import Finding
 from benchmarks.door.bodies import BODIES, BodyAttack
 from benchmarks.door.server import PATIENCE_S, Bystander, Target, served
@@ -39,7 +39,7 @@ def _run(words: list[str]) -> Iterator[Finding]:
             while bodies and finding.seconds < PATIENCE_S:  # a server that still works on the last is replaced
                 finding = _send(target, bodies.popleft())
                 yield finding
-    for kind in (connections,):
+    for kind in (connections, requests):
         with served() as target:
             for name, attack in kind.list_attacks(target).items():
                 if _is_asked(name, words):

@@ -15,6 +15,8 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+READ_AT_ONCE = 16 * 1024
+
 REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"
     b"Content-Type: text/plain\r\nContent-Length: 21\r\n\r\ntoo many connections\n"
@@ -67,6 +69,7 @@ class _LimitedProtocol(H11Protocol):
         self._refused = by_peer[self._peer] >= limits.connections_per_peer or by_peer.total() >= limits.connections
         by_peer[self._peer] += 1
         _limit_silence(transport, limits.answer_s)
+        _limit_reads(transport)
         super().connection_made(transport)
         if self._refused:
             transport.write(REFUSAL)
@@ -121,6 +124,13 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 def _name_peer(transport: asyncio.Transport) -> str:
     address: Any = transport.get_extra_info("peername")
     return str(address[0]) if isinstance(address, tuple) and address else "local"
+
+
+def _limit_reads(transport: Any) -> None:
+    """Let asyncio read less at once than its 256 KiB: as chunks of a byte these take a second, in which nobody else has
+    a turn."""
+    if hasattr(transport, "max_size"):
+        transport.max_size = READ_AT_ONCE
 
 
 def _limit_silence(transport: asyncio.Transport, seconds: float) -> None:
