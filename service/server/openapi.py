@@ -13,6 +13,7 @@ from typing import Any, get_args
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.api import sessions
@@ -106,7 +107,7 @@ def install(app: FastAPI, *, keys_required: bool) -> None:
 
     async def serve(_request: Request) -> Response:
         nonlocal text
-        text = text or json.dumps(build_once(), ensure_ascii=False).encode()
+        text = text or await run_in_threadpool(lambda: json.dumps(build_once(), ensure_ascii=False).encode())
         return Response(text, media_type="application/json")
 
     text = b""
