@@ -156,7 +156,7 @@ class _PureLoader(_SpecComposer, yaml.reader.Reader, yaml.scanner.Scanner, yaml.
 
 _Loader: Any = _PureLoader
 if yaml.__with_libyaml__:
-    from yaml.cyaml import CParser
+    from yaml.cyaml import CParser  # type: ignore[attr-defined] # the stubs leave it out
 
     class _LibyamlLoader(_SpecComposer, CParser):
         """Reads with libyaml, a hundred times as fast."""

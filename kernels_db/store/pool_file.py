@@ -129,7 +129,8 @@ def dump_pool(pool: Pool) -> str:
 
 
 def _dump_lines(pool: Pool) -> Iterator[str]:
-    for line in (pool.header, *pool.replies):
+    lines: tuple[PoolHeader | PoolReply, ...] = (pool.header, *pool.replies)
+    for line in lines:
         # NEL, LS and PS are no line ends in JSON lines, but editors and `str.splitlines` take them for some.
         yield json.dumps(line.document(), ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_LINE_ENDS)
 

@@ -82,8 +82,8 @@ class _LimitedProtocol(H11Protocol):
         by_peer[self._peer] -= 1
         if by_peer[self._peer] <= 0:
             del by_peer[self._peer]
-        self._head_timer = _cancel(self._head_timer)
-        self._answer_timer = _cancel(self._answer_timer)
+        self._end_head_time()
+        self._end_answer_time()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -97,7 +97,7 @@ class _LimitedProtocol(H11Protocol):
         self._answer_timer = self.loop.call_later(self.limits_in_force.answer_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._answer_timer = _cancel(self._answer_timer)
+        self._end_answer_time()
         super().resume_writing()
 
     def _watch_head(self) -> None:
@@ -106,19 +106,24 @@ class _LimitedProtocol(H11Protocol):
         What is still sent of a body after its answer counts as a head that does not end.
         """
         if self.cycle is not None and not self.cycle.response_complete:
-            self._head_timer = _cancel(self._head_timer)
+            self._end_head_time()
         elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.limits_in_force.head_s, self.transport.abort)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle is not None and self.cycle.response_complete:
-            self._head_timer = _cancel(self._head_timer)  # uvicorn's own time between two requests runs
+            self._end_head_time()  # uvicorn's own time between two requests runs
 
+    def _end_head_time(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+    def _end_answer_time(self) -> None:
+        if self._answer_timer is not None:
+            self._answer_timer.cancel()
+            self._answer_timer = None
 
 
 def _name_peer(transport: asyncio.Transport) -> str:

@@ -105,12 +105,13 @@ def install(app: FastAPI, *, keys_required: bool) -> None:
             app.openapi_schema = build(app, keys_required=keys_required)
         return app.openapi_schema
 
+    text = b""
+
     async def serve(_request: Request) -> Response:
         nonlocal text
         text = text or await run_in_threadpool(lambda: json.dumps(build_once(), ensure_ascii=False).encode())
         return Response(text, media_type="application/json")
 
-    text = b""
     # In place of FastAPI's route, which writes the document anew for each request.
     app.add_route(PATH, serve, include_in_schema=False)
     app.openapi = build_once  # type: ignore[method-assign] # FastAPI's documented way to extend the document
