@@ -36,7 +36,8 @@ def _fill(unit: str, size: int, before: str = "", after: str = "") -> bytes:
 
 
 def _flat_yaml() -> bytes:
-    lines, size = [], 0
+    lines: list[str] = []
+    size = 0
     while size < MIB - 20:
         lines.append(f"k{len(lines)}: 1\n")
         size += len(lines[-1])
