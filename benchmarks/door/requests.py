@@ -95,7 +95,12 @@ def _replay(target: Target) -> Outcome:
 def _forge(target: Target) -> Outcome:
     cookie, token = _sign_in(target)
     body = json.dumps(ADD_RELU).encode()
-    tries = ({}, {"X-CSRF-Token": "0" * 64}, {"X-CSRF-Token": token, "Sec-Fetch-Site": "cross-site"}, {"Origin": EVIL})
+    tries: tuple[dict[str, str], ...] = (
+        {},
+        {"X-CSRF-Token": "0" * 64},
+        {"X-CSRF-Token": token, "Sec-Fetch-Site": "cross-site"},
+        {"Origin": EVIL},
+    )
     found = [
         target.ask("POST", "/v1/ops", body, {**JSON, "Cookie": cookie, **more}, key=False).status for more in tries
     ]
