@@ -36,7 +36,7 @@ _F_STRING = re.compile(
     r"""(?i)\b(?:f|fr|rf)(?:('''|\"\"\")(?:\\.|(?!\1).)*|(['\"])(?:\\.|(?!\2)[^\\\n])*)""", re.DOTALL
 )
 
-MAX_AXES = 256
+MAX_AXES = 128
 
 MAX_ITEMS = 1024
 """Of any list: workloads, state, strides."""

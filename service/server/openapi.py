@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from importlib.metadata import version
 from typing import Any, get_args
 
@@ -100,16 +101,21 @@ def make_operation_id(route: APIRoute) -> str:
 def install(app: FastAPI, *, keys_required: bool) -> None:
     """Make the app serve the completed document at /openapi.json; built once, on first use."""
 
+    building = threading.Lock()
+
     def build_once() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = build(app, keys_required=keys_required)
-        return app.openapi_schema
+        with building:  # in threads: one of them builds, the others wait
+            if app.openapi_schema is None:
+                app.openapi_schema = build(app, keys_required=keys_required)
+            return app.openapi_schema
 
     text = b""
 
     async def serve(_request: Request) -> Response:
         nonlocal text
-        text = text or await run_in_threadpool(lambda: json.dumps(build_once(), ensure_ascii=False).encode())
+        if not text:
+            await run_in_threadpool(build_once)
+            text = text or json.dumps(build_once(), ensure_ascii=False).encode()
         return Response(text, media_type="application/json")
 
     # In place of FastAPI's route, which writes the document anew for each request.

@@ -54,7 +54,7 @@ def test_what_is_too_much_is_said() -> None:
     assert "characters of text" in refusal(description="x" * 200_000)
     assert "characters of Python" in refusal(reference="#" * 300_000)
     assert "an f-string of more than 8192 characters" in refusal(reference="f'" + "{x}" * 3_000 + "'")
-    assert "at most 256 items" in refusal(axes={f"a{number}": {"kind": "var"} for number in range(257)})
+    assert "at most 128 items" in refusal(axes={f"a{number}": {"kind": "var"} for number in range(129)})
     assert "more than 100 errors" in refusal(workloads=[{"id": "!"} for _ in range(101)])
     assert "at most 30000 values" in refusal(init=[0] * 40_000)
 
