@@ -18,6 +18,11 @@ class ServiceSettings(Settings):
     auth: Literal["auto", "always"] = Field(
         "auto", description="API keys: auto requires them unless bound to loopback, always requires them there too"
     )
+    secure_cookies: bool | None = Field(
+        None,
+        description="Whether cookies are for https alone: true behind a proxy that ends TLS; default is by the scheme "
+        "that this process sees",
+    )
     session_life_s: float = Field(
         12 * 3600.0, gt=0, description="Seconds after which a browser that signed in with a key must do so again"
     )
@@ -31,6 +36,18 @@ class ServiceSettings(Settings):
     )
     max_body_bytes: int = Field(2 * 2**20, ge=1024, description="Largest request body, bytes")
     max_pool_bytes: int = Field(16 * 2**20, ge=1024, description="Largest pool upload, bytes")
+    max_bodies_bytes: int = Field(
+        256 * 2**20, ge=2**20, description="Memory for the bodies of all requests under way, bytes"
+    )
+    head_timeout_s: float = Field(10.0, gt=0, description="Seconds that a client may take to send a request's head")
+    body_timeout_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request's body")
+    answer_timeout_s: float = Field(
+        60.0, gt=0, description="Seconds after which a client that takes nothing of its answer is cut off"
+    )
+    max_connections: int = Field(768, ge=1, description="Open connections; more are refused")
+    max_connections_per_peer: int = Field(
+        256, ge=1, description="Open connections from one address; behind a proxy as many as `max_connections`"
+    )
     bundle_key: SecretStr | None = Field(
         None,
         description="Secret that signs bundles, at least 32 characters; default is one made once and kept in `home`; "
@@ -44,7 +61,10 @@ class ServiceSettings(Settings):
     stream_life_s: float = Field(
         3600.0, gt=0, description="Seconds after which an event stream ends; clients resume with Last-Event-ID"
     )
-    broker_timeout_s: float = Field(2.0, gt=0, description="Seconds that /readyz waits for the broker")
+    broker_timeout_s: float = Field(2.0, gt=0, description="Seconds that the API waits for an answer of the broker")
+    database_timeout_s: float = Field(
+        10.0, gt=0, description="Seconds without an answer after which the database counts as gone: requests get 503"
+    )
 
     @property
     def loopback(self) -> bool:

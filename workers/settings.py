@@ -65,6 +65,11 @@ class Settings(BaseSettings):
         description='Keys of further endpoints, as JSON: {"https://host/v1": "NAME"}, where the environment variable '
         "NAME holds the key; never the key itself",
     )
+    model_endpoints: list[str] = Field(
+        default_factory=list,
+        description='Further endpoints that a search may name (`base_url`), as JSON: ["http://gpu7:8000/v1"]; "public" '
+        "allows any at a public address. Those that other settings name are allowed",
+    )
     model_timeout_s: float = Field(180.0, gt=0, description="Seconds for one model call")
     model_retries: int = Field(2, ge=0, description="Retries inside one call, by the client (429, 5xx, connection)")
     model_max_deferrals: int = Field(
@@ -124,6 +129,11 @@ class Settings(BaseSettings):
     @classmethod
     def _by_address(cls, value: dict[str, Any]) -> dict[str, Any]:
         return {url.strip().rstrip("/"): entry for url, entry in value.items()}
+
+    @field_validator("model_endpoints", mode="after")
+    @classmethod
+    def _addresses(cls, value: list[str]) -> list[str]:
+        return [url.strip().rstrip("/") for url in value]
 
     @field_validator("model_keys", mode="after")
     @classmethod

@@ -57,6 +57,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+def count_values(document: Any, most: int) -> int:
+    """Count the values of a document, keys included; stops counting soon after `most`."""
+    count, pending = 1, [document]
+    while pending and count <= most:
+        value = pending.pop()
+        if isinstance(value, dict):
+            count += 2 * len(value)
+            pending.extend(item for item in value.values() if isinstance(item, dict | list | tuple))
+        elif isinstance(value, list | tuple):
+            count += len(value)
+            pending.extend(item for item in value if isinstance(item, dict | list | tuple))
+    return count
+
+
 def walk(document: Any) -> Iterator[tuple[Location, int, Any]]:
     """Yield every value with its location and level, without recursion.
 

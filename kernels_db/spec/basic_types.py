@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import keyword
 import math
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
@@ -23,7 +25,18 @@ Whether memory is enough, the judge decides.
 """
 
 MAX_RANK = 16
-MAX_SOURCE = 256 * 1024
+MAX_SOURCE = 64 * 1024
+MAX_PYTHON = 256 * 1024
+"""Characters of all Python in one spec: its parser takes up to a second for them, and no other thread runs then."""
+
+MAX_F_STRING = 8 * 1024
+"""Characters of an f-string: before Python 3.12 its parser takes time that grows with their square."""
+
+_F_STRING = re.compile(
+    r"""(?i)\b(?:f|fr|rf)(?:('''|\"\"\")(?:\\.|(?!\1).)*|(['\"])(?:\\.|(?!\2)[^\\\n])*)""", re.DOTALL
+)
+
+MAX_AXES = 128
 
 MAX_ITEMS = 1024
 """Of any list: workloads, state, strides."""
@@ -143,11 +156,24 @@ def _boolean_expression(text: str) -> str:
     return _expression(text, "boolean")
 
 
+@lru_cache(maxsize=4)
+def python_tree(source: str) -> ast.Module:
+    """Parse a source, which is read several times, once. The tree is shared: do not change it.
+
+    Raises SyntaxError, ValueError, RecursionError, MemoryError.
+    """
+    if len(source) > MAX_SOURCE:
+        raise ValueError(f"more than {MAX_SOURCE} characters")
+    if any(len(found[0]) > MAX_F_STRING for found in _F_STRING.finditer(source)):
+        raise ValueError(f"an f-string of more than {MAX_F_STRING} characters")
+    return ast.parse(source)
+
+
 def _python(source: str) -> str:
     if len(source) > MAX_SOURCE:
         raise refuse(f"at most {MAX_SOURCE} characters of Python, not {len(source)}")
     try:
-        ast.parse(source)
+        python_tree(source)
     except SyntaxError as error:
         raise refuse(f"Python that parses (line {error.lineno}: {error.msg})") from None
     except (ValueError, RecursionError, MemoryError) as error:

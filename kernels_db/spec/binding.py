@@ -14,7 +14,7 @@ from warpsmith.kernels_db.job.documents import ResolvedInput
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import INTEGER_RANGE, MAX_ELEMENTS, is_float
 from warpsmith.kernels_db.spec.dist import FLOAT_ONLY, INTEGER_ONLY, Constant, Dist, amounts, default_dist
-from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError, listed
 from warpsmith.kernels_db.spec.schema import InputOverride
 from warpsmith.kernels_db.spec.tensors import Axis, ConstAxis, ExprAxis, Input, Values, VarAxis
 
@@ -106,7 +106,7 @@ def bind_shape(field: str, shape: Sequence[int | str], bound: Sizes) -> list[int
     sizes: list[int] = []
     for index, dimension in enumerate(shape):
         if isinstance(dimension, str) and dimension not in bound:
-            raise SpecError(f"{field}[{index}]", dimension, f"an axis: one of {', '.join(bound) or 'none'}")
+            raise SpecError(f"{field}[{index}]", dimension, f"an axis: one of {listed(bound)}")
         sizes.append(bound[dimension] if isinstance(dimension, str) else dimension)
     elements = math.prod(sizes)
     if elements > MAX_ELEMENTS:

@@ -11,11 +11,17 @@ from functools import partial
 from warpsmith.kernels_db.spec import expr
 from warpsmith.kernels_db.spec.basic_types import is_float
 from warpsmith.kernels_db.spec.binding import amount, bind_axes, bind_input, bind_shape, cyclic_axes
-from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.errors import MAX_ERRORS, SpecError, listed
 from warpsmith.kernels_db.spec.parts import Parts, WorkloadList
 from warpsmith.kernels_db.spec.schema import InputOverride, Workload
 from warpsmith.kernels_db.spec.source_checks import check_sources
 from warpsmith.kernels_db.spec.tensors import ExprAxis, IndicesCheck, VarAxis
+
+MAX_BINDINGS = 16_384
+"""Values that the workloads of a spec have in all: axes, constraints, tensors."""
+
+CHARACTERS_A_VALUE = 40
+"""Characters of expressions that count as one value: they take as long."""
 
 _NO_OVERRIDE = InputOverride()
 
@@ -25,6 +31,8 @@ def check(parts: Parts) -> list[SpecError]:
     errors: dict[str, SpecError] = {}
     for error in _disagreements(parts):
         errors.setdefault(error.field, error)
+        if len(errors) > MAX_ERRORS:
+            break
     return list(errors.values())
 
 
@@ -38,9 +46,23 @@ def _disagreements(parts: Parts) -> Iterator[SpecError]:
         yield from _check_bindings(parts, workloads)
     # Sizes mean something only where every axis has one.
     if parts.axes.keys() == parts.axis_names:
+        if (error := _check_bindings_number(parts)) is not None:
+            yield error
+            return
         for workloads in parts.workload_lists:
             for field, workload in workloads.workloads:
                 yield from _check_values(parts, field, workload)
+
+
+def _check_bindings_number(parts: Parts) -> SpecError | None:
+    """Refuse so many workloads of so many parts that working all of them out takes long."""
+    workloads = sum(len(workload_list.workloads) for workload_list in parts.workload_lists)
+    characters = sum(len(expression.text) for _, expression in parts.expressions())
+    each = len(parts.axes) + len(parts.constraints) + len(parts.arguments()) + len(parts.outputs)
+    each += characters // CHARACTERS_A_VALUE
+    if workloads * each <= MAX_BINDINGS:
+        return None
+    return SpecError("workloads", f"{workloads} workloads of {each} values", f"at most {MAX_BINDINGS} values in all")
 
 
 def _check_names(parts: Parts) -> Iterator[SpecError]:
@@ -66,7 +88,7 @@ def _repeated(names: Iterable[tuple[str, str]], attribute: str) -> Iterator[Spec
 
 
 def _check_axis_references(parts: Parts) -> Iterator[SpecError]:
-    known = f"an axis: one of {', '.join(sorted(parts.axis_names)) or 'none'}"
+    known = f"an axis: one of {listed(sorted(parts.axis_names))}"
     for field, shape in parts.shapes():
         for index, dimension in enumerate(shape):
             if isinstance(dimension, str) and dimension not in parts.axis_names:
@@ -74,7 +96,7 @@ def _check_axis_references(parts: Parts) -> Iterator[SpecError]:
     for field, expression in parts.expressions():
         unknown = sorted(expression.names - parts.axis_names)
         if unknown:
-            yield SpecError(field, expression.text, f"axes as names, not {', '.join(unknown)}; {known}")
+            yield SpecError(field, expression.text, f"axes as names, not {listed(unknown)}; {known}")
     for name in cyclic_axes(parts.axes):
         axis = parts.axes[name]
         found = axis.expr if isinstance(axis, ExprAxis) else None
@@ -116,7 +138,7 @@ def _check_indices(parts: Parts) -> Iterator[SpecError]:
             if axis != -1:
                 yield SpecError(f"{field}.check.axis", axis, "nothing without `of`, the input that has the axis")
         elif of not in ranks:
-            yield SpecError(f"{field}.check.of", of, f"a floating input: one of {', '.join(sorted(ranks)) or 'none'}")
+            yield SpecError(f"{field}.check.of", of, f"a floating input: one of {listed(sorted(ranks))}")
         elif not -ranks[of] <= axis < ranks[of]:
             yield SpecError(f"{field}.check.axis", axis, f"an axis of {of}, from {-ranks[of]} to {ranks[of] - 1}")
 
@@ -129,13 +151,13 @@ def _check_bindings(parts: Parts, workloads: WorkloadList) -> Iterator[SpecError
             yield SpecError(f"{field}.axes.{name}", None, "a size, for the axis is var")
         for name, size in workload.axes.items():
             if name not in parts.axis_names:
-                expected = f"an axis of kind var: one of {', '.join(sorted(variables)) or 'none'}"
+                expected = f"an axis of kind var: one of {listed(sorted(variables))}"
                 yield SpecError(f"{field}.axes.{name}", size, expected)
             elif name in parts.axes and name not in variables:
                 yield SpecError(f"{field}.axes.{name}", size, f"nothing, for the axis is {parts.axes[name].kind}")
         if parts.input_count == len(parts.inputs):
             for name in sorted(workload.inputs.keys() - names):
-                yield SpecError(f"{field}.inputs.{name}", name, f"an input: one of {', '.join(sorted(names))}")
+                yield SpecError(f"{field}.inputs.{name}", name, f"an input: one of {listed(sorted(names))}")
 
 
 def _check_values(parts: Parts, field: str, workload: Workload) -> Iterator[SpecError]:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 LONGEST_FOUND = 200
+
+MAX_ERRORS = 100
+"""Errors of one document that are told; the last of more says that there are more."""
+
+MAX_LISTED = 40
+"""Names that an error lists."""
+
+_ENCODER = json.JSONEncoder(default=repr, skipkeys=True)
 
 
 class SpecError(ValueError):
@@ -39,6 +49,20 @@ class SpecErrors(ValueError):  # noqa: N818  several of SpecError
         return "\n".join(str(error) for error in self.errors)
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return the first names for an error; "none" where there are none."""
+    found = list(islice(names, MAX_LISTED + 1))
+    return ", ".join(found[:MAX_LISTED]) + (", ..." if len(found) > MAX_LISTED else "") if found else "none"
+
+
+def limited(errors: Iterable[SpecError]) -> list[SpecError]:
+    """Return the first errors; where there are more than `MAX_ERRORS`, the last one says so."""
+    found = list(islice(errors, MAX_ERRORS + 1))
+    if len(found) > MAX_ERRORS:
+        found[MAX_ERRORS - 1 :] = [SpecError("document", f"more than {MAX_ERRORS} errors", "these mended first")]
+    return found
+
+
 def shown(value: object) -> Any:
     """Return `value` as a JSON scalar for errors: containers as JSON text, long text shortened."""
     if value is None or isinstance(value, bool):
@@ -50,8 +74,18 @@ def shown(value: object) -> Any:
     if isinstance(value, str):
         text = value
     elif isinstance(value, dict | list | tuple):
-        text = json.dumps(value, default=repr, skipkeys=True)
+        text = _beginning(value)
     else:
         text = repr(value)
     text = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
     return text if len(text) <= LONGEST_FOUND else text[: LONGEST_FOUND - 3] + "..."
+
+
+def _beginning(value: object) -> str:
+    """Return the beginning of a container's JSON text; the rest, which may be long, is not written."""
+    text = ""
+    for part in _ENCODER.iterencode(value):
+        text += part[: LONGEST_FOUND + 1]
+        if len(text) > LONGEST_FOUND:
+            break
+    return text

@@ -11,7 +11,10 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NoReturn
+
+from warpsmith.kernels_db.spec.errors import listed
 
 MAX_LENGTH = 500
 MAX_DEPTH = 64
@@ -88,6 +91,7 @@ class Expression:
         return _boolean(self.text, self._tree, values)
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str, kind: Kind) -> Expression:
     """Parse `text` as a number or a condition; raises ExprError and nothing else."""
     _check_text(text)
@@ -196,7 +200,7 @@ def _integer(text: str, node: ast.expr, values: Mapping[str, int]) -> int:
             result = number
         case ast.Name(id=name):
             if name not in values:
-                _fail(text, node, f"unknown name {name!r}; known are {', '.join(sorted(values)) or 'none'}")
+                _fail(text, node, f"unknown name {name!r}; known are {listed(sorted(values))}")
             result = _bounded(text, node, values[name])
         case ast.UnaryOp(operand=operand):
             result = -_integer(text, operand, values)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from warpsmith.kernels_db.spec.errors import SpecError
+from warpsmith.kernels_db.spec.errors import SpecError, limited
 
 _EXPECTED = {
     "missing": "a value: the field is required",
@@ -63,7 +63,7 @@ def expected_of(detail: Mapping[str, Any]) -> str:
 def converted(error: ValidationError, model: type[BaseModel], document: Mapping[str, Any]) -> list[SpecError]:
     """Return every error of validating `document` as `model`."""
     details = error.errors(include_url=False)
-    return [_converted(detail, model, document) for detail in details if not _is_echo(detail)]
+    return limited(_converted(detail, model, document) for detail in details if not _is_echo(detail))
 
 
 def _is_echo(detail: ErrorDetails) -> bool:

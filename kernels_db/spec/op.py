@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from warpsmith.kernels_db.spec.checks import check
-from warpsmith.kernels_db.spec.document import check_plain, read_document
-from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
+from warpsmith.kernels_db.spec.document import check_plain, check_size, read_document
+from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors, limited
 from warpsmith.kernels_db.spec.field_errors import converted
 from warpsmith.kernels_db.spec.parts import parts_of
 from warpsmith.kernels_db.spec.schema import Op, Workload
@@ -51,6 +51,7 @@ def parse_op(document: Mapping[str, Any]) -> Op:
         found = None if document is None else f"a {type(document).__name__}"
         raise SpecErrors([SpecError("document", found, "a mapping with the fields of an op spec")])
     check_plain(document)
+    check_size(document)
     op = None
     errors: list[SpecError] = []
     try:
@@ -58,7 +59,7 @@ def parse_op(document: Mapping[str, Any]) -> Op:
     except ValidationError as error:
         errors = converted(error, Op, document)
     told = {error.field for error in errors}
-    errors += [error for error in check(parts_of(document)) if error.field not in told]
+    errors = limited([*errors, *(error for error in check(parts_of(document)) if error.field not in told)])
     if op is None or errors:
         raise SpecErrors(errors)
     return op

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy
 from warpsmith.kernels_db.spec.basic_types import (
+    MAX_AXES,
     MAX_TENSORS,
     Amount,
     BooleanExpr,
@@ -140,7 +141,7 @@ class Op(Spec):
     """What it computes, for people and models."""
     family: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")] | None = None
     """The kind of op (`normalization`, `gemm`, ...): where similar kernels are looked for."""
-    axes: dict[Name, Axis] = Field(default_factory=dict)
+    axes: Annotated[dict[Name, Axis], Field(max_length=MAX_AXES)] = Field(default_factory=dict)
     """The named sizes."""
     constraints: Items[BooleanExpr] = ()
     """Conditions over the axes that every workload meets, such as `hidden % 8 == 0`. Candidates may rely on them."""

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from warpsmith.kernels_db.spec.basic_types import python_tree
 from warpsmith.kernels_db.spec.dist import Code
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.spec.parts import Parts
@@ -72,7 +73,7 @@ def _check_parameters(
 
 def _body(source: str) -> list[ast.stmt] | None:
     try:
-        return ast.parse(source).body
+        return python_tree(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -9,9 +9,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from warpsmith.kernels_db.job.strict_json import UNSTORABLE, NotJson, expected_scalar, read_strictly, walk
 
@@ -19,8 +19,10 @@ FORMAT = "warpsmith-pool"
 VERSION = 1
 KINDS = ("reflect", "ideate", "code", "repair")
 MAX_REPLIES = 100_000
+MAX_HEADER_CHARS = 64 * 1024
 MAX_REPLY_CHARS = 2_000_000
 
+T = TypeVar("T")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -83,7 +85,7 @@ class PoolReply:
 
     def document(self) -> dict[str, Any]:
         """Return the reply's line, which `PoolReplyRow.reply` holds, too."""
-        return asdict(self)
+        return vars(self).copy()
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,15 @@ class Pool:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the pool's text: the same pool is stored once."""
-        return hashlib.sha256(dump_pool(self).encode()).hexdigest()
+        return exhaust(self.digest_stepwise())
+
+    def digest_stepwise(self) -> Generator[None, None, str]:
+        """Work out `digest`; yields after each line."""
+        found = hashlib.sha256()
+        for line in _dump_lines(self):
+            found.update(line.encode() + b"\n")
+            yield
+        return found.hexdigest()
 
 
 def summary(kind: str, idea: Mapping[str, Any] | None, variant: int) -> str:
@@ -115,26 +125,45 @@ def dump_pool(pool: Pool) -> str:
 
     Keys sorted, text as UTF-8, one newline after each line. Parsing it gives an equal pool.
     """
-    documents = [pool.header.document(), *(reply.document() for reply in pool.replies)]
-    lines = [
+    return "\n".join(_dump_lines(pool)) + "\n"
+
+
+def _dump_lines(pool: Pool) -> Iterator[str]:
+    lines: tuple[PoolHeader | PoolReply, ...] = (pool.header, *pool.replies)
+    for line in lines:
         # NEL, LS and PS are no line ends in JSON lines, but editors and `str.splitlines` take them for some.
-        json.dumps(document, ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_LINE_ENDS)
-        for document in documents
-    ]
-    return "\n".join(lines) + "\n"
+        yield json.dumps(line.document(), ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_LINE_ENDS)
 
 
 _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x7F, 0x85, 0x2028, 0x2029)}
 
 
+def exhaust(work: Generator[None, None, T]) -> T:
+    """Run a generator to its end and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+
+
 def parse_pool(text: str) -> Pool:
     """Read a pool; raises `PoolError`. Blank lines are skipped."""
+    return exhaust(parse_pool_stepwise(text))
+
+
+def parse_pool_stepwise(text: str) -> Generator[None, None, Pool]:
+    """Read a pool as `parse_pool` does; yields after each reply."""
+    if (ends := text.count("\n")) > 2 * MAX_REPLIES:
+        raise PoolError(1, "lines", ends, f"at most {2 * MAX_REPLIES} lines, blank ones included")
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise PoolError(1, "header", "", "a JSON object with format, version and the header's fields")
     if len(lines) - 1 > MAX_REPLIES:
         raise PoolError(lines[MAX_REPLIES + 1][0], "replies", len(lines) - 1, f"at most {MAX_REPLIES} replies")
     number, line = lines[0]
+    if len(line) > MAX_HEADER_CHARS:
+        raise PoolError(number, "line", f"{len(line)} characters", f"one JSON object of at most {MAX_HEADER_CHARS}")
     header = _header(number, _object(number, line))
     replies: list[PoolReply] = []
     seen: dict[tuple[str, int], int] = {}
@@ -146,6 +175,7 @@ def parse_pool(text: str) -> Pool:
                 number, "request", reply.request, f"another request or ordinal: line {first} already answers this one"
             )
         replies.append(reply)
+        yield
     return Pool(header, tuple(replies))
 
 

@@ -6,18 +6,18 @@ Changes of a search's state are in `warpsmith.workers.steps`.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.store.db import new_id
-from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, summary
+from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, exhaust, summary
 from warpsmith.kernels_db.store.similarity import fits, similarity
 from warpsmith.kernels_db.store.tables import (
     KernelRow,
@@ -29,6 +29,9 @@ from warpsmith.kernels_db.store.tables import (
     SearchRow,
     WorkloadRow,
 )
+
+REPLIES_AT_ONCE = 500
+"""Replies of a pool that one statement stores."""
 
 MOST_OPS, MOST_KERNELS = 200, 200
 """Ops that are looked at for similar kernels, the newest; and of their kernels, the fastest."""
@@ -118,7 +121,13 @@ def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[Po
 
     `now` is epoch seconds.
     """
-    digest = pool.digest
+    return exhaust(add_pool_stepwise(session, pool, pool.digest, now))
+
+
+def add_pool_stepwise(
+    session: Session, pool: Pool, digest: str, now: float | None = None
+) -> Generator[None, None, tuple[PoolRow, bool]]:
+    """Add a pool of this digest as `add_pool` does; yields after every few replies."""
     known = select(PoolRow).where(PoolRow.digest == digest)
     found = session.scalar(known)
     if found is not None:
@@ -132,11 +141,15 @@ def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[Po
     )
     if not inserted(session, row):
         return session.scalars(known).one(), False
-    session.add_all(
-        PoolReplyRow(pool_id=row.id, request=reply.request, ordinal=reply.ordinal, reply=reply.document())
-        for reply in pool.replies
-    )
-    session.flush()
+    for start in range(0, len(pool.replies), REPLIES_AT_ONCE):
+        session.execute(
+            insert(PoolReplyRow),
+            [
+                {"pool_id": row.id, "request": reply.request, "ordinal": reply.ordinal, "reply": reply.document()}
+                for reply in pool.replies[start : start + REPLIES_AT_ONCE]
+            ],
+        )
+        yield
     return row, True
 
 

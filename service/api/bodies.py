@@ -14,8 +14,9 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
 
-from warpsmith.kernels_db.job.strict_json import NotJson, expected_scalar, read_strictly, walk
+from warpsmith.kernels_db.job.strict_json import NotJson, count_values, expected_scalar, read_strictly, walk
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import InvalidInput, MalformedBody, UnsupportedMedia, field_path
@@ -26,6 +27,12 @@ DEEPEST = 64
 
 No document of ours is that deep, and databases and clients parse recursively.
 """
+
+MOST_VALUES = 50_000
+"""Values of a JSON body, keys included: more than those of any op spec."""
+
+PARSED_AT_ONCE = 16 * 1024
+"""Bytes of a body that is parsed in the event loop, in less time than a thread needs to start."""
 
 
 def parse_json(data: bytes) -> Any:
@@ -41,6 +48,8 @@ def parse_json(data: bytes) -> Any:
         document = read_strictly(text, DEEPEST)
     except NotJson as error:
         raise MalformedBody(f"The body is not JSON that can be read: {error}") from error
+    if (found := count_values(document, MOST_VALUES)) > MOST_VALUES:
+        raise InvalidInput.one("body", f"{found} values", f"at most {MOST_VALUES} values, keys included")
     check_storable(document)
     return document
 
@@ -104,7 +113,8 @@ class StrictBody(BaseModel):
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
-        return parse_json(await self.body())
+        data = await self.body()
+        return parse_json(data) if len(data) <= PARSED_AT_ONCE else await run_in_threadpool(parse_json, data)
 
 
 class StrictRoute(APIRoute):

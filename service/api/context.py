@@ -27,11 +27,12 @@ from warpsmith.kernels_db.store.tables import (
 )
 from warpsmith.service.api import auth
 from warpsmith.service.api.metrics import Metrics
+from warpsmith.service.api.outbox import Outbox
+from warpsmith.service.api.probes import Probe
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.documents.problems import NotFound
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log, steps
-from warpsmith.workers.queue import dispatch
 from warpsmith.workers.settings import ALIVE_AFTER_S
 
 PREFIXES: dict[type[Base], str] = {
@@ -66,6 +67,9 @@ class Service:
     settings: ServiceSettings
     db: Database
     celery: Celery
+    outbox: Outbox
+    database_probe: Probe
+    broker_probe: Probe
     metrics: Metrics
     streams: Streams
     alive_after_s: float = ALIVE_AFTER_S
@@ -91,7 +95,7 @@ class Service:
         Where this fails, the reconciler or the next step that ends opens them.
         """
         try:
-            dispatch.send(self.celery, steps.advance(self.db, search_id, time.time()))
+            self.outbox.send(steps.advance(self.db, search_id, time.time()))
         except (OperationalError, db.StorageFull) as error:
             logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
 

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from sqlalchemy import exc
 from sqlalchemy.exc import InterfaceError, OperationalError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
@@ -78,7 +79,8 @@ async def _handle(request: Request, error: Exception) -> Response:
     if problem is None:
         raise error
     if isinstance(problem, MethodNotAllowed):
-        problem = _refuse_method(request)
+        # The first time the OpenAPI document is made, which takes a second.
+        problem = await run_in_threadpool(_refuse_method, request)
     return problem.response()
 
 

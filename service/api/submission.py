@@ -20,7 +20,7 @@ from warpsmith.service.documents.problems import InvalidInput, InvalidPool, Miss
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.llm.estimate import Estimate, estimate, unpriced
 from warpsmith.workers.llm.providers.cost import PriceError, Prices
-from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
+from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, check_endpoints, has_key
 from warpsmith.workers.llm.providers.factory import check_model
 from warpsmith.workers.llm.providers.shares import parse_choices
 from warpsmith.workers.search.budget import budget_document, parse_budget
@@ -136,6 +136,8 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
     model = request.model
     try:
         check_model(model)
+        if model["provider"] == "openai":
+            check_endpoints(model, service.settings)
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}

@@ -8,6 +8,7 @@
     ├── TokenRequired        403  a change by a session's cookie without the session's CSRF token
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
+    ├── BodyTooSlow          408  the body did not come in time
     ├── WrongState           409  the resource's state does not allow it (cancel a finished search)
     │   └── AskClosed        409  an ask that takes no answer any more: names who was first, or the ask that replaced it
     ├── BodyTooLarge         413  refused before the rest of the body is read
@@ -22,6 +23,7 @@
     ├── TooManyImports       429  more files to run for imports than this server runs at once
     ├── InternalError        500  a bug; logged under `error_id`, nothing else leaves the server
     ├── NotReady             503  /readyz: names the parts that fail
+    ├── TooManyBodies        503  other requests' bodies fill the memory that is meant for them; try again
     ├── DatabaseUnavailable  503  the database cannot be reached or stays locked; try again
     └── StorageFull          507  the disk is full; nothing was stored, try again once there is room
 
@@ -171,6 +173,20 @@ class AskClosed(WrongState):
 
 class BodyTooLarge(Problem):
     code, slug, title = 413, "body-too-large", "The body is too large"
+
+
+class BodyTooSlow(Problem):
+    code, slug, title = 408, "body-too-slow", "The body did not come in time"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Connection": "close"})
+
+
+class TooManyBodies(Problem):
+    code, slug, title = 503, "too-many-bodies", "Too many bodies at once"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, headers={"Retry-After": "5", "Connection": "close"})
 
 
 class UnsupportedMedia(Problem):

@@ -22,6 +22,7 @@ from warpsmith.service.client.errors import CommandError, ProblemError, ServiceU
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import KeyRequired, NotReady, Problem
+from warpsmith.service.local.connections import ConnectionLimits, make_protocol
 from warpsmith.service.local.listening import listen
 
 PATH = "/mcp"
@@ -143,7 +144,9 @@ def serve(
         streamable_http_path=PATH, stateless_http=True, transport_security=make_security(address, allowed_hosts)
     )
     with _listen(address) as listener:
-        config = uvicorn.Config(KeyGate(app, url), log_config=None, access_log=False)
+        config = uvicorn.Config(
+            KeyGate(app, url), log_config=None, access_log=False, http=make_protocol(ConnectionLimits())
+        )
         announce(f"http://{address.name}:{listener.getsockname()[1]}{PATH}")
         uvicorn.Server(config).run(sockets=[listener])
 

@@ -10,9 +10,12 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.api import sessions
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import install
 from warpsmith.service.api.metrics import Metrics
+from warpsmith.service.api.outbox import Outbox
+from warpsmith.service.api.probes import make_broker_probe, make_database_probe
 from warpsmith.service.api.routes import (
     asks,
     bundles,
@@ -33,11 +36,14 @@ from warpsmith.service.api.routes import (
 )
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.server import openapi, pages
-from warpsmith.service.server.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
+from warpsmith.service.server.middleware import BodyLimit, Breaker, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log
 from warpsmith.workers.queue import celery_app
 from warpsmith.workers.settings import ALIVE_AFTER_S
+
+LONGEST_SIGN_IN = 4096
+"""Bytes of the one body that comes before there is a key."""
 
 ROUTERS = (
     health.router,
@@ -66,10 +72,14 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     """
     settings = settings or ServiceSettings()
     db = Database(settings.database)
+    celery = celery_app.make_app(settings, answer_timeout_s=settings.broker_timeout_s)
     service = Service(
         settings=settings,
         db=db,
-        celery=celery_app.make_app(settings),
+        celery=celery,
+        outbox=Outbox(celery),
+        database_probe=make_database_probe(db, settings.database_timeout_s),
+        broker_probe=make_broker_probe(celery, settings.broker_timeout_s),
         metrics=Metrics(db, ALIVE_AFTER_S),
         streams=Streams(db, settings),
     )
@@ -77,6 +87,7 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         title="Warpsmith",
         summary="LLM-driven kernel search",
         version=openapi.VERSION,
+        openapi_url=None,  # `openapi.install` serves it
         docs_url=None,  # the usual pages load scripts from elsewhere
         redoc_url=None,
         generate_unique_id_function=openapi.make_operation_id,
@@ -97,6 +108,8 @@ def _list_middleware(service: Service) -> list[Middleware]:
     settings = service.settings
 
     def limit(path: str) -> int:
+        if path == sessions.PATH:  # open to everybody, for a key alone
+            return LONGEST_SIGN_IN
         return settings.max_pool_bytes if path in ("/v1/pools", bundles.MERGE) else settings.max_body_bytes
 
     keys = [Middleware(RequireKey, db=service.db, is_page=pages.is_page)] if settings.keys_required else []
@@ -108,8 +121,9 @@ def _list_middleware(service: Service) -> list[Middleware]:
             served_hosts=settings.served_hosts,
             origins=frozenset(host.lower() for host in settings.allowed_hosts),
         ),
+        Middleware(Breaker, hangs=lambda: service.database_probe.hangs, is_page=pages.is_page),
         *keys,
-        Middleware(BodyLimit, limit=limit),
+        Middleware(BodyLimit, limit=limit, timeout_s=settings.body_timeout_s, most_held=settings.max_bodies_bytes),
     ]
 
 
@@ -117,6 +131,10 @@ def _list_middleware(service: Service) -> list[Middleware]:
 async def _run_lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     log.configure(service.settings)
+    service.database_probe.start()
     yield
+    service.outbox.close()
+    service.database_probe.close()
+    service.broker_probe.close()
     service.celery.close()
     service.db.dispose()

@@ -6,6 +6,7 @@ its own problem document.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -23,13 +24,16 @@ from warpsmith.service.api.handlers import convert_error
 from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import (
     BodyTooLarge,
+    BodyTooSlow,
     CrossSite,
+    DatabaseUnavailable,
     HostRefused,
     InternalError,
     InvalidInput,
     KeyRequired,
     Problem,
     TokenRequired,
+    TooManyBodies,
 )
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -165,6 +169,28 @@ class Gatekeeper:
         return scheme in {"http", "https"} and (authority == host or cut_port(authority) in self.origins)
 
 
+class Breaker:
+    """Refuses at once, with 503, what needs the database while the database does not answer.
+
+    Each request would wait for it in a thread, until no thread is left for anything else.
+    """
+
+    def __init__(self, app: ASGIApp, hangs: Callable[[], bool], is_page: Callable[[str], bool]) -> None:
+        self.app = app
+        self.hangs = hangs
+        self.is_page = is_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.hangs() and not self._is_free(scope["path"]):
+            problem = DatabaseUnavailable("The database does not answer (see /readyz). Nothing was stored.")
+            await problem.response()(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _is_free(self, path: str) -> bool:
+        return path in OPEN_PATHS or self.is_page(path)
+
+
 class RequireKey:
     """Requires an API key, or the session of a browser that signed in with one.
 
@@ -220,15 +246,18 @@ class RequireKey:
 
 
 class BodyLimit:
-    """Refuses a body above the limit of its path with 413.
+    """Refuses a body above the limit of its path with 413, and one that takes too long with 408.
 
     At once by its Content-Length, else as soon as the limit is passed. Smaller bodies are read here and passed on, so a
-    route starts with the whole body.
+    route starts with the whole body. The bodies of all requests have `most_held` bytes of memory.
     """
 
-    def __init__(self, app: ASGIApp, limit: Callable[[str], int]) -> None:
+    def __init__(self, app: ASGIApp, limit: Callable[[str], int], timeout_s: float, most_held: int) -> None:
         self.app = app
         self.limit = limit
+        self.timeout_s = timeout_s
+        self.most_held = most_held
+        self.held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -240,38 +269,65 @@ class BodyLimit:
             problem: Problem = InvalidInput.one("header.Content-Length", declared, "a number of bytes")
             await problem.response()(scope, receive, send)
             return
-        body: bytes | None = b""
         if int(declared) > limit:
-            body, found = None, f"{declared} bytes"
-        else:
+            await _refuse_size(f"{declared} bytes", limit).response()(scope, receive, send)
+            return
+        body = _Body(self)
+        try:
             try:
-                body = await _read(receive, limit)
+                async with asyncio.timeout(self.timeout_s):
+                    await body.read(receive, limit)
             except ClientDisconnect:
                 return  # the client has gone, and half a body is of no use
-            found = f"more than {limit} bytes"
-        if body is None:
-            problem = BodyTooLarge(f"body: found {found}, expected at most {limit}")
-            problem.headers = {"Connection": "close"}
-            await problem.response()(scope, receive, send)
-            return
-        await self.app(scope, _replay(body, receive), send)
+            except TimeoutError:
+                found = f"{len(body.data)} bytes after {self.timeout_s:g} s"
+                await BodyTooSlow(f"body: found {found}, expected all of it").response()(scope, receive, send)
+                return
+            except (BodyTooLarge, TooManyBodies) as refused:
+                await refused.response()(scope, receive, send)
+                return
+            await self.app(scope, _replay(bytes(body.data), receive), send)
+        finally:
+            body.release()
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    """Read the whole body; None as soon as it passes `limit`."""
-    chunks: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            return None
-        chunks.append(chunk)
-        more = message.get("more_body", False)
-    return b"".join(chunks)
+class _Body:
+    """A body that is being read, as a part of all that are held."""
+
+    def __init__(self, owner: BodyLimit) -> None:
+        self.data = bytearray()
+        self._owner = owner
+        self._counted = 0
+
+    async def read(self, receive: Receive, limit: int) -> None:
+        """Read the whole body; raises ClientDisconnect, BodyTooLarge, TooManyBodies."""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            self._add(message.get("body", b""))
+            if len(self.data) > limit:
+                raise _refuse_size(f"more than {limit} bytes", limit)
+            more = message.get("more_body", False)
+
+    def release(self) -> None:
+        """Give the body's memory back."""
+        self._owner.held -= self._counted
+        self._counted = 0
+
+    def _add(self, chunk: bytes) -> None:
+        if self._owner.held + len(chunk) > self._owner.most_held:
+            raise TooManyBodies("bodies: found no memory left for another one; try again when some are done")
+        self._owner.held += len(chunk)
+        self._counted += len(chunk)
+        self.data += chunk
+
+
+def _refuse_size(found: str, limit: int) -> BodyTooLarge:
+    problem = BodyTooLarge(f"body: found {found}, expected at most {limit}")
+    problem.headers = {"Connection": "close"}
+    return problem
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

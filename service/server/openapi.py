@@ -5,19 +5,23 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 from importlib.metadata import version
 from typing import Any, get_args
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.api import sessions
 from warpsmith.service.documents.problems import (
     MEDIA_TYPE,
     URN,
+    BodyTooSlow,
     CrossSite,
     DatabaseUnavailable,
     HostRefused,
@@ -25,6 +29,7 @@ from warpsmith.service.documents.problems import (
     KeyRequired,
     ProblemDocument,
     TokenRequired,
+    TooManyBodies,
     document_problems,
 )
 from warpsmith.service.server.middleware import CSRF_HEADER, OPEN_PATHS, SIGNING_IN
@@ -44,6 +49,7 @@ TAGS = [
     {"name": "session", "description": "Browsers that sign in with an API key, where keys are required"},
     {"name": "health", "description": "Liveness, readiness, metrics"},
 ]
+PATH = "/openapi.json"
 REFERENCE = "#/components/schemas/{model}"
 
 
@@ -95,11 +101,25 @@ def make_operation_id(route: APIRoute) -> str:
 def install(app: FastAPI, *, keys_required: bool) -> None:
     """Make the app serve the completed document at /openapi.json; built once, on first use."""
 
-    def build_once() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = build(app, keys_required=keys_required)
-        return app.openapi_schema
+    building = threading.Lock()
 
+    def build_once() -> dict[str, Any]:
+        with building:  # in threads: one of them builds, the others wait
+            if app.openapi_schema is None:
+                app.openapi_schema = build(app, keys_required=keys_required)
+            return app.openapi_schema
+
+    text = b""
+
+    async def serve(_request: Request) -> Response:
+        nonlocal text
+        if not text:
+            await run_in_threadpool(build_once)
+            text = text or json.dumps(build_once(), ensure_ascii=False).encode()
+        return Response(text, media_type="application/json")
+
+    # In place of FastAPI's route, which writes the document anew for each request.
+    app.add_route(PATH, serve, include_in_schema=False)
     app.openapi = build_once  # type: ignore[method-assign] # FastAPI's documented way to extend the document
 
 
@@ -138,6 +158,8 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
     common = [HostRefused, InternalError]
     if path != "/healthz":
         common.append(DatabaseUnavailable)
+    if "requestBody" in operation:
+        common += [BodyTooSlow, TooManyBodies]
     if method != "get":
         common.append(CrossSite)
     if keys_required and path not in OPEN_PATHS and (method.upper(), path) not in SIGNING_IN:

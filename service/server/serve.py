@@ -11,10 +11,13 @@ import socket
 
 import uvicorn
 
+from warpsmith.service.local.connections import ConnectionLimits, make_protocol
 from warpsmith.service.server.app import create_app
 from warpsmith.service.settings import ServiceSettings
 
 SHUTDOWN_GRACE_S = 3
+LONGEST_HEAD = 32 * 1024
+"""Bytes of a request's line and headers."""
 
 
 def main() -> None:
@@ -30,6 +33,15 @@ def main() -> None:
         log_config=None,  # the application configures logging
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_GRACE_S,  # open event streams do not hold up a stop
+        http=make_protocol(
+            ConnectionLimits(
+                head_s=settings.head_timeout_s,
+                answer_s=settings.answer_timeout_s,
+                connections=settings.max_connections,
+                connections_per_peer=settings.max_connections_per_peer,
+            )
+        ),
+        h11_max_incomplete_event_size=LONGEST_HEAD,
     )
     sockets = None if arguments.fd is None else [socket.socket(fileno=arguments.fd)]
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -40,6 +40,8 @@ from warpsmith.workers import log
 from warpsmith.workers.gate.normalise import normalised_digest
 
 BASE_URL = "http://127.0.0.1:8420"
+ENDPOINT = "http://127.0.0.1:9/v1"
+"""An endpoint that searches may name, where nothing listens."""
 
 ADD_RELU = """
 schema_version: 1
@@ -68,7 +70,8 @@ HOSTILE = "<script>alert('x')</script>"
 
 def settings_for(home: Path, **values: Any) -> ServiceSettings:
     """Settings of an API with a database of its own and no broker: searches stay queued."""
-    return ServiceSettings(home=home, **{"broker_url": f"redis+socket://{home / 'absent.sock'}", **values})
+    usual = {"broker_url": f"redis+socket://{home / 'absent.sock'}", "model_endpoints": [ENDPOINT]}
+    return ServiceSettings(home=home, **{**usual, **values})
 
 
 def application(settings: ServiceSettings) -> FastAPI:

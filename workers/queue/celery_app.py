@@ -54,10 +54,11 @@ redis_transport.install()
 logger = log.get(__name__)
 
 
-def make_app(settings: Settings) -> Celery:
+def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Celery:
     """Make a Celery application on the broker of `settings`.
 
-    Tasks join it from `workers.queue.tasks` when a worker starts.
+    Tasks join it from `workers.queue.tasks` when a worker starts. `answer_timeout_s` is how long a process that only
+    sends waits for the broker's answers; a worker waits for messages as long as it takes.
     """
     app = Celery("warpsmith", broker=settings.broker, include=["warpsmith.workers.queue.tasks"], set_as_current=False)
     step_limit = _longest_step_s(settings)
@@ -83,7 +84,7 @@ def make_app(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=CONNECT_TIMEOUT_S,
-        broker_transport_options=_transport_options(settings.broker),
+        broker_transport_options=_transport_options(settings.broker, answer_timeout_s),
         timezone="UTC",
         beat_schedule=_schedule(settings),
         # It remembers nothing: the due kernels are in the database, so a new beat loses no more than time.
@@ -111,10 +112,12 @@ def _longest_step_s(settings: Settings) -> float:
     return max(model, settings.judge_job_timeout_s) + 60.0
 
 
-def _transport_options(broker: str) -> dict[str, Any]:
+def _transport_options(broker: str, answer_timeout_s: float | None) -> dict[str, Any]:
     if not broker.startswith("redis"):
-        return {"connect_timeout": CONNECT_TIMEOUT_S}
+        limits = {} if answer_timeout_s is None else dict.fromkeys(("read_timeout", "write_timeout"), answer_timeout_s)
+        return {"connect_timeout": CONNECT_TIMEOUT_S, **limits}
     return {
+        **({} if answer_timeout_s is None else {"socket_timeout": answer_timeout_s}),
         "visibility_timeout": VISIBILITY_TIMEOUT_S,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_keepalive": broker.startswith("redis://"),

@@ -15,6 +15,7 @@ from warpsmith.kernels_db.spec.document import read_document
 from warpsmith.kernels_db.spec.errors import SpecError, SpecErrors
 
 _DEFINITION = {"axes", "inputs", "outputs"}
+MOST_LINES = 10_000
 _OLD_DTYPES = {"float8_e4m3": "float8_e4m3fn"}
 
 
@@ -113,6 +114,8 @@ def objects(file: RawFile) -> Iterator[Found]:
         if (kind := kind_of(content)) is not None:
             yield Found(kind, file.path, content)
     elif file.path.endswith(".jsonl"):
+        if (lines := file.data.count(b"\n")) > MOST_LINES:
+            raise refused(file.path, f"{lines} lines", f"at most {MOST_LINES} lines")
         for number, line in enumerate(file.data.split(b"\n"), 1):
             if line.strip():
                 field = f"{file.path}: line {number}"

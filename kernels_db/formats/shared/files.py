@@ -23,6 +23,12 @@ The spec that keeps them may have 1 MiB, and says much of it twice.
 """
 
 
+MOST_PARSED_BYTES = 128 * 1024
+"""Bytes of the Python and YAML files among them, which take the longest to read."""
+
+PARSED = (".py", ".yml", ".yaml")
+
+
 @dataclass(frozen=True)
 class RawFile:
     """One file as it came. `path` is relative to the set, with `/` between its parts."""
@@ -55,6 +61,10 @@ def check_files(files: Sequence[RawFile]) -> None:
     total = sum(len(file.data) for file in files)
     if total > MOST_BYTES:
         raise refused("files", f"{total} bytes", f"at most {MOST_BYTES} bytes ({MOST_BYTES >> 10} KiB) in all")
+    parsed = sum(len(file.data) for file in files if file.path.endswith(PARSED))
+    if parsed > MOST_PARSED_BYTES:
+        expected = f"at most {MOST_PARSED_BYTES} bytes ({MOST_PARSED_BYTES >> 10} KiB) of Python and YAML in all"
+        raise refused("files", f"{parsed} bytes of Python and YAML", expected)
     seen: set[str] = set()
     for position, file in enumerate(files):
         field = f"files[{position}].path"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from warpsmith.kernels_db.formats.shared.files import RawFile, refused
-from warpsmith.kernels_db.spec.basic_types import MAX_SOURCE
+from warpsmith.kernels_db.spec.basic_types import MAX_SOURCE, python_tree
 
 Definition = TypeVar("Definition", ast.FunctionDef, ast.ClassDef)
 
@@ -21,7 +21,7 @@ def parse(file: RawFile) -> ast.Module:
     if len(text) > MAX_SOURCE:
         raise refused(file.path, f"{len(text)} characters", f"at most {MAX_SOURCE} characters of Python")
     try:
-        return ast.parse(text.removeprefix("\ufeff"))
+        return python_tree(text.removeprefix("\ufeff"))
     except SyntaxError as error:
         raise refused(file.path, f"{error.msg} (line {error.lineno})", "Python that parses") from None
     except (ValueError, RecursionError, MemoryError) as error:

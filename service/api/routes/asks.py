@@ -25,7 +25,6 @@ from warpsmith.service.documents.problems import (
 )
 from warpsmith.service.views.asks import make_ask_document, make_ask_summaries
 from warpsmith.workers import steps
-from warpsmith.workers.queue import dispatch
 
 LONGEST_REPLY = 1_000_000
 
@@ -90,5 +89,5 @@ def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> As
             answered_by=closed.answered_by,
             answered_at=closed.answered_at,
         ) from closed
-    dispatch.send(service.celery, messages)
+    service.outbox.send(messages)
     return get_ask(ask_id, service)

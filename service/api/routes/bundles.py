@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -18,10 +18,11 @@ from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
-from warpsmith.service.api.bodies import Body, StrictBody, StrictRoute
+from warpsmith.service.api.bodies import Body, RawBody, StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.api.slices import run_sliced
 from warpsmith.service.bundles.key import BadKey, load_bundle_key
 from warpsmith.service.bundles.merging import merge_lines
 from warpsmith.service.bundles.signing import sign
@@ -49,7 +50,6 @@ from warpsmith.service.documents.problems import (
 from warpsmith.service.views.bundles import make_bundle_summaries
 from warpsmith.workers import steps
 from warpsmith.workers.judging.submission import limits_of
-from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.judge_step import job_of
 
 NDJSON = "application/x-ndjson"
@@ -153,13 +153,17 @@ def list_bundles(
     responses=document_problems_with_body(MissingSetting, StorageFull),
     openapi_extra=MERGE_BODY,
 )
-def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
+async def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
     """Store the verdicts on jobs of bundles, line by line, and let their searches go on.
 
     The first verdict on a job counts; sent again it changes nothing. A line that says why a job could not be judged is
     kept with its step, which stays out and still takes a verdict. A forged, foreign or malformed line is refused; the
     other lines are merged: the answer is 200, with the outcome of each line."""
     body.require(NDJSON)
+    return await run_sliced(_merge(body, service))
+
+
+def _merge(body: RawBody, service: Service) -> Generator[None, None, MergeReport]:
     key = _load_key(service)
     try:
         lines = body.data.decode("utf-8").split("\n")
@@ -176,6 +180,7 @@ def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
             merged.append(line)
             if line.outcome == "merged" and line.search_id is not None:
                 searches[line.search_id] = None
+            yield
     finally:  # lines that were merged before the database failed stay merged
         for search_id in searches:
             service.advance(search_id)
@@ -224,7 +229,7 @@ def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenB
         dropped = drop(time.time())
     except LookupError as error:
         raise NotFound(_describe_unknown(bundle_id)) from error
-    dispatch.send(service.celery, dropped.messages)
+    service.outbox.send(dropped.messages)
     if dropped.failed:
         service.advance(dropped.search_id)
     return DroppedBundle(

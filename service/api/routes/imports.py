@@ -21,8 +21,9 @@ from warpsmith.kernels_db.job.documents import SandboxLevel
 from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
 from warpsmith.kernels_db.store import records
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import ServiceDependency
-from warpsmith.service.api.idempotency import Answer, OnceDependency
+from warpsmith.service.api.context import Service, ServiceDependency
+from warpsmith.service.api.idempotency import Answer, Once, OnceDependency
+from warpsmith.service.api.slices import run_apart
 from warpsmith.service.documents.ops import OpDocument
 from warpsmith.service.documents.problems import (
     IdempotencyReuse,
@@ -99,15 +100,20 @@ router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
         **document_problems_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
     },
 )
-def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+async def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
     """Store the op of files of KernelBench, FlashInfer-Bench or GPU MODE (docs/formats.md).
 
     Nothing of them runs in this process; facts that only running them can give are found in a sandboxed one."""
+    answer = await run_apart(lambda: _import(body, once, service))
+    return answer.response()
+
+
+def _import(body: ImportRequest, once: Once, service: Service) -> Answer:
     files = [_decode_file(position, item) for position, item in enumerate(body.files)]
     with service.db.reading() as session:
         stored = once.stored(session)
     if stored is not None:
-        return stored.response()
+        return stored
     found = import_op(files, body.format, _make_analyser(service.settings.sandbox_minimum))
 
     def work(session: Session) -> Answer:
@@ -116,7 +122,7 @@ def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDepe
         document = ImportedOpDocument(**make_op_document(row).model_dump(), **source)
         return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")
 
-    return once.run(service.db, work).response()
+    return once.run(service.db, work)
 
 
 def _decode_file(position: int, item: ImportFile) -> RawFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -11,12 +12,13 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing, records
-from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool
+from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool_stepwise
 from warpsmith.kernels_db.store.tables import PoolRow
-from warpsmith.service.api.bodies import Body
-from warpsmith.service.api.context import ServiceDependency
-from warpsmith.service.api.idempotency import Answer, OnceDependency
+from warpsmith.service.api.bodies import Body, RawBody
+from warpsmith.service.api.context import Service, ServiceDependency
+from warpsmith.service.api.idempotency import Answer, Once, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
+from warpsmith.service.api.slices import run_sliced
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.pools import PoolDocument
@@ -84,24 +86,31 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
     },
     openapi_extra=POOL_BODY,
 )
-def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+async def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
     """Store recorded model replies (JSON lines).
 
     The same pool is stored once: 201 the first time, 200 afterwards."""
     body.require(NDJSON)
+    answer = await run_sliced(_store(body, once, service))
+    return answer.response()
+
+
+def _store(body: RawBody, once: Once, service: Service) -> Generator[None, None, Answer]:
     try:
-        pool = parse_pool(body.data.decode("utf-8"))
+        pool = yield from parse_pool_stepwise(body.data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not UTF-8: byte {error.start} is {body.data[error.start]:#04x}") from error
     except PoolError as error:
         wrong = FieldError(field=f"line {error.line}, {error.field}", found=shown(error.found), expected=error.expected)
         raise InvalidPool([wrong]) from error
 
-    def work(session: Session) -> Answer:
-        row, created = records.add_pool(session, pool)
+    digest = yield from pool.digest_stepwise()
+
+    def work(session: Session) -> Generator[None, None, Answer]:
+        row, created = yield from records.add_pool_stepwise(session, pool, digest)
         return Answer.of(201 if created else 200, make_document(PoolDocument, row), Location=f"/v1/pools/{row.id}")
 
-    return once.run(service.db, work).response()
+    return (yield from once.run_stepwise(service.db, work))
 
 
 @router.get("", summary="List pools", responses=document_problems(InvalidInput))

@@ -13,7 +13,6 @@ from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.documents.problems import InvalidInput, NotFound, StorageFull, WrongState, document_problems
 from warpsmith.service.documents.profiles import ProfileDocument
-from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue_names import judge_queue
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
@@ -40,7 +39,7 @@ def request_profile(node_id: str, service: ServiceDependency) -> JSONResponse:
         target = session.get_one(SearchRow, row.search_id).target
         document = make_profile_document(row, trace=False)
     if announce:
-        dispatch.send_profile(service.celery, document.id, judge_queue(target))
+        service.outbox.send_profile(document.id, judge_queue(target))
     return JSONResponse(document.model_dump(mode="json"), 202, {"Location": f"/v1/nodes/{node_id}/profile"})
 
 

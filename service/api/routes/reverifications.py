@@ -32,7 +32,6 @@ from warpsmith.service.documents.reverifications import (
 )
 from warpsmith.service.views.reverifications import make_reverification_document, make_reverification_summaries
 from warpsmith.workers import reverification
-from warpsmith.workers.queue import dispatch
 
 MOST_AT_ONCE = 500
 
@@ -72,7 +71,7 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
         row, new = reverification.ask(session, kernel_id, time.time(), cause="asked", by=asker)
         document = make_reverification_document(session, row)
         messages = [reverification.message(row)] if new else []
-    dispatch.send_reverifications(service.celery, messages)
+    service.outbox.send_reverifications(messages)
     return JSONResponse(document.model_dump(mode="json"), 202, {"Location": f"/v1/reverifications/{document.id}"})
 
 
@@ -109,7 +108,7 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
             left=matching - len(asked),
             items=make_reverification_summaries(session, [row for row, _ in asked]),
         )
-    dispatch.send_reverifications(service.celery, messages)
+    service.outbox.send_reverifications(messages)
     return batch
 
 

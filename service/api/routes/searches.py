@@ -55,7 +55,6 @@ from warpsmith.service.views import searches
 from warpsmith.service.views.nodes import make_node_summary
 from warpsmith.workers import steps
 from warpsmith.workers.llm.estimate import Forecast, one_line
-from warpsmith.workers.queue import dispatch
 
 NDJSON = "application/x-ndjson"
 LARGEST_ID = 2**63 - 1
@@ -310,5 +309,5 @@ def _change(service: Service, search_id: str, change: Callable[[float], list[ste
         messages = change(time.time())
     except steps.WrongState as error:
         raise WrongState.one(error.what, error.found, error.expected) from error
-    dispatch.send(service.celery, messages or [])
+    service.outbox.send(messages or [])
     return get_search(search_id, service)

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from warpsmith.service.api import auth, sessions
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import Asker, ServiceDependency
+from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.documents.problems import (
     KeyRequired,
     StorageFull,
@@ -62,7 +62,7 @@ def sign_in(body: SignIn, request: Request, service: ServiceDependency) -> JSONR
         sessions.COOKIE,
         session.token,
         max_age=int(life_s),
-        secure=request.url.scheme == "https",
+        secure=_is_secure(request, service),
         httponly=True,
         samesite="strict",
     )
@@ -78,8 +78,13 @@ def sign_out(request: Request, service: ServiceDependency) -> Response:
     if session is not None:
         sessions.end(service.db, session)
     response = Response(status_code=204)
-    response.delete_cookie(sessions.COOKIE, secure=request.url.scheme == "https", httponly=True, samesite="strict")
+    response.delete_cookie(sessions.COOKIE, secure=_is_secure(request, service), httponly=True, samesite="strict")
     return response
+
+
+def _is_secure(request: Request, service: Service) -> bool:
+    chosen = service.settings.secure_cookies
+    return request.url.scheme == "https" if chosen is None else chosen
 
 
 def _make_document(keys_required: bool, name: str | None, session: sessions.Session | None) -> SessionDocument:

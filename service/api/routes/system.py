@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 from fastapi import APIRouter
 
 from warpsmith.service.api.context import ServiceDependency
 from warpsmith.service.api.examples import ExampleDocument, load_examples
 from warpsmith.service.api.options import OptionsDocument, collect_options
-from warpsmith.service.api.routes.health import check_broker, check_revision
-from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.api.probes import Outcome
 from warpsmith.service.documents.page import Page
 from warpsmith.service.views import system
 
@@ -21,12 +21,10 @@ router = APIRouter(tags=["system"])
 def get_system(service: ServiceDependency) -> system.SystemDocument:
     """Get the state of database and broker, queues and workers, devices and peaks, versions."""
     now = time.time()
-    wrong: list[FieldError] = []
-    found, name = check_revision(service, wrong), check_broker(service, wrong)
-    faults = {error.field: f"found {error.found}, expected {error.expected}" for error in wrong}
+    database, broker = service.database_probe.ask_and_wait(), service.broker_probe.ask_and_wait()
     checks = [
-        system.Check(name="database", ok="database" not in faults, detail=faults.get("database", f"revision {found}")),
-        system.Check(name="broker", ok="broker" not in faults, detail=faults.get("broker", _describe_address(name))),
+        _make_check("database", database, f"revision {database.detail}"),
+        _make_check("broker", broker, _describe_address(broker.detail)),
     ]
     with service.db.reading() as session:
         by_state, asks_open, kernels = system.count_rows(session)
@@ -44,6 +42,13 @@ def get_system(service: ServiceDependency) -> system.SystemDocument:
             kernels=kernels,
             versions=system.list_versions(),
         )
+
+
+def _make_check(name: Literal["database", "broker"], outcome: Outcome, detail: str) -> system.Check:
+    fault = outcome.fault
+    if fault is not None:
+        detail = f"found {fault.found}, expected {fault.expected}"
+    return system.Check(name=name, ok=fault is None, detail=detail)
 
 
 def _describe_address(address: str) -> str:

@@ -246,10 +246,16 @@ def test_the_key_goes_to_the_configured_endpoint_alone(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
     with ModelServer([ok("elsewhere")]) as other:
         for base_url in (other.url, configured.url, None):
-            model = OpenAIModel(settings(configured.url), model="m", base_url=base_url)
+            values = settings(configured.url, model_endpoints=[other.url])
+            model = OpenAIModel(values, model="m", base_url=base_url)
             model.complete(REQUEST)
         assert [request.headers["authorization"] for request in other.requests] == ["Bearer none"]
         assert [request.headers["authorization"] for request in configured.requests] == [f"Bearer {KEY}"] * 2
+
+
+def ask_elsewhere(configured: ModelServer, other: ModelServer) -> None:
+    values = settings(configured.url, model_endpoints=[other.url])
+    OpenAIModel(values, model="m", base_url=other.url).complete(REQUEST)
 
 
 def test_an_endpoint_that_wants_a_key_it_may_not_have(configured: ModelServer) -> None:
@@ -257,7 +263,7 @@ def test_an_endpoint_that_wants_a_key_it_may_not_have(configured: ModelServer) -
         ModelServer([status(401, "key please")]) as other,
         pytest.raises(ModelUnavailable, match="none is configured for it") as caught,
     ):
-        OpenAIModel(settings(configured.url), model="m", base_url=other.url).complete(REQUEST)
+        ask_elsewhere(configured, other)
     assert caught.value.final
 
 

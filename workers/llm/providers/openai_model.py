@@ -18,7 +18,15 @@ import openai
 
 from warpsmith.workers.llm.base import ModelReply, ModelRequest, ModelUnavailable
 from warpsmith.workers.llm.providers.cost import PriceError, Prices
-from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, concurrency_of, key_of
+from warpsmith.workers.llm.providers.endpoints import (
+    OPENAI_BASE_URL,
+    address,
+    concurrency_of,
+    is_named,
+    key_of,
+    may_ask,
+)
+from warpsmith.workers.llm.providers.public_addresses import PrivateAddressError, PublicTransport
 from warpsmith.workers.llm.providers.slots import Slots
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.text import one_line, storable
@@ -41,6 +49,8 @@ class OpenAIModel:
         self._settings = settings
         self._url = address(base_url, settings)
         self._model = model or settings.openai_model
+        self._named = is_named(self._url, settings)
+        self._may_ask = may_ask(self._url, settings)
         self._key = ""
         self._slots = Slots(settings.home, self._url, concurrency_of(self._url, settings))
         self._price_file = settings.model_prices
@@ -64,6 +74,8 @@ class OpenAIModel:
             raise
 
     def _complete(self, request: ModelRequest) -> ModelReply:
+        if not self._may_ask:  # the settings may have changed since the search was submitted
+            raise ModelUnavailable(f"{self._url} is no endpoint that the settings name", final=True)
         self._key = key_of(self._url, self._settings)
         if self._url == OPENAI_BASE_URL and not self._key:
             raise ModelUnavailable("no key for OpenAI: set WARPSMITH_OPENAI_API_KEY", final=True)
@@ -83,12 +95,17 @@ class OpenAIModel:
         return self._reply(body, time.monotonic() - started, prices)
 
     def _client(self) -> openai.OpenAI:
+        timeout = httpx2.Timeout(self._timeout_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s))
         return openai.OpenAI(
             api_key=self._key or "none",
             admin_api_key="",  # given, so that none is taken from the environment
             base_url=self._url,
-            timeout=httpx2.Timeout(self._timeout_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s)),
+            timeout=timeout,
             max_retries=self._retries,
+            # A redirect is not followed: it could lead to an address that no setting names.
+            http_client=httpx2.Client(
+                timeout=timeout, follow_redirects=False, transport=None if self._named else PublicTransport()
+            ),
         )
 
     def _call_under_either_name(self, client: openai.OpenAI, request: ModelRequest) -> bytes:
@@ -137,10 +154,12 @@ class OpenAIModel:
                 return self._unreached(error.__cause__ or error)
             case httpx2.TransportError():
                 return self._unreached(error)
-        return ModelUnavailable(f"{self._url} answered nonsense: {one_line(self._hide(str(error)))}")
+        return ModelUnavailable(f"{self._url} answered nonsense: {type(error).__name__}")
 
     def _unreached(self, cause: BaseException) -> ModelUnavailable:
         match cause:
+            case PrivateAddressError():
+                return ModelUnavailable(f"{self._url} is at an address that no search may reach", final=True)
             case httpx2.ConnectTimeout():
                 return ModelUnavailable(f"{self._url} is down: no connection in time")
             case httpx2.TimeoutException():
@@ -153,7 +172,7 @@ class OpenAIModel:
 
     def _refused(self, error: openai.APIStatusError) -> ModelUnavailable:
         where, status = self._url, error.status_code
-        said = one_line(self._hide(_message(error)))
+        said = self._told(error)
         after = _retry_after_s(error.response.headers.get("retry-after"))
         if status in {401, 403}:
             given = "refuses the key" if self._key else "wants a key, and none is configured for it"
@@ -168,6 +187,17 @@ class OpenAIModel:
             return ModelUnavailable(f"{where} refuses the request ({status}): {said}", final=True)
         return ModelUnavailable(f"{where} failed ({status}): {said}", retry_after_s=after)
 
+    def _told(self, error: openai.APIStatusError) -> str:
+        """Return the message of the endpoint's error, without the client's wrapping.
+
+        What is no error of this protocol, and what an endpoint says that no setting names, is not repeated: reasons
+        are stored and shown, and it could be a page that only this host can read.
+        """
+        body = error.body
+        if self._named and isinstance(body, dict) and isinstance(body.get("message"), str):
+            return one_line(self._hide(body["message"]))
+        return "its message is not shown"
+
     def _hide(self, text: str) -> str:
         """Remove the key from `text`.
 
@@ -179,8 +209,7 @@ class OpenAIModel:
         try:
             document: Any = json.loads(body)
         except (ValueError, RecursionError) as error:
-            beginning = one_line(self._hide(body[:200].decode(errors="replace")), 80)
-            raise ModelUnavailable(f"{self._url} answered nonsense: not JSON: {beginning!r}") from error
+            raise ModelUnavailable(f"{self._url} answered nonsense: {len(body)} bytes that are no JSON") from error
         try:
             choice = document["choices"][0]
             content = choice["message"]["content"]
@@ -215,14 +244,6 @@ class OpenAIModel:
 def _count(usage: Any, key: str) -> int | None:
     value = usage.get(key) if isinstance(usage, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
-
-
-def _message(error: openai.APIStatusError) -> str:
-    """Return the endpoint's message, without the client's wrapping."""
-    body = error.body
-    if isinstance(body, dict) and isinstance(body.get("message"), str):
-        return str(body["message"])
-    return error.message
 
 
 def _retry_after_s(header: str | None) -> float | None:
