@@ -16,6 +16,7 @@ from warpsmith.service.api.metrics import Metrics
 from warpsmith.service.api.routes import (
     asks,
     bundles,
+    campaigns,
     health,
     imports,
     kernels,
@@ -53,6 +54,7 @@ ROUTERS = (
     bundles.router,
     asks.router,
     kernels.router,
+    campaigns.router,
     reverifications.router,
     workers.router,
     system.router,

@@ -36,6 +36,7 @@ TAGS = [
     {"name": "ops", "description": "Operations to search kernels for"},
     {"name": "nodes", "description": "Steps of a search's tree"},
     {"name": "kernels", "description": "Verified winners and their packages"},
+    {"name": "campaigns", "description": "Models whose regions are searched, and what the kernels bring in them"},
     {"name": "pools", "description": "Recorded model replies"},
     {"name": "bundles", "description": "Judge jobs for hosts that the service cannot reach, and their verdicts"},
     {"name": "asks", "description": "Model requests that wait for an answer"},
