@@ -46,10 +46,18 @@ class Here:
 
 
 class CampaignRun:
-    """One campaign under way; `campaign` is its latest document."""
+    """One campaign under way; `campaign` is its latest document. `pause` waits between looks at the searches."""
 
-    def __init__(self, client: Client, campaign: CampaignDocument, here: Here, say: Say) -> None:
+    def __init__(
+        self,
+        client: Client,
+        campaign: CampaignDocument,
+        here: Here,
+        say: Say,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.campaign = campaign
+        self._pause = pause
         self._client = client
         self._here = here
         self._say = say
@@ -142,14 +150,14 @@ class CampaignRun:
                 lasting = isinstance(error, ProblemError) and error.status not in WORTH_WAITING
                 if lasting or time.monotonic() - seen > RECONNECT_FOR_S:
                     raise
-                time.sleep(POLL_S)
+                self._pause(POLL_S)
                 continue
             paused = next((one.id for one in searches if needs_person(one)), None)
             if paused is not None:
                 raise CommandError(f"search {paused} is paused; let it go on: warpsmith resume {paused}")
             if all(one.state in ENDED for one in searches):
                 return
-            time.sleep(POLL_S)
+            self._pause(POLL_S)
 
     def _look(self, region: CampaignRegion) -> SearchDocument:
         """Get a region's search, and store its state where that has changed."""
