@@ -36,6 +36,7 @@ from warpsmith.service.client.errors import ProblemError
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.campaigns import CampaignDocument
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.optimize.client import Died
 
 OPS = ("first", "second")
 
@@ -146,7 +147,7 @@ def run_model(request: dict[str, Any]) -> dict[str, Any]:
         made.mkdir()
         return {"package": str(made)}
     gains = {kernel: [0.9, 1.1] if "second" in kernel else [1.1, 1.3] for kernel in kernels}
-    row = {"ms": 1.0, "ms_ci95": None, "speedup": 1.5, "speedup_ci95": None}
+    row: dict[str, Any] = {"ms": 1.0, "ms_ci95": None, "speedup": 1.5, "speedup_ci95": None}
     row |= {"over_compiled": 1.2, "over_compiled_ci95": [1.1, 1.3], "agrees": True}
     gain = {"speedup": 1.2, "saved_us": 100.0}
     return {
@@ -217,12 +218,12 @@ def test_two_clients_do_not_go_on_with_one_campaign(house: House) -> None:
 
 def test_what_stops_a_campaign_is_told_until_it_goes_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(_: dict[str, Any]) -> dict[str, Any]:
-        raise campaign_module.Died("the process that runs the model ended with signal 9")
+        raise Died("the process that runs the model ended with signal 9")
 
     with Mortal(house.url) as client:
         began = client.create_campaign(begun())
         monkeypatch.setattr(campaign_module, "ask", dies)
-        with pytest.raises(campaign_module.Died):
+        with pytest.raises(Died):
             house.run(client, began)
         stopped = client.campaign(began.id)
         assert (stopped.state, stopped.stopped) == ("profiling", "the process that runs the model ended with signal 9")
