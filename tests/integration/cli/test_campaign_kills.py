@@ -184,7 +184,8 @@ def test_whatever_request_a_client_dies_at_no_search_is_submitted_twice(house: H
     with Mortal(house.url) as client:
         for last in moments:
             began, before = client.create_campaign(begun()), set(house.searches())
-            with Mortal(house.url, last) as mortal:
+            mortal = Mortal(house.url, last)
+            with mortal:
                 try:
                     house.run(mortal, began)
                 except Killed:
