@@ -68,6 +68,7 @@ ITEM_LINKS = {
             "create_bundle",
         ),
     ),
+    "create_campaign": ("campaign_id", ("get_campaign", "change_campaign")),
     "create_bundle": ("bundle_id", ("drop_bundle",)),
     "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
     "pin_node": ("node_id", ("get_node", "get_source", "get_report", "unpin_node", "branch_node")),

@@ -39,6 +39,7 @@ from warpsmith.workers.search.policy import parse_policy
 router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], route_class=StrictRoute)
 
 DIGEST = r"^[0-9a-f]{64}$"
+LARGEST_REVISION = 2**31 - 1
 EXAMPLE_SETTINGS: dict[str, Any] = {
     "device": "cuda",
     "target": "cuda:sm_90",
@@ -70,7 +71,7 @@ class CampaignChange(StrictBody):
         json_schema_extra={"examples": [{"revision": 1, "progress": {"state": "profiling", "regions": []}}]}
     )
 
-    revision: int = Field(ge=1, description="The revision that it is based on")
+    revision: int = Field(ge=1, le=LARGEST_REVISION, description="The revision that it is based on")
     progress: CampaignProgress
 
 
