@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     BundleJobRow,
+    CampaignRow,
     CounterexampleRow,
     KernelRow,
     NodeRow,
@@ -29,7 +30,9 @@ from warpsmith.kernels_db.store.tables import (
     SearchRow,
 )
 
-Listed = TypeVar("Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow)
+Listed = TypeVar(
+    "Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow, CampaignRow
+)
 Row = TypeVar("Row")
 
 Order = Literal["asc", "desc"]
@@ -186,6 +189,14 @@ def list_bundles(
 def list_pools(session: Session, *, limit: int, after: str | None = None, op: str | None = None) -> Page[PoolRow]:
     """List pools, newest first; `op` is the op's name in the header."""
     return _page(session, PoolRow, [] if op is None else [PoolRow.header["op"].as_string() == op], limit, after)
+
+
+def list_campaigns(
+    session: Session, *, limit: int, after: str | None = None, model_digest: str | None = None
+) -> Page[CampaignRow]:
+    """List campaigns, newest first; `model_digest` is that of the model's file."""
+    filters = [] if model_digest is None else [CampaignRow.model_digest == model_digest]
+    return _page(session, CampaignRow, filters, limit, after)
 
 
 def list_reverifications(

@@ -329,6 +329,25 @@ class CounterexampleRow(Base):
     )
 
 
+class CampaignRow(Base):
+    """A user's model whose regions are searched; the client that runs it stores each stage (`revision` counts them).
+
+    The file itself stays with the user.
+    """
+
+    __tablename__ = "campaigns"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    model_name: Mapped[str] = mapped_column(String(255))
+    model_digest: Mapped[str] = mapped_column(String(64))
+    state: Mapped[str] = mapped_column(String(16))  # profiling searching measuring finished
+    settings: Mapped[dict[str, Any]] = mapped_column(Document)
+    progress: Mapped[dict[str, Any]] = mapped_column(Document)
+    revision: Mapped[int]
+    created_at: Mapped[float]
+    updated_at: Mapped[float]
+    __table_args__ = (Index(None, "created_at", "id"),)
+
+
 class EventRow(Base):
     """Append-only history of a search; `id` is the server-sent event's id.
 

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.table_base import Base
 from warpsmith.kernels_db.store.tables import (
     AskRow,
+    CampaignRow,
     KernelRow,
     NodeRow,
     OpRow,
@@ -37,6 +38,7 @@ from warpsmith.workers.settings import ALIVE_AFTER_S
 
 PREFIXES: dict[type[Base], str] = {
     AskRow: "ak",
+    CampaignRow: "cm",
     KernelRow: "kn",
     NodeRow: "nd",
     OpRow: "op",

@@ -144,7 +144,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
     if "pool" in model:
         header = _find_pool_header(service, session, model["pool"])
     elif model["provider"] == "openai" and begin:
-        _require_key(service.settings, model)
+        require_key(service.settings, model)
     language = _choose_language(request.language, header.get("language"), target)
     if header:
         _check_pool(header, op, target, language)
@@ -214,7 +214,7 @@ def _check_pool(header: Mapping[str, Any], op: Op, target: Target, language: str
     raise InvalidPool([FieldError(field="model.pool", found=found, expected=expected)])
 
 
-def _require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
+def require_key(settings: ServiceSettings, model: Mapping[str, Any]) -> None:
     """Raise MissingSetting where OpenAI's endpoint is used without a key.
 
     The key may be here or at the model workers. Other endpoints may need none.

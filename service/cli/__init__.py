@@ -35,6 +35,8 @@ COMMANDS = {
     "profile": "profiles.profile",
     "apply": "models.apply",
     "ablate": "models.ablate",
+    "campaign": "campaigns.campaign",
+    "campaigns": "campaigns.campaigns",
     "workloads": "recordings.workloads",
     "calls": "recordings.calls",
     "judge": "judge.judge",

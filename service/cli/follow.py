@@ -12,7 +12,7 @@ from rich.live import Live
 from warpsmith.service.cli.output import say, stderr
 from warpsmith.service.client.http import Client
 from warpsmith.service.client.narrator import Narrator
-from warpsmith.service.client.progress import build_progress_panel
+from warpsmith.service.client.progress import build_progress_panel, needs_person
 from warpsmith.service.documents.searches import SearchDocument
 
 REFRESH_S = 0.5
@@ -44,14 +44,6 @@ def follow(client: Client, search: SearchDocument, *, quiet: bool = False) -> Se
         return watch(client, search, show)
 
 
-def _needs_person(search: SearchDocument) -> bool:
-    """Check whether a person must resume the search.
-
-    After a model's outage it goes on by itself.
-    """
-    return search.state == "paused" and any(item.what == "person" for item in search.waiting_for)
-
-
 def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument, str | None], None]) -> SearchDocument:
     """Call `show` with the search and each event's line; return the search at its end or pause."""
     narrator = Narrator()
@@ -60,7 +52,7 @@ def watch(client: Client, search: SearchDocument, show: Callable[[SearchDocument
         if time.monotonic() - refreshed > REFRESH_S:
             current, refreshed = client.search(search.id), time.monotonic()
         show(current, narrator.line(event))
-        if event.type == "search.paused" and _needs_person(client.search(search.id)):
+        if event.type == "search.paused" and needs_person(client.search(search.id)):
             break
     final = client.search(search.id)
     show(final, None)

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from warpsmith.service.client.errors import ProblemError, ServiceUnreachableError
 from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
+from warpsmith.service.documents.campaigns import CampaignDocument, CampaignProgress, CampaignSummary
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
 from warpsmith.service.documents.nodes import IdeaDocument, NodeDocument, NodeSummary, TreePage
 from warpsmith.service.documents.ops import OpDocument, OpSummary
@@ -235,6 +236,24 @@ class Client:
     def kernel(self, kernel_id: str) -> KernelDocument:
         """Fetch a kernel with its evidence."""
         return self._get(f"/v1/kernels/{_check_id(kernel_id)}", KernelDocument)
+
+    def create_campaign(self, body: dict[str, Any], idempotency_key: str | None = None) -> CampaignDocument:
+        """Begin a campaign; its stages are for this client to do."""
+        headers = {"Idempotency-Key": idempotency_key} if idempotency_key else None
+        return CampaignDocument.model_validate(self._send("POST", "/v1/campaigns", json=body, headers=headers))
+
+    def change_campaign(self, campaign_id: str, revision: int, progress: CampaignProgress) -> CampaignDocument:
+        """Store a campaign's progress, based on this revision."""
+        body = {"revision": revision, "progress": progress.model_dump(mode="json")}
+        return CampaignDocument.model_validate(self._send("PUT", f"/v1/campaigns/{_check_id(campaign_id)}", json=body))
+
+    def campaigns(self, *, most: int | None = None, **filters: str | None) -> list[CampaignSummary]:
+        """List campaigns, newest first; at most `most`."""
+        return self._list("/v1/campaigns", CampaignSummary, filters, most)
+
+    def campaign(self, campaign_id: str) -> CampaignDocument:
+        """Fetch a campaign with its regions."""
+        return self._get(f"/v1/campaigns/{_check_id(campaign_id)}", CampaignDocument)
 
     def reverify(self, kernel_id: str) -> ReverificationDocument:
         """Have a kernel judged again."""

@@ -61,6 +61,14 @@ def build_progress_panel(search: SearchDocument, lines: Sequence[str], now: floa
     )
 
 
+def needs_person(search: SearchDocument) -> bool:
+    """Check whether a person must resume the search.
+
+    After a model's outage it goes on by itself.
+    """
+    return search.state == "paused" and any(item.what == "person" for item in search.waiting_for)
+
+
 def count_nodes(search: SearchDocument) -> str:
     """Count the nodes by verdict."""
     verdicts = dict(search.nodes_by_verdict)

@@ -19,6 +19,7 @@ from warpsmith.service.api.probes import make_broker_probe, make_database_probe
 from warpsmith.service.api.routes import (
     asks,
     bundles,
+    campaigns,
     health,
     imports,
     kernels,
@@ -59,6 +60,7 @@ ROUTERS = (
     bundles.router,
     asks.router,
     kernels.router,
+    campaigns.router,
     reverifications.router,
     workers.router,
     system.router,

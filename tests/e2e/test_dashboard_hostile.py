@@ -12,6 +12,8 @@ from sqlalchemy import update
 
 from tests.e2e.browsing import VIEWS, visiting
 from tests.support.api_support import application, seed, served, settings_for
+from tests.support.campaigns import PROGRESS, begun
+from warpsmith.kernels_db.store.campaigns import add_campaign
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import (
     AskRow,
@@ -35,6 +37,7 @@ PAYLOADS = (
 TEXT = "\n".join(PAYLOADS)
 INVISIBLE = ("\u202e", "\u2066", "\u2069", "\u200b", "\x1b")
 PAGES = (
+    "/campaigns", "/campaigns/cm_bad",
     "/", "/kernels", "/kernels/kn_0", "/kernels/compare?a=kn_0&b=kn_0", "/asks", "/asks/ak_0", "/system", "/about",
     *(f"/searches/sr_seed?tab={tab}" for tab in ("tree", "list", "progress", "asks", "story", "spec")),
     *(f"/searches/sr_seed?tab=list&node=nd_bad&view={view}" for view in VIEWS),
@@ -54,7 +57,15 @@ def poison(db: Database) -> None:
         "device": {"name": PAYLOADS[1], "type": "cpu"}, "versions": {PAYLOADS[2]: PAYLOADS[3]},
     }  # fmt: skip
     idea = dict.fromkeys(("title", "technique", "mechanism", "evidence", "expected_gain", "risk", "sketch"), TEXT)
+    progress = PROGRESS | {"state": "measuring", "stopped": TEXT, "package": PAYLOADS[0]}
+    texts = {"operators": PAYLOADS[0], "places": [TEXT], "reason": TEXT, "kept": False}
+    progress["regions"] = [region | texts for region in PROGRESS["regions"]]
     with db.writing() as session:
+        settings = begun()["settings"] | {"target": PAYLOADS[1][:60], "mode": PAYLOADS[1][:60]}
+        row = add_campaign(
+            session, model_name=PAYLOADS[0], model_digest="", settings=settings, progress=progress, now=time.time()
+        )
+        row.id = "cm_bad"
         session.execute(update(OpRow).values(name=PAYLOADS[0]))
         session.execute(update(NodeRow).where(NodeRow.id != "nd_root").values(idea=idea, technique=PAYLOADS[1][:60]))
         session.execute(update(NodeRow).where(NodeRow.id == "nd_bad").values(source=TEXT, reason=TEXT))
@@ -104,4 +115,6 @@ def test_nothing_of_others_text_executes_or_leaves_the_host(chromium: Browser, t
         text = shown[f"/searches/sr_seed?tab=list&node=nd_bad&view={view}"]
         assert "__executed" in text, f"{view} shows nothing of what was planted: {json.dumps(text)[:600]}"
     assert "onerror" in shown["/system"]
+    assert "onerror" in shown["/campaigns"]
+    assert shown["/campaigns/cm_bad"].count("__executed.push(6)") > len(PROGRESS["regions"])
     assert "onerror" in shown["/asks/ak_0"]

@@ -52,7 +52,7 @@ Keep = Annotated[
 
 def profile_model(model: Path, device: str, output: Path, top: int, force: bool, as_json: bool) -> None:
     """Print the time that kernels for a model's parts would save; write `top` op specs."""
-    _check(model, device)
+    check_model_file(model, device)
     make_directory("--output", output)
     cache = ServiceSettings().judge_cache_dir.expanduser().resolve()
     request = {"command": "profile", "model": str(model), "device": device, "output": str(output)}
@@ -93,7 +93,7 @@ def apply(
     Prints every place with the kernel that is there now, or the reason why none is. Exit code 0: a kernel has a place,
     and the results agree; 1: not; 2: misuse.
     """
-    _check(model, device)
+    check_model_file(model, device)
     with _open_projects(package, kernel, device, url, key) as projects:
         request = {"command": "apply", "model": str(model), "device": device, "mode": mode, "keep": keep}
         found = _ask(request | {"packages": projects, "output": None if output is None else str(output)})
@@ -129,7 +129,7 @@ def ablate(
     The variants run in turns, and their results are compared. Exit code 0: the results agree; 1: they do not, or no
     kernel fits; 2: misuse.
     """
-    _check(model, device)
+    check_model_file(model, device)
     with _open_projects(package, kernel, device, url, key) as projects:
         request = {"command": "ablate", "model": str(model), "device": device, "mode": mode, "keep": keep}
         found = _ask(request | {"packages": projects, "time_s": time_s})
@@ -149,7 +149,8 @@ def ablate(
     raise typer.Exit(DONE if good else FAILED)
 
 
-def _check(model: Path, device: str) -> None:
+def check_model_file(model: Path, device: str) -> None:
+    """End with misuse where a model cannot be run: no such file or device, or no torch."""
     if device not in DEVICES:
         misuse("--device", device, f"one of {', '.join(DEVICES)}")
     if not model.is_file():
@@ -159,8 +160,15 @@ def _check(model: Path, device: str) -> None:
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    try:
+    with convert_refusals():
         return ask(request)
+
+
+@contextmanager
+def convert_refusals() -> Iterator[None]:
+    """Convert what the process that runs a model says to an error of a command."""
+    try:
+        yield
     except Refused as error:
         named = {name: error.document[name] for name in ("field", "found", "expected") if error.document.get(name)}
         more = {name: error.document[name] for name in ("part", "where") if name in error.document}
@@ -179,9 +187,9 @@ def _open_projects(
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="warpsmith-apply-") as scratch, connected(url, key) as client:
-        chosen = kernels or _choose_best(client.kernels(target=_choose_target(device)))
+        chosen = kernels or _choose_best(client.kernels(target=choose_target(device)))
         if not chosen:
-            misuse("--package", None, f"an exported package: no kernel for {_choose_target(device)} is stored")
+            misuse("--package", None, f"an exported package: no kernel for {choose_target(device)} is stored")
         for number, each in enumerate(chosen):
             try:
                 written = unpack(client.export(each, VERIFIED), Path(scratch) / str(number))
@@ -201,7 +209,8 @@ def _choose_best(stored: list[KernelSummary]) -> list[str]:
     return [each.id for each in best.values()]
 
 
-def _choose_target(device: str) -> str:
+def choose_target(device: str) -> str:
+    """Return the target of a device of this machine."""
     if device == "cpu":
         return machine.cpu_target()
     found = machine.gpus()

@@ -1,8 +1,9 @@
 """Schemathesis against the running API finds nothing: every answer is as the OpenAPI document says, whatever was asked.
 
-Two checks are off where they cannot apply. A body of `POST /v1/ops`, `/v1/ops/import`, `/v1/searches` and
-`/v1/pools`, a steer, and a list's cursor, can fit the schema and still be wrong (an expression over an unknown axis, a
-pool of another op, a limit below what is spent), so there "valid data is accepted" is not what the schema promises.
+Two checks are off where they cannot apply. A body of `POST /v1/ops`, `/v1/ops/import`, `/v1/searches`,
+`/v1/campaigns` and `/v1/pools`, a campaign's progress, a steer, and a list's cursor, can fit the schema and still be
+wrong (an expression over an unknown axis, a pool of another op, a limit below what is spent, 1.0 for 1), so there
+"valid data is accepted" is not what the schema promises.
 `POST /v1/ops/validate` says what is wrong with a spec, so there "invalid data is refused" does not show in the status.
 Bad data that is also too large is refused for its size.
 Everything else is on.
@@ -29,6 +30,8 @@ MEANING_IS_CHECKED_TOO = (
     "POST /v1/searches",
     "POST /v1/searches/estimate",
     "POST /v1/pools",
+    "POST /v1/campaigns",
+    "PUT /v1/campaigns/{campaign_id}",
     "POST /v1/searches/{search_id}/ideas",
     "PATCH /v1/searches/{search_id}",
     "POST /v1/nodes/{node_id}/branch",
@@ -40,6 +43,7 @@ MEANING_IS_CHECKED_TOO = (
     "POST /v1/kernels/reverify",
     "GET /v1/kernels/{kernel_id}/reverifications",
     "GET /v1/bundles",
+    "GET /v1/campaigns",
     "GET /v1/searches/{search_id}/attempts",
     "GET /v1/ops/{op_id}/counterexamples",
 )

@@ -40,6 +40,8 @@ export const keys = {
   story: (id: string) => ["story", id] as const,
   node: (id: string) => ["node", id] as const,
   profile: (id: string) => ["profile", id] as const,
+  campaigns: (after: string | null) => ["campaigns", after] as const,
+  campaign: (id: string) => ["campaign", id] as const,
   kernels: (query: KernelQuery = {}) => ["kernels", query] as const,
   kernel: (id: string) => ["kernel", id] as const,
   asks: (filters: AskFilters = {}) => ["asks", filters] as const,

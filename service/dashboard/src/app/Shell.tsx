@@ -10,6 +10,7 @@ import { ThemeSwitch } from "./ThemeSwitch";
 const NAV = [
   { to: "/", label: "Searches" },
   { to: "/kernels", label: "Kernels" },
+  { to: "/campaigns", label: "Campaigns" },
   { to: "/asks", label: "Asks" },
   { to: "/system", label: "System" },
 ] as const;
