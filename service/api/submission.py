@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.store.tables import OpRow, PoolRow
+from warpsmith.kernels_db.store.teams import may_read_held
 from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import convert_spec_error
@@ -124,12 +125,15 @@ class Submission:
     seeds: int
 
 
-def check_submission(service: Service, session: Session, request: SearchRequest, *, begin: bool = True) -> Submission:
+def check_submission(
+    service: Service, session: Session, request: SearchRequest, team: str | None, *, begin: bool = True
+) -> Submission:
     """Check the search that `request` asks for; raises InvalidInput and its kinds.
 
-    They name the bad fields. Without `begin` no key is needed.
+    They name the bad fields; an op or a pool that `team` may not read is one that is not there. Without `begin` no key
+    is needed.
     """
-    op = _resolve_op(service, session, request)
+    op = _resolve_op(service, session, request, team)
     target = parse_target(request.target)
     if not op.workloads_for(target):
         raise InvalidInput.one("target", str(target), f"a device for which op {op.name} has workloads")
@@ -140,7 +144,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}
     if "pool" in model:
-        header = _find_pool_header(service, session, model["pool"])
+        header = _find_pool_header(service, session, model["pool"], team)
     elif model["provider"] == "openai" and begin:
         _require_key(service.settings, model)
     language = _choose_language(request.language, header.get("language"), target)
@@ -166,7 +170,7 @@ def parse_target(text: str, field: str = "target") -> Target:
         raise InvalidInput.one(field, error.found, error.expected) from error
 
 
-def _resolve_op(service: Service, session: Session, request: SearchRequest) -> Op:
+def _resolve_op(service: Service, session: Session, request: SearchRequest, team: str | None) -> Op:
     if (request.op is None) == (request.op_id is None):
         found = "neither op nor op_id" if request.op is None else "both op and op_id"
         raise InvalidInput.one("op", found, "op (a spec) or op_id (a stored one)")
@@ -176,7 +180,7 @@ def _resolve_op(service: Service, session: Session, request: SearchRequest) -> O
         except SpecErrors as error:
             raise convert_spec_error(error, "op.") from error
     row = session.get(OpRow, request.op_id) if service.is_id(request.op_id or "") else None
-    if row is None:
+    if row is None or not may_read_held(session, row.id, team):
         raise InvalidInput.one("op_id", request.op_id, "the id of a stored op (GET /v1/ops)")
     return parse_op(row.spec)
 
@@ -193,9 +197,9 @@ def _choose_language(asked: str | None, recorded: str | None, target: Target) ->
     return language
 
 
-def _find_pool_header(service: Service, session: Session, pool_id: str) -> Mapping[str, Any]:
+def _find_pool_header(service: Service, session: Session, pool_id: str, team: str | None) -> Mapping[str, Any]:
     row = session.get(PoolRow, pool_id) if service.is_id(pool_id) else None
-    if row is None:
+    if row is None or not may_read_held(session, row.id, team):
         raise InvalidInput.one("model.pool", pool_id, "the id of a stored pool (GET /v1/pools)")
     return row.header
 
@@ -239,9 +243,9 @@ def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: 
     raise InvalidInput.one("budget.cost_usd", limit, expected)
 
 
-def estimate_submission(service: Service, session: Session, request: SearchRequest) -> Estimate:
+def estimate_submission(service: Service, session: Session, request: SearchRequest, team: str | None) -> Estimate:
     """Estimate the cost of the search that `request` asks for; it needs no key."""
-    found = check_submission(service, session, request, begin=False)
+    found = check_submission(service, session, request, team, begin=False)
     _load_prices(service.settings)
     return estimate(
         found.op,

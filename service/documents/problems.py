@@ -6,6 +6,7 @@
     ├── HostRefused          403  a Host header that a server bound to loopback does not serve (DNS rebinding)
     ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
     ├── TokenRequired        403  a change by a session's cookie without the session's CSRF token
+    ├── Forbidden            403  the key's scopes, or its team, do not allow it
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
     ├── WrongState           409  the resource's state does not allow it (cancel a finished search)
@@ -130,6 +131,10 @@ class CrossSite(Problem):
 
 class TokenRequired(Problem):
     code, slug, title = 403, "csrf-token", "The session's CSRF token is required"
+
+
+class Forbidden(Problem):
+    code, slug, title = 403, "forbidden", "The key does not allow this"
 
 
 class NotFound(Problem):

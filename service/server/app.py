@@ -6,15 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.service.api import access
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import install
 from warpsmith.service.api.metrics import Metrics
 from warpsmith.service.api.routes import (
     asks,
+    audit,
     bundles,
     health,
     imports,
@@ -33,6 +35,7 @@ from warpsmith.service.api.routes import (
 )
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.server import openapi, pages
+from warpsmith.service.server.audit_trail import AuditTrail
 from warpsmith.service.server.middleware import BodyLimit, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log
@@ -56,6 +59,7 @@ ROUTERS = (
     reverifications.router,
     workers.router,
     system.router,
+    audit.router,
 )
 
 
@@ -86,7 +90,7 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     app.state.service = service
     install(app)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(access.enforce)])
     app.router.default = pages.Dashboard(dashboard, app.router.default)
     openapi.install(app, keys_required=settings.keys_required)
     return app
@@ -110,6 +114,7 @@ def _list_middleware(service: Service) -> list[Middleware]:
         ),
         *keys,
         Middleware(BodyLimit, limit=limit),
+        Middleware(AuditTrail, db=service.db),
     ]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.records import add_op
-from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.search.tree import ENDED
@@ -35,18 +35,19 @@ def create_search(
     model: Mapping[str, Any],
     now: float,
     seeds: int = 0,
+    team: str = DEFAULT_TEAM,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
 
     `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError. `seeds`: stored kernels for
-    similar ops that the tree starts with, at most (`steps.seeding`). `also(session, search_id)` runs in the same
-    transaction.
+    similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it. `also(session, search_id)` runs in
+    the same transaction.
     """
     parse_policy(policy)
-    offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget))
+    offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
     with db.writing() as session:
-        op_row, _ = add_op(session, op, now)
+        op_row, _ = add_op(session, op, now, team)
         search = SearchRow(
             id=new_id("sr"),
             op_id=op_row.id,
@@ -56,6 +57,7 @@ def create_search(
             budget=dict(budget),
             model=dict(model),
             state="queued",
+            team=team,
             created_at=now,
             updated_at=now,
         )

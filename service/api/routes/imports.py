@@ -21,7 +21,7 @@ from warpsmith.kernels_db.job.documents import SandboxLevel
 from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
 from warpsmith.kernels_db.store import records
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.documents.ops import OpDocument
 from warpsmith.service.documents.problems import (
@@ -99,7 +99,7 @@ router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
         **document_problems_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
     },
 )
-def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Store the op of files of KernelBench, FlashInfer-Bench or GPU MODE (docs/formats.md).
 
     Nothing of them runs in this process; facts that only running them can give are found in a sandboxed one."""
@@ -111,7 +111,7 @@ def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDepe
     found = import_op(files, body.format, _make_analyser(service.settings.sandbox_minimum))
 
     def work(session: Session) -> Answer:
-        row, created = records.add_op(session, found.op)
+        row, created = records.add_op(session, found.op, team=asker.team)
         source = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
         document = ImportedOpDocument(**make_op_document(row).model_dump(), **source)
         return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")

@@ -14,7 +14,7 @@ from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool
 from warpsmith.kernels_db.store.tables import PoolRow
 from warpsmith.service.api.bodies import Body
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.documents.field_error import FieldError
@@ -84,7 +84,7 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
     },
     openapi_extra=POOL_BODY,
 )
-def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+def create_pool(body: Body, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Store recorded model replies (JSON lines).
 
     The same pool is stored once: 201 the first time, 200 afterwards."""
@@ -98,7 +98,7 @@ def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) ->
         raise InvalidPool([wrong]) from error
 
     def work(session: Session) -> Answer:
-        row, created = records.add_pool(session, pool)
+        row, created = records.add_pool(session, pool, team=asker.team)
         return Answer.of(201 if created else 200, make_document(PoolDocument, row), Location=f"/v1/pools/{row.id}")
 
     return once.run(service.db, work).response()
@@ -107,13 +107,15 @@ def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) ->
 @router.get("", summary="List pools", responses=document_problems(InvalidInput))
 def list_pools(
     service: ServiceDependency,
+    asker: Asker,
+    *,
     op: Annotated[Word | None, Query(description="Only pools recorded for an op of this name")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[PoolDocument]:
     """List pools, newest first."""
     with service.db.reading() as session:
-        found = page(listing.list_pools, session, limit=limit, after=after, op=op)
+        found = page(listing.list_pools, session, limit=limit, after=after, op=op, team=asker.reads)
         return Page(items=[make_document(PoolDocument, row) for row in found.items], next=found.next)
 
 
