@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -17,6 +18,13 @@ DAILY = {"candidates_a_day": "candidates", "cost_usd_a_day": "cost_usd", "device
 """Quotas of a day, and the columns of their spending."""
 
 QUOTAS = (OPEN_SEARCHES, *DAILY)
+LABELS = {
+    OPEN_SEARCHES: "open searches",
+    "candidates_a_day": "candidates today",
+    "cost_usd_a_day": "US dollars for models today",
+    "device_seconds_a_day": "device seconds today",
+}
+UTC = "%Y-%m-%d %H:%M UTC"
 OPEN_STATES = ("queued", "running", "paused")
 
 
@@ -30,10 +38,20 @@ class Usage:
     limit: float | None
     resets_at: float | None
 
+    def describe(self) -> str:
+        """Describe what is used, for a search that waits: `team a: 5 of 5 candidates today; anew at ... UTC`."""
+        anew = "" if self.resets_at is None else f"; anew at {time.strftime(UTC, time.gmtime(self.resets_at))}"
+        return f"team {self.team}: {describe_usage(self.quota, self.used, self.limit)}{anew}"
+
     @property
     def reached(self) -> bool:
         """Whether nothing is left."""
         return self.limit is not None and self.used >= self.limit
+
+
+def describe_usage(quota: str, used: float, limit: float | None) -> str:
+    """Describe what is used of a quota: `3 of 10 open searches`."""
+    return f"{round(used, 2):g}{'' if limit is None else f' of {limit:g}'} {LABELS[quota]}"
 
 
 def measure_usage(session: Session, team: TeamRow, now: float, quotas: Collection[str] = QUOTAS) -> list[Usage]:

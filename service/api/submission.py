@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
-from warpsmith.kernels_db.store.tables import OpRow, PoolRow
+from warpsmith.kernels_db.store.tables import OpRow, PoolRow, TeamRow
 from warpsmith.kernels_db.store.teams import may_read_held
+from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import convert_spec_error
@@ -126,14 +127,14 @@ class Submission:
 
 
 def check_submission(
-    service: Service, session: Session, request: SearchRequest, team: str | None, *, begin: bool = True
+    service: Service, session: Session, request: SearchRequest, caller: Caller, *, begin: bool = True
 ) -> Submission:
     """Check the search that `request` asks for; raises InvalidInput and its kinds.
 
-    They name the bad fields; an op or a pool that `team` may not read is one that is not there. Without `begin` no key
-    is needed.
+    They name the bad fields; an op or a pool that `caller` may not read is one that is not there. Without `begin` no
+    key is needed.
     """
-    op = _resolve_op(service, session, request, team)
+    op = _resolve_op(service, session, request, caller.reads)
     target = parse_target(request.target)
     if not op.workloads_for(target):
         raise InvalidInput.one("target", str(target), f"a device for which op {op.name} has workloads")
@@ -144,7 +145,7 @@ def check_submission(
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}
     if "pool" in model:
-        header = _find_pool_header(service, session, model["pool"], team)
+        header = _find_pool_header(service, session, model["pool"], caller.reads)
     elif model["provider"] == "openai" and begin:
         _require_key(service.settings, model)
     language = _choose_language(request.language, header.get("language"), target)
@@ -158,6 +159,7 @@ def check_submission(
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     check_cost_cap(service.settings, model, budget)
+    _check_cost_quota(service.settings, session, caller.team, model)
     seeds = _choose_first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats its recording
     return Submission(op, target, language, policy, dict(budget), model, seeds)
 
@@ -243,9 +245,21 @@ def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: 
     raise InvalidInput.one("budget.cost_usd", limit, expected)
 
 
-def estimate_submission(service: Service, session: Session, request: SearchRequest, team: str | None) -> Estimate:
+def _check_cost_quota(settings: ServiceSettings, session: Session, team: str, model: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for a model without a price, where the team has a quota of money: it could not be kept."""
+    row = session.get(TeamRow, team)
+    if row is None or row.cost_usd_a_day is None or not (unknown := unpriced(model, _load_prices(settings), settings)):
+        return
+    expected = (
+        f"models with a price, since team {team} has a quota of money ({', '.join(unknown)} has none: "
+        "WARPSMITH_MODEL_PRICES)"
+    )
+    raise InvalidInput.one("model", ", ".join(unknown), expected)
+
+
+def estimate_submission(service: Service, session: Session, request: SearchRequest, caller: Caller) -> Estimate:
     """Estimate the cost of the search that `request` asks for; it needs no key."""
-    found = check_submission(service, session, request, team, begin=False)
+    found = check_submission(service, session, request, caller, begin=False)
     _load_prices(service.settings)
     return estimate(
         found.op,

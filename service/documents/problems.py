@@ -19,6 +19,7 @@
     │   ├── InvalidPool      422  a pool file is wrong, or belongs to another op
     │   ├── MissingSetting   422  the request needs a setting that this server lacks
     │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
+    ├── QuotaReached         429  the team has nothing left of a quota: says what is used, the limit, when it resets
     ├── TooManyStreams       429  more open event streams than this server serves
     ├── TooManyImports       429  more files to run for imports than this server runs at once
     ├── InternalError        500  a bug; logged under `error_id`, nothing else leaves the server
@@ -32,6 +33,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -43,6 +45,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.spec.field_errors import expected_of
 from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.quotas import QuotaDocument
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"
@@ -74,6 +77,7 @@ class ProblemDocument(BaseModel):
     replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
     answered_by: str | None = Field(None, description="Of an ask that was answered before: who answered it")
     answered_at: float | None = Field(None, description="When that answer came")
+    quota: QuotaDocument | None = Field(None, description="Of a team that has reached a quota: what is used of it")
 
 
 class Problem(HTTPException):
@@ -215,6 +219,19 @@ class MissingSetting(InvalidInput):
 
 class IdempotencyReuse(InvalidInput):
     slug, title = "idempotency-key-reused", "The Idempotency-Key came before with another body"
+
+
+class QuotaReached(Problem):
+    code, slug, title = 429, "quota-reached", "The team has reached a quota"
+
+    def __init__(self, detail: str, quota: QuotaDocument, now: float) -> None:
+        resets_at = quota.resets_at
+        super().__init__(detail, headers={} if resets_at is None else {"Retry-After": str(math.ceil(resets_at - now))})
+        self.quota = quota
+
+    def document(self) -> dict[str, Any]:
+        """Return the problem document, with the quota."""
+        return super().document() | {"quota": self.quota.model_dump()}
 
 
 class TooManyStreams(Problem):

@@ -57,6 +57,10 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
 
 def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
     try:
+        reached = steps.find_reached_quota(here.db, work, time.time())
+        if reached is not None:
+            logger.info("the search waits for its team's quota", reason=reached.describe())
+            return steps.wait_for_quota(here.db, work.attempt_id, owner, reached, time.time())
         return do(here, work, owner)
     except (SQLAlchemyError, StorageFull):
         raise

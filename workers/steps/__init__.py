@@ -34,6 +34,7 @@ from warpsmith.workers.steps.completion import close_branch, complete_code, comp
 from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, pause, resume
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
+from warpsmith.workers.steps.quotas import QuotaReached, find_reached_quota, wait_for_quota
 from warpsmith.workers.steps.reconciling import reconcile
 from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
 
@@ -44,6 +45,7 @@ __all__ = [
     "Message",
     "ModelCall",
     "NodeRecord",
+    "QuotaReached",
     "Taken",
     "Tried",
     "VerdictRefused",
@@ -58,6 +60,7 @@ __all__ = [
     "complete_judge",
     "create_search",
     "defer",
+    "find_reached_quota",
     "give_back",
     "give_up",
     "merge_verdict",
@@ -73,4 +76,5 @@ __all__ = [
     "take_jobs",
     "tell",
     "wait_for_answer",
+    "wait_for_quota",
 ]

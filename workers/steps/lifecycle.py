@@ -19,6 +19,7 @@ from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.endings import end, pause_search
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.outages import again_at
+from warpsmith.workers.steps.quotas import check_submission
 from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend
 from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
 from warpsmith.workers.steps.values import Message, WrongState
@@ -40,13 +41,15 @@ def create_search(
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
 
-    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError. `seeds`: stored kernels for
+    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError, a quota of
+    `team` of which nothing is left QuotaReached. `seeds`: stored kernels for
     similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it. `also(session, search_id)` runs in
     the same transaction.
     """
     parse_policy(policy)
     offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
     with db.writing() as session:
+        check_submission(session, team, now)
         op_row, _ = add_op(session, op, now, team)
         search = SearchRow(
             id=new_id("sr"),

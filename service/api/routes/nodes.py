@@ -27,6 +27,7 @@ from warpsmith.service.documents.problems import (
     InvalidPool,
     MissingSetting,
     NotFound,
+    QuotaReached,
     StorageFull,
     WrongState,
     document_problems,
@@ -149,7 +150,7 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
     summary="Branch a new search",
     response_model=SearchDocument,
     responses=document_problems_with_body(
-        NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull
+        NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, QuotaReached, StorageFull
     ),
 )
 def branch_node(
@@ -173,7 +174,7 @@ def branch_node(
             budget=old.budget if body.budget is None else body.budget,
             model=old.model if body.model is None else body.model,
         )
-        submission = check_submission(service, session, request, asker.reads)
+        submission = check_submission(service, session, request, asker)
     answers: list[Answer] = []
 
     def answer(session: Session, search_id: str) -> None:

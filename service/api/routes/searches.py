@@ -32,6 +32,7 @@ from warpsmith.service.documents.problems import (
     InvalidSpec,
     MissingSetting,
     NotFound,
+    QuotaReached,
     StorageFull,
     TooManyStreams,
     WrongState,
@@ -77,7 +78,9 @@ router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictR
     status_code=202,
     summary="Submit a search",
     response_model=SearchDocument,
-    responses=document_problems_with_body(InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
+    responses=document_problems_with_body(
+        InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, QuotaReached, StorageFull
+    ),
 )
 def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Store a search and have the workers begin; `Location` names it.
@@ -87,7 +90,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
         stored = once.stored(session)
         if stored is not None:
             return stored.response()
-        submission = check_submission(service, session, body, asker.reads)
+        submission = check_submission(service, session, body, asker)
     answers: list[Answer] = []
 
     def answer(session: Session, search_id: str) -> None:
@@ -126,7 +129,7 @@ def estimate_search(body: SearchRequest, service: ServiceDependency, asker: Aske
 
     The body is that of a submission; nothing is stored, and no key is needed."""
     with service.db.reading() as session:
-        found = estimate_submission(service, session, body, asker.reads)
+        found = estimate_submission(service, session, body, asker)
     return EstimateDocument(
         expected=_make_forecast(found.expected),
         worst=_make_forecast(found.worst),

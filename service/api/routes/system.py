@@ -6,7 +6,7 @@ import time
 
 from fastapi import APIRouter
 
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.examples import ExampleDocument, load_examples
 from warpsmith.service.api.options import OptionsDocument, collect_options
 from warpsmith.service.api.routes.health import check_broker, check_revision
@@ -18,7 +18,7 @@ router = APIRouter(tags=["system"])
 
 
 @router.get("/v1/system", summary="The state of the service")
-def get_system(service: ServiceDependency) -> system.SystemDocument:
+def get_system(service: ServiceDependency, asker: Asker) -> system.SystemDocument:
     """Get the state of database and broker, queues and workers, devices and peaks, versions."""
     now = time.time()
     wrong: list[FieldError] = []
@@ -42,6 +42,7 @@ def get_system(service: ServiceDependency) -> system.SystemDocument:
             searches_by_state=by_state,
             asks_open=asks_open,
             kernels=kernels,
+            quotas=system.list_quotas(session, asker.reads, now),
             versions=system.list_versions(),
         )
 

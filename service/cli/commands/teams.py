@@ -12,13 +12,12 @@ import typer
 from sqlalchemy import select
 
 from warpsmith.kernels_db.store import audit
-from warpsmith.kernels_db.store.quotas import QUOTAS, Usage, measure_usage
+from warpsmith.kernels_db.store.quotas import QUOTAS, Usage, describe_usage, measure_usage
 from warpsmith.kernels_db.store.tables import TeamRow
 from warpsmith.service.cli.commands.admin import COMMAND_LINE, database
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, say, tell
 from warpsmith.service.client.errors import misuse
-from warpsmith.service.documents.quotas import describe_usage
 
 teams_app = typer.Typer(no_args_is_help=True, help="Teams of API keys, and their quotas.")
 
