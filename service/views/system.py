@@ -88,10 +88,7 @@ class SystemDocument(BaseModel):
     searches_by_state: dict[str, int]
     asks_open: int
     kernels: int
-    quotas: list[QuotaDocument] = Field(
-        default_factory=list,
-        description="What the caller's team has used of its quotas; of every team for administrators",
-    )
+    quotas: list[QuotaDocument] = Field(description="Of the caller's team; for administrators of every team")
     versions: dict[str, str] = Field(description="Of this process: Python and packages")
 
 

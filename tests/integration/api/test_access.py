@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from celery import Celery
 from fastapi import APIRouter, Depends
 from fastapi.testclient import TestClient
 
@@ -18,6 +19,7 @@ from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import (
     AttemptRow,
+    AuditRow,
     BundleJobRow,
     HoldingRow,
     KernelRow,
@@ -34,6 +36,7 @@ from warpsmith.service.mcp.context import Desk
 from warpsmith.service.mcp.search_tools import Answering
 from warpsmith.service.server.app import create_app
 from warpsmith.service.server.middleware import CSRF_HEADER
+from warpsmith.workers.queue.reconciler import Reconciler
 
 IDS = {
     "search_id": "sr_seed",
@@ -352,8 +355,11 @@ def test_a_change_that_fails_leaves_no_entry_that_says_it_was_done(world: World)
         pass
     with world.db.writing() as session:
         assert [row.action for row in audit.list_entries(session, limit=9)] == ["another"]
-        audit.prune(session, time.time() + 1)
-        assert audit.list_entries(session, limit=9) == []
+        session.add(AuditRow(created_at=time.time() - 2 * 86_400, action="old", source="here", result="done"))
+    settings = settings_for(Path("/nowhere"), audit_days=1.5)
+    Reconciler(settings, world.db, Celery("nowhere")).round()
+    with world.db.reading() as session:
+        assert [row.action for row in audit.list_entries(session, limit=9)] == ["another"]
 
 
 def bearer(key: str) -> dict[str, str]:
