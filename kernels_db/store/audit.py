@@ -1,6 +1,6 @@
 """The audit log: who changed what, written in the transaction of the change.
 
-Whoever acts for a caller enters `acting`; the next write transaction of the database (`Database.writing`) then holds
+Code that acts for a caller enters `acting`; the next write transaction of the database (`Database.writing`) then holds
 the entry as well, once. What changed nothing, and what was refused, is written by `write` alone.
 """
 

@@ -63,7 +63,7 @@ def hold(session: Session, object_id: str, team: str | None, *, new: bool) -> bo
 
     `new`: nobody submitted it before.
 
-    What is stored for nobody in particular (`team` None) is everyone's from then on, whoever submitted it before.
+    What is stored for no team (`team` None) is everyone's from then on, also where teams submitted it before.
     """
     if team is None:
         session.execute(delete(HoldingRow).where(HoldingRow.object_id == object_id))

@@ -52,7 +52,7 @@ class Caller:
 
 
 LOCAL = Caller(name=None, prefix=None, team=DEFAULT_TEAM, scopes=frozenset({"admin"}))
-"""The caller of a server that requires no keys: whoever reaches it may do everything."""
+"""The caller of a server that requires no keys: who reaches it may do everything."""
 
 
 def identify(row: ApiKeyRow) -> Caller:

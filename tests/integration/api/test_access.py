@@ -290,7 +290,7 @@ def test_a_browsers_session_has_its_keys_team_and_scopes(world: World) -> None:
     assert problem(world.client.post("/v1/searches/sr_seed/cancel", headers=token), 403, "forbidden")
 
 
-def test_without_keys_whoever_reaches_the_service_does_everything(tmp_path: Path) -> None:
+def test_without_keys_every_caller_does_everything(tmp_path: Path) -> None:
     app = application(settings_for(tmp_path))
     seed(app.state.service.db)
     with TestClient(app, base_url=BASE_URL) as client:

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from tests.services import migrate
 from tests.support.steps_support import LEASE_S, Driver, create
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TurnRow
+from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, TurnRow
 from warpsmith.workers import steps
 from warpsmith.workers.queue import process, tasks
 from warpsmith.workers.queue.process import WorkerProcess
@@ -25,6 +25,8 @@ NOW = 1000.0
 
 def begin(db: Database, team: str, now: float = NOW) -> steps.Message:
     """The message of the first step of a new search."""
+    with db.writing() as session:
+        session.merge(TeamRow(name=team, visibility="private", created_at=0.0))
     (message,) = steps.advance(db, create(db, now, team=team), now)
     return message
 
@@ -98,8 +100,10 @@ def test_what_may_not_run_has_no_turn(db: Database) -> None:
 
 
 def test_model_steps_and_judge_steps_are_queues_of_their_own(db: Database) -> None:
-    driver = Driver(db, create(db, NOW, team="a"))
-    baseline = driver.claim(driver.advance()[0].attempt_id)
+    first = begin(db, "a")
+    with db.reading() as session:
+        driver = Driver(db, session.get_one(AttemptRow, first.attempt_id).search_id)
+    baseline = driver.claim(first.attempt_id)
     assert driver.complete(baseline)
     (ideate,) = driver.advance()
     begin(db, "b")
