@@ -413,7 +413,7 @@ class IdempotencyRow(Base):
     """
 
     __tablename__ = "idempotency_keys"
-    team: Mapped[str] = mapped_column(String(64), primary_key=True)
+    team: Mapped[str] = mapped_column(String(64), primary_key=True, server_default=DEFAULT_TEAM)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     path: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_digest: Mapped[str] = mapped_column(String(64))

@@ -50,8 +50,6 @@ def upgrade() -> None:
         keys.add_column(sa.Column("team", TEAM, server_default="default", nullable=False))
         keys.drop_constraint("pk_idempotency_keys", type_="primary")
         keys.create_primary_key("pk_idempotency_keys", ["team", "key", "path"])
-    with op.batch_alter_table("idempotency_keys") as keys:
-        keys.alter_column("team", existing_type=TEAM, server_default=None)
     _refuse_updates()
 
 
