@@ -125,6 +125,8 @@ class Settings(BaseSettings):
         description="Days after which a kernel is judged anew though nothing has changed; 0: only after a change",
     )
 
+    audit_days: float = Field(365.0, ge=0, description="Days for which the audit log is kept; 0: for ever")
+
     @field_validator("model_keys", "model_concurrency_by_endpoint", mode="after")
     @classmethod
     def _by_address(cls, value: dict[str, Any]) -> dict[str, Any]:

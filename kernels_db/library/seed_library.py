@@ -11,14 +11,14 @@ from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.library import Entry, entries
 from warpsmith.kernels_db.store import records
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import KernelRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, SHIPPED, KernelRow
 
 
 def stock(db: Database, shipped: Iterable[Entry] | None = None) -> int:
     """Store the kernels that are not there yet and return how many they were.
 
-    Safe to repeat, and for several processes at once. A kernel that the database has from a search of its own, of
-    the same op, target and code, stays as it is. Raises BrokenEntry for a library that is not as it was shipped;
+    Safe to repeat, and for several processes at once. A kernel that the database has from a search of the default team,
+    of the same op, target and code, stays as it is. Raises BrokenEntry for a library that is not as it was shipped;
     nothing is stored then.
     """
     found = list(entries() if shipped is None else shipped)
@@ -34,6 +34,7 @@ def stock(db: Database, shipped: Iterable[Entry] | None = None) -> int:
                     (KernelRow.op_id == op.id)
                     & (KernelRow.target == entry.target)
                     & (KernelRow.source_digest == entry.document["source_digest"])
+                    & KernelRow.team.in_((SHIPPED, DEFAULT_TEAM))
                 )
             )
             if session.scalar(known) is None:
@@ -48,6 +49,7 @@ def _row(entry: Entry, op_id: str) -> KernelRow:
         id=entry.document["id"],
         op_id=op_id,
         target=entry.target,
+        team=SHIPPED,
         language=entry.language,
         source=entry.source,
         source_digest=entry.document["source_digest"],

@@ -11,7 +11,7 @@ from sqlalchemy import CursorResult, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import new_id
-from warpsmith.kernels_db.store.tables import CampaignRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, CampaignRow
 
 
 def add_campaign(
@@ -22,8 +22,9 @@ def add_campaign(
     settings: dict[str, Any],
     progress: dict[str, Any],
     now: float,
+    team: str = DEFAULT_TEAM,
 ) -> CampaignRow:
-    """Store a new campaign; `progress` as for `save_progress`."""
+    """Store a new campaign of a team; `progress` as for `save_progress`."""
     row = CampaignRow(
         id=new_id("cm"),
         model_name=model_name,
@@ -34,6 +35,7 @@ def add_campaign(
         revision=1,
         created_at=now,
         updated_at=now,
+        team=team,
     )
     session.add(row)
     session.flush()

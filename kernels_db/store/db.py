@@ -25,6 +25,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.store import audit
+
 BUSY_TIMEOUT_S = 15.0
 """How long a SQLite connection waits for another writer.
 
@@ -81,11 +83,15 @@ class Database:
     def writing(self) -> Iterator[Session]:
         """Open a write transaction: it commits at the end and rolls back whole on any error.
 
-        Raises StorageFull where there is no room left.
+        The audit entry of the caller who is acted for is written with it. Raises StorageFull where there is no room
+        left.
         """
         try:
             with Session(self._writer, expire_on_commit=False) as session, session.begin():
                 yield session
+                entry = audit.write_due(session)
+            if entry is not None:
+                entry.written = True
         except OperationalError as error:
             if _is_full(error):
                 raise StorageFull(f"the database {self.url.render_as_string()} is full") from error

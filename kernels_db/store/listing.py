@@ -1,6 +1,7 @@
 """Lists of rows, newest first where nothing else is asked for, in pages by key.
 
-A page's `next` names its last row, so rows that arrive meanwhile shift nothing.
+A page's `next` names its last row, so rows that arrive meanwhile shift nothing. `team`: only rows that this team may
+read (`kernels_db.store.teams`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from warpsmith.kernels_db.store.tables import (
     ReverificationRow,
     SearchRow,
 )
+from warpsmith.kernels_db.store.teams import is_held_readably, is_of_readable_search, is_readable
 
 Listed = TypeVar(
     "Listed", OpRow, SearchRow, KernelRow, PoolRow, AskRow, ReverificationRow, CounterexampleRow, CampaignRow
@@ -83,16 +85,31 @@ class Bundle:
     merged: int
 
 
-def list_ops(session: Session, *, limit: int, after: str | None = None, name: str | None = None) -> Page[OpRow]:
+def list_ops(
+    session: Session, *, limit: int, after: str | None = None, name: str | None = None, team: str | None = None
+) -> Page[OpRow]:
     """List ops, newest first."""
-    return _page(session, OpRow, [] if name is None else [OpRow.name == name], limit, after)
+    filters = is_held_readably(OpRow.id, team)
+    if name is not None:
+        filters.append(OpRow.name == name)
+    return _page(session, OpRow, filters, limit, after)
 
 
 def list_counterexamples(
-    session: Session, *, limit: int, after: str | None = None, op_id: str, device: str | None = None
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    op_id: str,
+    device: str | None = None,
+    team: str | None = None,
 ) -> Page[CounterexampleRow]:
     """List the counterexamples of an op, newest first; `device` is a type of device."""
-    filters = [CounterexampleRow.op_id == op_id]
+    filters: list[ColumnElement[bool]] = [CounterexampleRow.op_id == op_id]
+    if team is not None:
+        found_by = select(NodeRow.id).where(*is_of_readable_search(NodeRow.search_id, team))
+        found_of = select(KernelRow.id).where(*is_readable(KernelRow.team, team))
+        filters.append(or_(CounterexampleRow.node_id.in_(found_by), CounterexampleRow.kernel_id.in_(found_of)))
     if device is not None:
         filters.append(CounterexampleRow.device == device)
     return _page(session, CounterexampleRow, filters, limit, after)
@@ -109,13 +126,14 @@ def list_searches(
     text: str | None = None,
     sort: SearchSort = "created",
     order: Order = "desc",
+    team: str | None = None,
 ) -> Page[SearchRow]:
     """List searches, newest first unless they are sorted otherwise.
 
     Those without a value come last. `state`: any of these; `op` is an op's name or id; `text` is part of the op's
     name, the id or the reason.
     """
-    filters: list[ColumnElement[bool]] = []
+    filters = is_readable(SearchRow.team, team)
     if state:
         filters.append(SearchRow.state.in_(state))
     if op is not None:
@@ -143,13 +161,16 @@ def list_kernels(
     due: ColumnElement[bool] | None = None,
     sort: KernelSort = "created",
     order: Order = "desc",
+    team: str | None = None,
 ) -> Page[KernelRow]:
     """List kernels, newest first unless they are sorted otherwise.
 
     `op` is an op's name or id, `text` part of its name, `standing` any of these, `due` the condition of
     `warpsmith.kernels_db.store.reverification_due`.
     """
-    filters: list[ColumnElement[bool]] = [] if due is None else [due]
+    filters = is_readable(KernelRow.team, team)
+    if due is not None:
+        filters.append(due)
     if standing:
         filters.append(KernelRow.standing.in_(standing))
     if op is not None:
@@ -165,13 +186,14 @@ def list_kernels(
 
 
 def list_bundles(
-    session: Session, *, limit: int, after: str | None = None, search_id: str | None = None
+    session: Session, *, limit: int, after: str | None = None, search_id: str | None = None, team: str | None = None
 ) -> Page[Bundle]:
     """List bundles, newest first."""
     created_at, bundle_id = func.min(BundleJobRow.created_at), BundleJobRow.bundle_id
     merged = func.count(BundleJobRow.merged_at)
     query = (
         select(bundle_id, func.min(BundleJobRow.search_id), created_at, func.count(), merged)
+        .where(*is_of_readable_search(BundleJobRow.search_id, team))
         .group_by(bundle_id)
         .order_by(created_at.desc(), bundle_id.desc())
         .limit(limit + 1)
@@ -186,16 +208,28 @@ def list_bundles(
     return Page(rows[:limit], None if last is None else _cursor(last.created_at, last.id))
 
 
-def list_pools(session: Session, *, limit: int, after: str | None = None, op: str | None = None) -> Page[PoolRow]:
+def list_pools(
+    session: Session, *, limit: int, after: str | None = None, op: str | None = None, team: str | None = None
+) -> Page[PoolRow]:
     """List pools, newest first; `op` is the op's name in the header."""
-    return _page(session, PoolRow, [] if op is None else [PoolRow.header["op"].as_string() == op], limit, after)
+    filters = is_held_readably(PoolRow.id, team)
+    if op is not None:
+        filters.append(PoolRow.header["op"].as_string() == op)
+    return _page(session, PoolRow, filters, limit, after)
 
 
 def list_campaigns(
-    session: Session, *, limit: int, after: str | None = None, model_digest: str | None = None
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    model_digest: str | None = None,
+    team: str | None = None,
 ) -> Page[CampaignRow]:
     """List campaigns, newest first; `model_digest` is that of the model's file."""
-    filters = [] if model_digest is None else [CampaignRow.model_digest == model_digest]
+    filters = is_readable(CampaignRow.team, team)
+    if model_digest is not None:
+        filters.append(CampaignRow.model_digest == model_digest)
     return _page(session, CampaignRow, filters, limit, after)
 
 
@@ -207,10 +241,16 @@ def list_reverifications(
 
 
 def list_asks(
-    session: Session, *, limit: int, after: str | None = None, state: str | None = None, search_id: str | None = None
+    session: Session,
+    *,
+    limit: int,
+    after: str | None = None,
+    state: str | None = None,
+    search_id: str | None = None,
+    team: str | None = None,
 ) -> Page[AskRow]:
     """List asks, newest first."""
-    filters: list[ColumnElement[bool]] = []
+    filters = is_of_readable_search(AskRow.search_id, team)
     if state is not None:
         filters.append(AskRow.state == state)
     if search_id is not None:

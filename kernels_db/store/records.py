@@ -20,6 +20,7 @@ from warpsmith.kernels_db.store.db import new_id
 from warpsmith.kernels_db.store.pool_file import Pool, PoolHeader, PoolReply, exhaust, summary
 from warpsmith.kernels_db.store.similarity import fits, similarity
 from warpsmith.kernels_db.store.tables import (
+    DEFAULT_TEAM,
     KernelRow,
     ModelCallRow,
     NodeRow,
@@ -29,6 +30,7 @@ from warpsmith.kernels_db.store.tables import (
     SearchRow,
     WorkloadRow,
 )
+from warpsmith.kernels_db.store.teams import hold, is_readable
 
 REPLIES_AT_ONCE = 500
 """Replies of a pool that one statement stores."""
@@ -49,8 +51,10 @@ class Offer:
     similarity: float
 
 
-def similar_kernels(session: Session, op: Op, target: Target, language: str, most: int) -> list[Offer]:
-    """Return up to `most` stored kernels that are worth trying for an op.
+def similar_kernels(
+    session: Session, op: Op, target: Target, language: str, most: int, team: str | None = DEFAULT_TEAM
+) -> list[Offer]:
+    """Return up to `most` stored kernels that are worth trying for an op and that `team` may read.
 
     They are in `language` for the target's device type, their op is alike (`kernels_db.store.similarity`), and their
     `run` takes as many arguments. The same op first, then the same architecture, the likest, the fastest. None
@@ -60,6 +64,7 @@ def similar_kernels(session: Session, op: Op, target: Target, language: str, mos
         KernelRow.language == language,
         KernelRow.target.startswith(f"{target.device}:"),
         KernelRow.standing.not_in(("wrong", "uncompilable")),
+        *is_readable(KernelRow.team, team),
     )
     stored = session.execute(
         select(OpRow.id, OpRow.name, OpRow.spec)
@@ -87,16 +92,20 @@ def similar_kernels(session: Session, op: Op, target: Target, language: str, mos
     return [offer for offer in offers if distinct[offer.kernel.source_digest] is offer][:most]
 
 
-def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, bool]:
-    """Return the op's row, and whether it is new: the same spec is stored once.
+def add_op(session: Session, op: Op, now: float | None = None, team: str | None = None) -> tuple[OpRow, bool]:
+    """Return the op's row, and whether it is new to `team`: the same spec is stored once.
 
-    `now` is epoch seconds.
+    `now` is epoch seconds. `team` submitted it; an op of no team is everyone's.
     """
+    row, new = _add_op(session, op, time.time() if now is None else now)
+    return row, hold(session, row.id, team, new=new)
+
+
+def _add_op(session: Session, op: Op, created_at: float) -> tuple[OpRow, bool]:
     known = select(OpRow).where(OpRow.digest == op.digest)
     found = session.scalar(known)
     if found is not None:
         return found, False
-    created_at = time.time() if now is None else now
     row = OpRow(id=new_id("op"), name=op.name, digest=op.digest, spec=op.document(), created_at=created_at)
     if not inserted(session, row):
         return session.scalars(known).one(), False
@@ -116,18 +125,25 @@ def add_op(session: Session, op: Op, now: float | None = None) -> tuple[OpRow, b
     return row, True
 
 
-def add_pool(session: Session, pool: Pool, now: float | None = None) -> tuple[PoolRow, bool]:
-    """Return the pool's row, and whether it is new: the same pool is stored once.
+def add_pool(session: Session, pool: Pool, now: float | None = None, team: str | None = None) -> tuple[PoolRow, bool]:
+    """Return the pool's row, and whether it is new to `team`: the same pool is stored once.
 
-    `now` is epoch seconds.
+    `now` is epoch seconds. `team` submitted it; a pool of no team is everyone's.
     """
-    return exhaust(add_pool_stepwise(session, pool, pool.digest, now))
+    return exhaust(add_pool_stepwise(session, pool, pool.digest, now, team))
 
 
 def add_pool_stepwise(
-    session: Session, pool: Pool, digest: str, now: float | None = None
+    session: Session, pool: Pool, digest: str, now: float | None = None, team: str | None = None
 ) -> Generator[None, None, tuple[PoolRow, bool]]:
     """Add a pool of this digest as `add_pool` does; yields after every few replies."""
+    row, new = yield from _add_pool(session, pool, digest, time.time() if now is None else now)
+    return row, hold(session, row.id, team, new=new)
+
+
+def _add_pool(
+    session: Session, pool: Pool, digest: str, created_at: float
+) -> Generator[None, None, tuple[PoolRow, bool]]:
     known = select(PoolRow).where(PoolRow.digest == digest)
     found = session.scalar(known)
     if found is not None:
@@ -137,7 +153,7 @@ def add_pool_stepwise(
         digest=digest,
         header=pool.header.document(),
         replies=len(pool.replies),
-        created_at=time.time() if now is None else now,
+        created_at=created_at,
     )
     if not inserted(session, row):
         return session.scalars(known).one(), False

@@ -18,6 +18,53 @@ from warpsmith.kernels_db.store.table_base import Base, Document, Leased
 METADATA = Base.metadata
 """All of them."""
 
+DEFAULT_TEAM = "default"
+"""The team of keys and searches that name none, and of a service without keys."""
+
+SHIPPED = ""
+"""The team of the kernels that ship: everyone reads them."""
+
+
+class TeamRow(Base):
+    """A team of API keys and of what they submit; it is never deleted. A quota that is None has no limit."""
+
+    __tablename__ = "teams"
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    visibility: Mapped[str] = mapped_column(String(16))  # shared: other teams may read it; private: they may not
+    open_searches: Mapped[int | None]
+    candidates_a_day: Mapped[int | None]
+    cost_usd_a_day: Mapped[float | None]
+    device_seconds_a_day: Mapped[float | None]
+    created_at: Mapped[float]
+
+
+class TeamDayRow(Base):
+    """What a team spent on one day of UTC; it changes in the transaction that spends."""
+
+    __tablename__ = "team_days"
+    team: Mapped[str] = mapped_column(String(64), primary_key=True)
+    day: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)  # since the epoch
+    candidates: Mapped[int]
+    cost_usd: Mapped[float]
+    device_seconds: Mapped[float]
+
+
+class TurnRow(Base):
+    """When a team last had a step of a queue, for queues in which several teams wait."""
+
+    __tablename__ = "turns"
+    queue: Mapped[str] = mapped_column(String(80), primary_key=True)
+    team: Mapped[str] = mapped_column(String(64), primary_key=True)
+    taken_at: Mapped[float]
+
+
+class HoldingRow(Base):
+    """A team that submitted an op or a pool, which is stored once; one without any team is everyone's."""
+
+    __tablename__ = "holdings"
+    object_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    team: Mapped[str] = mapped_column(String(64), primary_key=True)
+
 
 class OpRow(Base):
     """An op spec as submitted; the same spec is stored once (`digest`)."""
@@ -78,7 +125,7 @@ class SearchRow(Base):
     policy: Mapped[dict[str, Any]] = mapped_column(Document)
     budget: Mapped[dict[str, Any]] = mapped_column(Document)
     model: Mapped[dict[str, Any]] = mapped_column(Document)
-    state: Mapped[str] = mapped_column(String(16), index=True)  # queued running paused finished failed cancelled
+    state: Mapped[str] = mapped_column(String(16))  # queued running paused finished failed cancelled
     reason: Mapped[str | None] = mapped_column(Text)
     problem: Mapped[dict[str, Any] | None] = mapped_column(Document)  # {field, found, expected} of a failed search
     best_node_id: Mapped[str | None] = mapped_column(String(32))
@@ -93,9 +140,10 @@ class SearchRow(Base):
     active_s: Mapped[float] = mapped_column(default=0.0)  # running time so far, pauses left out
     running_since: Mapped[float | None]
     branched_from: Mapped[str | None] = mapped_column(String(32))  # the node of an older search that it starts from
+    team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)
     created_at: Mapped[float]
     updated_at: Mapped[float]
-    __table_args__ = (Index(None, "created_at", "id"),)
+    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state", "team"))
 
 
 class NodeRow(Base):
@@ -271,11 +319,12 @@ class KernelRow(Base):
     prompts: Mapped[list[dict[str, Any]] | None] = mapped_column(Document)  # of a kernel that came without its search
     created_at: Mapped[float]
     verified_at: Mapped[float] = mapped_column(default=_created_at, server_default="0")  # when the evidence was made
+    team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)  # or SHIPPED
     standing: Mapped[str] = mapped_column(String(16), default="verified", server_default="verified")
     # verified (not judged again since then) holds wrong slower uncompilable: the latest re-verification's result
     reverified_at: Mapped[float | None]  # of that; None where there is none since `verified_at`
     __table_args__ = (
-        UniqueConstraint("op_id", "target", "source_digest"),
+        UniqueConstraint("op_id", "target", "source_digest", "team"),
         Index(None, "created_at", "id"),
     )
 
@@ -345,6 +394,7 @@ class CampaignRow(Base):
     revision: Mapped[int]
     created_at: Mapped[float]
     updated_at: Mapped[float]
+    team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)
     __table_args__ = (Index(None, "created_at", "id"),)
 
 
@@ -377,12 +427,13 @@ class WorkerRow(Base):
 
 
 class IdempotencyRow(Base):
-    """A POST answered under an Idempotency-Key.
+    """A POST of a team answered under an Idempotency-Key.
 
     The same body gets the same answer, another body is refused.
     """
 
     __tablename__ = "idempotency_keys"
+    team: Mapped[str] = mapped_column(String(64), primary_key=True, server_default=DEFAULT_TEAM)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)
     path: Mapped[str] = mapped_column(String(255), primary_key=True)
     body_digest: Mapped[str] = mapped_column(String(64))
@@ -402,6 +453,8 @@ class ApiKeyRow(Base):
     prefix: Mapped[str] = mapped_column(String(16), primary_key=True)
     digest: Mapped[str] = mapped_column(String(64))
     name: Mapped[str] = mapped_column(String(128))
+    team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)
+    scopes: Mapped[str] = mapped_column(String(64), server_default="read submit steer")  # with a space between
     created_at: Mapped[float]
     revoked_at: Mapped[float | None]
 
@@ -414,3 +467,22 @@ class SessionRow(Base):
     key_prefix: Mapped[str] = mapped_column(ForeignKey("api_keys.prefix"))
     created_at: Mapped[float]
     expires_at: Mapped[float]
+
+
+class AuditRow(Base):
+    """One change that a caller made or was refused. Append-only: a trigger refuses every update.
+
+    Written in the transaction of the change. Old rows are deleted (`kernels_db.store.audit`).
+    """
+
+    __tablename__ = "audit"
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    created_at: Mapped[float] = mapped_column(index=True)
+    team: Mapped[str | None] = mapped_column(String(64))
+    key_prefix: Mapped[str | None] = mapped_column(String(16))  # None where no key was needed
+    key_name: Mapped[str | None] = mapped_column(String(128))
+    action: Mapped[str] = mapped_column(String(64))  # the operation's id in the OpenAPI document, or the command
+    object_id: Mapped[str | None] = mapped_column(String(64))
+    source: Mapped[str] = mapped_column(String(64))  # the caller's address, or `command line`
+    result: Mapped[str] = mapped_column(String(16))  # done, unchanged, or the status of the refusal
+    __table_args__ = ({"sqlite_autoincrement": True},)

@@ -107,12 +107,12 @@ def _get_service(request: Request) -> Service:
     return service
 
 
-def _get_asker(request: Request) -> str | None:
-    name: str | None = request.scope.get(auth.SCOPE_NAME)
-    return name
+async def _get_caller(request: Request) -> auth.Caller:
+    caller: auth.Caller = request.scope.get(auth.SCOPE_CALLER, auth.LOCAL)
+    return caller
 
 
-Asker = Annotated[str | None, Depends(_get_asker)]
-"""The name of the request's API key; None where the server requires no keys."""
+Asker = Annotated[auth.Caller, Depends(_get_caller)]
+"""The caller, by the request's API key or session."""
 
 ServiceDependency = Annotated[Service, Depends(_get_service)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,9 +25,12 @@ from warpsmith.service.documents.problems import (
     MethodNotAllowed,
     NotFound,
     Problem,
+    QuotaReached,
     StorageFull,
     field_errors,
 )
+from warpsmith.service.documents.quotas import QuotaDocument
+from warpsmith.workers import steps
 
 
 def convert_spec_error(error: SpecError | SpecErrors, prefix: str = "") -> InvalidSpec:
@@ -35,7 +39,7 @@ def convert_spec_error(error: SpecError | SpecErrors, prefix: str = "") -> Inval
     return InvalidSpec([FieldError(field=prefix + e.field, found=shown(e.found), expected=e.expected) for e in errors])
 
 
-def convert_error(error: Exception) -> Problem | None:
+def convert_error(error: Exception) -> Problem | None:  # noqa: PLR0911 - one line for each kind of error
     """Convert `error` to a problem; None where the fault is ours."""
     match error:
         case Problem():
@@ -47,9 +51,19 @@ def convert_error(error: Exception) -> Problem | None:
             return DatabaseUnavailable(f"The database cannot be used now: {why}. Nothing was stored.")
         case SpecError() | SpecErrors():
             return convert_spec_error(error)
+        case steps.QuotaReached():
+            return _convert_quota(error)
         case RequestValidationError():
             return InvalidInput(field_errors(error.errors()))
     return _convert_http_error(error) if isinstance(error, HTTPException) else None
+
+
+def _convert_quota(error: steps.QuotaReached) -> QuotaReached:
+    usage = error.usage
+    document = QuotaDocument(
+        team=usage.team, quota=usage.quota, used=usage.used, limit=usage.limit, resets_at=usage.resets_at
+    )
+    return QuotaReached(f"{usage.describe()}; nothing was stored", document, time.time())
 
 
 def _convert_http_error(error: HTTPException) -> Problem | None:
@@ -72,6 +86,7 @@ def install(app: FastAPI) -> None:
     handler: Callable[[Request, Any], Awaitable[Response]] = _handle
     app.add_exception_handler(HTTPException, handler)
     app.add_exception_handler(RequestValidationError, handler)
+    app.add_exception_handler(steps.QuotaReached, handler)
 
 
 async def _handle(request: Request, error: Exception) -> Response:

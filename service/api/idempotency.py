@@ -20,9 +20,11 @@ from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import IdempotencyRow
 from warpsmith.service.api.bodies import Body
+from warpsmith.service.api.context import Asker
 from warpsmith.service.documents.field_error import FieldError
 from warpsmith.service.documents.problems import IdempotencyReuse
 
@@ -53,6 +55,7 @@ class Answer:
 class Once:
     """One POST under its Idempotency-Key, or without one."""
 
+    team: str
     key: str | None
     path: str
     body_digest: str
@@ -61,7 +64,7 @@ class Once:
         """Find the answer that this POST got before; raises IdempotencyReuse for another body."""
         if self.key is None:
             return None
-        row = session.get(IdempotencyRow, (self.key, self.path))
+        row = session.get(IdempotencyRow, (self.team, self.key, self.path))
         if row is None:
             return None
         if row.body_digest != self.body_digest:
@@ -74,13 +77,16 @@ class Once:
         return Answer(row.status, row.response, {**row.headers, "Idempotent-Replayed": "true"})
 
     def record(self, session: Session, answer: Answer) -> None:
-        """Store the answer in the transaction that does the work."""
+        """Store the answer in the transaction that does the work, and name its row in the audit log."""
+        if "id" in answer.document:
+            audit.note_object(answer.document["id"])
         if self.key is None:
             return
         now = time.time()
         session.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at < now - KEPT_S))
         session.add(
             IdempotencyRow(
+                team=self.team,
                 key=self.key,
                 path=self.path,
                 body_digest=self.body_digest,
@@ -142,6 +148,7 @@ class Once:
 def _make_once(
     request: Request,
     body: Body,
+    asker: Asker,
     key: Annotated[
         str | None,
         Header(
@@ -154,7 +161,7 @@ def _make_once(
         ),
     ] = None,
 ) -> Once:
-    return Once(key, request.url.path, hashlib.sha256(body.data).hexdigest())
+    return Once(asker.team, key, request.url.path, hashlib.sha256(body.data).hexdigest())
 
 
 OnceDependency = Annotated[Once, Depends(_make_once)]

@@ -16,6 +16,7 @@ from sqlalchemy import delete, select
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import ApiKeyRow, SessionRow
+from warpsmith.service.api.auth import Caller, identify
 
 PATH = "/v1/session"
 COOKIE = "warpsmith_session"
@@ -29,10 +30,10 @@ _LONGEST_TOKEN = 128
 
 @dataclass(frozen=True)
 class Session:
-    """A valid session. `token` is the cookie's value, `name` its key's name."""
+    """A valid session. `token` is the cookie's value, `caller` what its key identifies."""
 
     token: str
-    name: str
+    caller: Caller
     expires_at: float
 
     @property
@@ -50,7 +51,7 @@ class Session:
 
 def begin(db: Database, key: ApiKeyRow, now: float, life_s: float) -> Session:
     """Begin a session of `life_s` seconds for `key`; deletes expired sessions."""
-    session = Session(secrets.token_urlsafe(_TOKEN_BYTES), key.name, now + life_s)
+    session = Session(secrets.token_urlsafe(_TOKEN_BYTES), identify(key), now + life_s)
     with db.writing() as writing:
         writing.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
         writing.add(
@@ -65,11 +66,11 @@ def find(db: Database, token: str, now: float) -> Session | None:
     """Find the valid session of this cookie; None where there is none."""
     with db.reading() as reading:
         row = reading.execute(
-            select(ApiKeyRow.name, SessionRow.expires_at)
+            select(ApiKeyRow, SessionRow.expires_at)
             .join(ApiKeyRow, ApiKeyRow.prefix == SessionRow.key_prefix)
             .where(SessionRow.digest == _digest(token), SessionRow.expires_at > now, ApiKeyRow.revoked_at.is_(None))
         ).one_or_none()
-    return None if row is None else Session(token, row.name, row.expires_at)
+    return None if row is None else Session(token, identify(row[0]), row[1])
 
 
 def end(db: Database, session: Session) -> None:

@@ -12,6 +12,7 @@ from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, load_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import OpRow
+from warpsmith.kernels_db.store.teams import is_held_readably
 from warpsmith.service.api.examples import devices_of
 from warpsmith.service.api.handlers import convert_spec_error
 from warpsmith.service.documents.field_error import FieldError
@@ -46,8 +47,8 @@ class CheckedSpec(BaseModel):
     )
 
 
-def check_spec(session: Session, text: bytes) -> CheckedSpec:
-    """Check the spec in `text`, YAML or JSON."""
+def check_spec(session: Session, text: bytes, team: str | None) -> CheckedSpec:
+    """Check the spec in `text`, YAML or JSON; a stored op is named where `team` may read it."""
     try:
         op = load_op(text)
     except SpecErrors as error:
@@ -58,7 +59,7 @@ def check_spec(session: Session, text: bytes) -> CheckedSpec:
         name=op.name,
         description=op.description,
         digest=op.digest,
-        op_id=session.scalar(select(OpRow.id).where(OpRow.digest == op.digest)),
+        op_id=session.scalar(select(OpRow.id).where(OpRow.digest == op.digest, *is_held_readably(OpRow.id, team))),
         devices=devices_of(op),
         workloads=_list_workloads(op),
         baselines=list(op.objective.baselines),

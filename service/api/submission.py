@@ -11,7 +11,9 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import tier_of
 from warpsmith.kernels_db.spec.op import Op, SpecError, SpecErrors, Target, parse_op
-from warpsmith.kernels_db.store.tables import OpRow, PoolRow
+from warpsmith.kernels_db.store.tables import OpRow, PoolRow, TeamRow
+from warpsmith.kernels_db.store.teams import may_read_held
+from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import StrictBody
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import convert_spec_error
@@ -124,12 +126,15 @@ class Submission:
     seeds: int
 
 
-def check_submission(service: Service, session: Session, request: SearchRequest, *, begin: bool = True) -> Submission:
+def check_submission(
+    service: Service, session: Session, request: SearchRequest, caller: Caller, *, begin: bool = True
+) -> Submission:
     """Check the search that `request` asks for; raises InvalidInput and its kinds.
 
-    They name the bad fields. Without `begin` no key is needed.
+    They name the bad fields; an op or a pool that `caller` may not read is one that is not there. Without `begin` no
+    key is needed.
     """
-    op = _resolve_op(service, session, request)
+    op = _resolve_op(service, session, request, caller.reads)
     target = parse_target(request.target)
     if not op.workloads_for(target):
         raise InvalidInput.one("target", str(target), f"a device for which op {op.name} has workloads")
@@ -142,7 +147,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     header: Mapping[str, Any] = {}
     if "pool" in model:
-        header = _find_pool_header(service, session, model["pool"])
+        header = _find_pool_header(service, session, model["pool"], caller.reads)
     elif model["provider"] == "openai" and begin:
         require_key(service.settings, model)
     language = _choose_language(request.language, header.get("language"), target)
@@ -156,6 +161,7 @@ def check_submission(service: Service, session: Session, request: SearchRequest,
     except SpecError as error:
         raise InvalidInput.one(error.field, error.found, error.expected) from error
     check_cost_cap(service.settings, model, budget)
+    _check_cost_quota(service.settings, session, caller.team, model)
     seeds = _choose_first(request.seeds, 0 if header else MOST_SEEDS)  # a replay repeats its recording
     return Submission(op, target, language, policy, dict(budget), model, seeds)
 
@@ -168,7 +174,7 @@ def parse_target(text: str, field: str = "target") -> Target:
         raise InvalidInput.one(field, error.found, error.expected) from error
 
 
-def _resolve_op(service: Service, session: Session, request: SearchRequest) -> Op:
+def _resolve_op(service: Service, session: Session, request: SearchRequest, team: str | None) -> Op:
     if (request.op is None) == (request.op_id is None):
         found = "neither op nor op_id" if request.op is None else "both op and op_id"
         raise InvalidInput.one("op", found, "op (a spec) or op_id (a stored one)")
@@ -178,7 +184,7 @@ def _resolve_op(service: Service, session: Session, request: SearchRequest) -> O
         except SpecErrors as error:
             raise convert_spec_error(error, "op.") from error
     row = session.get(OpRow, request.op_id) if service.is_id(request.op_id or "") else None
-    if row is None:
+    if row is None or not may_read_held(session, row.id, team):
         raise InvalidInput.one("op_id", request.op_id, "the id of a stored op (GET /v1/ops)")
     return parse_op(row.spec)
 
@@ -195,9 +201,9 @@ def _choose_language(asked: str | None, recorded: str | None, target: Target) ->
     return language
 
 
-def _find_pool_header(service: Service, session: Session, pool_id: str) -> Mapping[str, Any]:
+def _find_pool_header(service: Service, session: Session, pool_id: str, team: str | None) -> Mapping[str, Any]:
     row = session.get(PoolRow, pool_id) if service.is_id(pool_id) else None
-    if row is None:
+    if row is None or not may_read_held(session, row.id, team):
         raise InvalidInput.one("model.pool", pool_id, "the id of a stored pool (GET /v1/pools)")
     return row.header
 
@@ -241,9 +247,21 @@ def check_cost_cap(settings: ServiceSettings, model: Mapping[str, Any], budget: 
     raise InvalidInput.one("budget.cost_usd", limit, expected)
 
 
-def estimate_submission(service: Service, session: Session, request: SearchRequest) -> Estimate:
+def _check_cost_quota(settings: ServiceSettings, session: Session, team: str, model: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for a model without a price, where the team has a quota of money: it could not be kept."""
+    row = session.get(TeamRow, team)
+    if row is None or row.cost_usd_a_day is None or not (unknown := unpriced(model, _load_prices(settings), settings)):
+        return
+    expected = (
+        f"models with a price, since team {team} has a quota of money ({', '.join(unknown)} has none: "
+        "WARPSMITH_MODEL_PRICES)"
+    )
+    raise InvalidInput.one("model", ", ".join(unknown), expected)
+
+
+def estimate_submission(service: Service, session: Session, request: SearchRequest, caller: Caller) -> Estimate:
     """Estimate the cost of the search that `request` asks for; it needs no key."""
-    found = check_submission(service, session, request, begin=False)
+    found = check_submission(service, session, request, caller, begin=False)
     _load_prices(service.settings)
     return estimate(
         found.op,

@@ -17,17 +17,17 @@ from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.contract import BrokenDocument
 
 
-def merge_lines(db: Database, key: bytes, lines: Iterable[str]) -> Iterator[MergedLine]:
+def merge_lines(db: Database, key: bytes, lines: Iterable[str], team: str | None = None) -> Iterator[MergedLine]:
     """Merge each line that is not empty and yield its outcome.
 
-    A refused line stores nothing and does not stop the others.
+    A refused line stores nothing and does not stop the others. `team`: whose searches alone they may be of.
     """
     for number, line in enumerate(lines, 1):
         if line.strip():
-            yield _merge(db, key, number, line)
+            yield _merge(db, key, number, line, team)
 
 
-def _merge(db: Database, key: bytes, number: int, line: str) -> MergedLine:
+def _merge(db: Database, key: bytes, number: int, line: str, team: str | None) -> MergedLine:
     nonce: str | None = None
     bundle_id: str | None = None
     try:
@@ -35,9 +35,9 @@ def _merge(db: Database, key: bytes, number: int, line: str) -> MergedLine:
         nonce, bundle_id = found["nonce"], found["bundle_id"]
         genuine = is_genuine(key, ticket_of(found), found["signature"])
         if "unjudged" in found:
-            merged = steps.note_unjudged(db, cast("SignedUnjudged", found), genuine, time.time())
+            merged = steps.note_unjudged(db, cast("SignedUnjudged", found), genuine, time.time(), team)
         else:
-            merged = steps.merge_verdict(db, found, genuine, time.time())
+            merged = steps.merge_verdict(db, found, genuine, time.time(), team)
     except (BrokenDocument, steps.VerdictRefused) as error:
         wrong = FieldError(field=error.field, found=shown(error.found), expected=shown(error.expected))
         return MergedLine(line=number, nonce=nonce, bundle_id=bundle_id, outcome="refused", error=wrong)

@@ -54,6 +54,8 @@ COMMANDS = {
     "ops": "ops.app",
     "pools": "pools.app",
     "keys": "admin.keys_app",
+    "teams": "teams.teams_app",
+    "audit": "audit.audit",
     "db": "admin.db_app",
 }
 """Every command: its module here, and the function, or the group of commands, in it."""

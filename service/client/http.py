@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from warpsmith.service.client.errors import ProblemError, ServiceUnreachableError
 from warpsmith.service.documents.asks import AskDocument, AskSummary
+from warpsmith.service.documents.audit import AuditDocument
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
 from warpsmith.service.documents.campaigns import CampaignDocument, CampaignProgress, CampaignSummary
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
@@ -276,6 +277,10 @@ class Client:
         """Fetch an export of the kernel, with `others` of its op, as a zip archive."""
         params = {"format": form, "with": list(others)}
         return self._send_raw("GET", f"/v1/kernels/{_check_id(kernel_id)}/export", params=params).content
+
+    def audit(self, most: int, **filters: str | None) -> list[AuditDocument]:
+        """List entries of the audit log, newest first, at most `most`."""
+        return self._list("/v1/audit", AuditDocument, filters, most)
 
     def workers(self) -> list[WorkerDocument]:
         """List every worker that reported in."""

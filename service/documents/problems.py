@@ -6,6 +6,7 @@
     ├── HostRefused          403  a Host header that a server bound to loopback does not serve (DNS rebinding)
     ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
     ├── TokenRequired        403  a change by a session's cookie without the session's CSRF token
+    ├── Forbidden            403  the key's scopes, or its team, do not allow it
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
     ├── BodyTooSlow          408  the body did not come in time
@@ -19,6 +20,7 @@
     │   ├── InvalidPool      422  a pool file is wrong, or belongs to another op
     │   ├── MissingSetting   422  the request needs a setting that this server lacks
     │   └── IdempotencyReuse 422  an Idempotency-Key that came before with another body
+    ├── QuotaReached         429  the team has nothing left of a quota: says what is used, the limit, when it resets
     ├── TooManyStreams       429  more open event streams than this server serves
     ├── TooManyImports       429  more files to run for imports than this server runs at once
     ├── InternalError        500  a bug; logged under `error_id`, nothing else leaves the server
@@ -33,6 +35,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -44,6 +47,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.spec.field_errors import expected_of
 from warpsmith.service.documents.field_error import FieldError
+from warpsmith.service.documents.quotas import QuotaDocument
 
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:warpsmith:problem:"
@@ -75,6 +79,7 @@ class ProblemDocument(BaseModel):
     replaced_by: str | None = Field(None, description="Of an ask that expired: the open ask to answer instead")
     answered_by: str | None = Field(None, description="Of an ask that was answered before: who answered it")
     answered_at: float | None = Field(None, description="When that answer came")
+    quota: QuotaDocument | None = Field(None, description="Of a team that has reached a quota: what is used of it")
 
 
 class Problem(HTTPException):
@@ -132,6 +137,10 @@ class CrossSite(Problem):
 
 class TokenRequired(Problem):
     code, slug, title = 403, "csrf-token", "The session's CSRF token is required"
+
+
+class Forbidden(Problem):
+    code, slug, title = 403, "forbidden", "The key does not allow this"
 
 
 class NotFound(Problem):
@@ -226,6 +235,19 @@ class MissingSetting(InvalidInput):
 
 class IdempotencyReuse(InvalidInput):
     slug, title = "idempotency-key-reused", "The Idempotency-Key came before with another body"
+
+
+class QuotaReached(Problem):
+    code, slug, title = 429, "quota-reached", "The team has reached a quota"
+
+    def __init__(self, detail: str, quota: QuotaDocument, now: float) -> None:
+        resets_at = quota.resets_at
+        super().__init__(detail, headers={} if resets_at is None else {"Retry-After": str(math.ceil(resets_at - now))})
+        self.quota = quota
+
+    def document(self) -> dict[str, Any]:
+        """Return the problem document, with the quota."""
+        return super().document() | {"quota": self.quota.model_dump()}
 
 
 class TooManyStreams(Problem):

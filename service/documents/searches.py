@@ -106,6 +106,7 @@ class SearchSummary(BaseModel):
     op_name: str
     target: str
     language: str
+    team: str = Field("default", description="The team that submitted it")
     state: SearchState
     reason: str | None = Field(description="Why it ended or was paused")
     policy_name: str = Field("", description="The policy's name")

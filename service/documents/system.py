@@ -24,6 +24,8 @@ class SessionDocument(BaseModel):
 
     keys_required: bool = Field(description="false: every request is served without a key")
     name: str | None = Field(description="The name of the key that the request came or the session began with")
+    team: str | None = Field(None, description="The caller's team; null without a key where keys are required")
+    scopes: list[str] = Field(default_factory=list, description="What the caller may do: read, submit, steer, admin")
     csrf_token: str | None = Field(
         description="Of a session: the value of X-CSRF-Token, without which its cookie changes nothing"
     )

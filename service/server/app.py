@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.service.api import sessions
+from warpsmith.service.api import access, sessions
 from warpsmith.service.api.context import Service
 from warpsmith.service.api.handlers import install
 from warpsmith.service.api.metrics import Metrics
@@ -18,6 +18,7 @@ from warpsmith.service.api.outbox import Outbox
 from warpsmith.service.api.probes import make_broker_probe, make_database_probe
 from warpsmith.service.api.routes import (
     asks,
+    audit,
     bundles,
     campaigns,
     health,
@@ -37,6 +38,7 @@ from warpsmith.service.api.routes import (
 )
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.server import openapi, pages
+from warpsmith.service.server.audit_trail import AuditTrail
 from warpsmith.service.server.middleware import BodyLimit, Breaker, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log
@@ -64,6 +66,7 @@ ROUTERS = (
     reverifications.router,
     workers.router,
     system.router,
+    audit.router,
 )
 
 
@@ -99,7 +102,7 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     app.state.service = service
     install(app)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(access.enforce)])
     app.router.default = pages.Dashboard(dashboard, app.router.default)
     openapi.install(app, keys_required=settings.keys_required)
     return app
@@ -126,6 +129,7 @@ def _list_middleware(service: Service) -> list[Middleware]:
         Middleware(Breaker, hangs=lambda: service.database_probe.hangs, is_page=pages.is_page),
         *keys,
         Middleware(BodyLimit, limit=limit, timeout_s=settings.body_timeout_s, most_held=settings.max_bodies_bytes),
+        Middleware(AuditTrail, db=service.db),
     ]
 
 

@@ -215,7 +215,7 @@ class RequireKey:
         if problem is not None and (method, path) not in SIGNING_IN:
             await problem.response()(scope, receive, send)
             return
-        with structlog.contextvars.bound_contextvars(api_key=scope.get(auth.SCOPE_NAME)):
+        with structlog.contextvars.bound_contextvars(api_key=_name_of(scope)):
             await self.app(scope, receive, send)
 
     def _identify(self, scope: Scope) -> Problem | None:
@@ -225,7 +225,7 @@ class RequireKey:
         if key is not None:
             row = auth.valid_key(self.db, key)
             if row is not None:
-                scope[auth.SCOPE_NAME] = row.name
+                scope[auth.SCOPE_CALLER] = auth.identify(row)
                 return None
             found = "an unknown or revoked key"
         else:
@@ -237,12 +237,17 @@ class RequireKey:
                     return TokenRequired(
                         f"{CSRF_HEADER}: found {found}, expected the `csrf_token` of GET {sessions.PATH}"
                     )
-                scope[auth.SCOPE_NAME] = held.name
+                scope[auth.SCOPE_CALLER] = held.caller
                 scope[sessions.SCOPE_SESSION] = held
                 return None
             found = "none" if token is None else "a session that has ended"
         expected = "'Bearer wsk_...' (warpsmith keys create), or the cookie of a session"
         return KeyRequired(f"Authorization: found {found}, expected {expected}")
+
+
+def _name_of(scope: Scope) -> str | None:
+    caller: auth.Caller | None = scope.get(auth.SCOPE_CALLER)
+    return None if caller is None else caller.name
 
 
 class BodyLimit:

@@ -18,12 +18,14 @@ from starlette.concurrency import run_in_threadpool
 
 from warpsmith.kernels_db.spec.op import Op
 from warpsmith.service.api import sessions
+from warpsmith.service.api.access import RULES
 from warpsmith.service.documents.problems import (
     MEDIA_TYPE,
     URN,
     BodyTooSlow,
     CrossSite,
     DatabaseUnavailable,
+    Forbidden,
     HostRefused,
     InternalError,
     KeyRequired,
@@ -165,7 +167,7 @@ def _complete(operation: dict[str, Any], path: str, method: str, *, keys_require
     if method != "get":
         common.append(CrossSite)
     if keys_required and path not in OPEN_PATHS and (method.upper(), path) not in SIGNING_IN:
-        common.append(KeyRequired)
+        common += [KeyRequired, *([Forbidden] if RULES[operation["operationId"]] else [])]
         if method != "get":
             common.append(TokenRequired)
         operation["security"] = [{"key": []}, {"session": []}]

@@ -11,7 +11,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, SearchRow, VerdictRow, WorkerRow
+from warpsmith.kernels_db.store.quotas import measure_usage
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, SearchRow, TeamRow, VerdictRow, WorkerRow
+from warpsmith.service.documents.quotas import QuotaDocument
 from warpsmith.workers.queue_names import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
 from warpsmith.workers.steps.bundling import owner_of
 
@@ -86,6 +88,7 @@ class SystemDocument(BaseModel):
     searches_by_state: dict[str, int]
     asks_open: int
     kernels: int
+    quotas: list[QuotaDocument] = Field(description="Of the caller's team; for administrators of every team")
     versions: dict[str, str] = Field(description="Of this process: Python and packages")
 
 
@@ -200,6 +203,17 @@ def count_rows(session: Session) -> tuple[dict[str, int], int, int]:
     asks = session.scalar(select(func.count()).select_from(AskRow).where(AskRow.state == "open")) or 0
     kernels = session.scalar(select(func.count()).select_from(KernelRow)) or 0
     return dict(session.execute(by_state).tuples().all()), asks, kernels
+
+
+def list_quotas(session: Session, team: str | None, now: float) -> list[QuotaDocument]:
+    """List what `team` has used of its quotas; None: every team."""
+    query = select(TeamRow).order_by(TeamRow.name)
+    rows = session.scalars(query if team is None else query.where(TeamRow.name == team)).all()
+    return [
+        QuotaDocument(team=row.name, quota=used.quota, used=used.used, limit=used.limit, resets_at=used.resets_at)
+        for row in rows
+        for used in measure_usage(session, row, now)
+    ]
 
 
 def count_live_workers(session: Session, now: float, alive_after_s: float) -> int:

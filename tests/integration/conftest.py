@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from tests.services import DATABASES, migrate, postgres_database
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import METADATA
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, METADATA, TeamRow
 from warpsmith.workers.judge.protocol.client import JudgeClient
 
 
@@ -46,6 +46,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         tables = ", ".join(table.name for table in METADATA.sorted_tables)
         with database.writing() as session:
             session.execute(text(f"TRUNCATE {tables}"))
+            session.add(TeamRow(name=DEFAULT_TEAM, visibility="shared", created_at=0.0))
         return
     database = Database(f"sqlite:///{tmp_path / 'test.db'}")
     migrate(database)

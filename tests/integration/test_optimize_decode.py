@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -149,7 +149,7 @@ def test_all_kernels_of_a_decode_step_stand_in_it(tmp_path: Path, monkeypatch: p
             cache = transformers.StaticCache(config=model.config, max_cache_len=CACHE)
             model(prompt, past_key_values=cache, use_cache=True)
             logits = [call(input_ids=token, past_key_values=cache, use_cache=True).logits for _ in range(3)]
-            found.append([*logits, *(layer.keys for layer in cache.layers)])
+            found.append([*logits, *(layer.keys for layer in cast("list[Any]", cache.layers))])
     torch.testing.assert_close(found[1], found[0])
     report = fast.report()
     assert "11 of 11 places of kernels taken" in report, report

@@ -1,8 +1,8 @@
 """`python -m warpsmith.workers.queue.reconciler`: brings back steps that crashes lost.
 
 Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
-pending, and advances searches that make no progress. It holds no state, so it may be killed and started again at any
-moment, and two of them do no harm.
+pending, and advances searches that make no progress. Every hour it deletes old entries of the audit log. It holds no
+state, so it may be killed and started again at any moment, and two of them do no harm.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import FrameType
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 
+from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.workers import log, reverification, steps
 from warpsmith.workers.queue import dispatch
@@ -25,6 +26,8 @@ from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.settings import Settings, get_settings
 
 LONGEST_DELAY_S = 30.0
+PRUNE_EVERY_S = 3600.0
+DAY_S = 86_400.0
 
 logger = log.get(__name__)
 
@@ -37,6 +40,7 @@ class Reconciler:
         self._db = db
         self._app = app
         self._stopped = threading.Event()
+        self._pruned_at = -PRUNE_EVERY_S
 
     def stop(self) -> None:
         """End the loop after the round that is under way."""
@@ -67,7 +71,15 @@ class Reconciler:
         sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
+        self._prune_audit_log()
         return sent
+
+    def _prune_audit_log(self) -> None:
+        if self._settings.audit_days == 0 or time.monotonic() - self._pruned_at < PRUNE_EVERY_S:
+            return
+        with self._db.writing() as session:
+            audit.prune(session, time.time() - self._settings.audit_days * DAY_S)
+        self._pruned_at = time.monotonic()
 
 
 def main() -> int:

@@ -34,18 +34,18 @@ DoStep = Callable[[WorkerProcess, Work, str], bool]
 
 
 def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
-    """Take the attempt if it is still open, `do` its step, and open the next ones.
+    """Take the step whose turn it is in the message's queue, `do` it, and open the next ones.
 
-    A database that cannot be used ends the task quietly: the attempt is or becomes pending, and the reconciler sends it
-    again.
+    That is the attempt of the message where no other team waits (`steps.turns`). A database that cannot be used ends
+    the task quietly: the attempt is or becomes pending, and the reconciler sends it again.
     """
     here = process.current()
     owner = here.claim_token()
     try:
-        work = steps.claim(here.db, attempt_id, owner, here.settings.lease_s, time.time())
+        work = steps.take(here.db, attempt_id, owner, here.settings.lease_s, time.time())
         if work is None:
             return
-        ids = {"search": work.search_id, "node": work.node.id, "attempt": attempt_id, "step": work.kind}
+        ids = {"search": work.search_id, "node": work.node.id, "attempt": work.attempt_id, "step": work.kind}
         with log.bound(**ids):
             if _do(here, work, owner, do):
                 dispatch.send(sender, steps.advance(here.db, work.search_id, time.time()))
@@ -57,6 +57,10 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
 
 def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
     try:
+        reached = steps.find_reached_quota(here.db, work, time.time())
+        if reached is not None:
+            logger.info("the search waits for its team's quota", reason=reached.describe())
+            return steps.wait_for_quota(here.db, work.attempt_id, owner, reached, time.time())
         return do(here, work, owner)
     except (SQLAlchemyError, StorageFull):
         raise

@@ -7,6 +7,7 @@ died.
 
     create_search   a search with its root, queued; `also` runs in the same transaction (the API's Idempotency-Key)
     advance         asks the policy, opens attempts; the `Message`s that it returns are to be sent after the commit
+    take            claims the step whose turn it is between teams, told by any message of its queue
     claim, renew    pending -> running under a lease, for an owner that is new each time; None or False: not ours
     complete_*      one for each kind of step, `close_branch`, `defer`, `wait_for_answer`, `give_up`: the ends of an
                     attempt. False: the lease was lost, and nothing is written
@@ -34,7 +35,9 @@ from warpsmith.workers.steps.completion import close_branch, complete_code, comp
 from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, pause, resume
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
+from warpsmith.workers.steps.quotas import QuotaReached, find_reached_quota, wait_for_quota
 from warpsmith.workers.steps.reconciling import reconcile
+from warpsmith.workers.steps.turns import take
 from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "Message",
     "ModelCall",
     "NodeRecord",
+    "QuotaReached",
     "Taken",
     "Tried",
     "VerdictRefused",
@@ -58,6 +62,7 @@ __all__ = [
     "complete_judge",
     "create_search",
     "defer",
+    "find_reached_quota",
     "give_back",
     "give_up",
     "merge_verdict",
@@ -70,7 +75,9 @@ __all__ = [
     "replacement",
     "resume",
     "settle_unjudged",
+    "take",
     "take_jobs",
     "tell",
     "wait_for_answer",
+    "wait_for_quota",
 ]

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlalchemy import select
 
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow, TurnRow
+from warpsmith.kernels_db.store.teams import insert_for
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import held, lock_search
 from warpsmith.workers.steps.values import Work
 from warpsmith.workers.steps.work import build_work
 
 
-def claim(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> Work | None:
+class Turn(NamedTuple):
+    """A step of a queue that several teams wait for, taken by one of them."""
+
+    queue: str
+    team: str
+
+
+def claim(
+    db: Database, attempt_id: str, owner: str, lease_s: float, now: float, turn: Turn | None = None
+) -> Work | None:
     """Take a pending attempt for `lease_s` seconds.
 
     Returns None where it cannot be taken (taken already, done, put off, paused).
 
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
+    `turn`: the team's turn that this is (`turns`), recorded with it.
     """
     with db.writing() as session:
         search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
@@ -30,6 +43,9 @@ def claim(db: Database, attempt_id: str, owner: str, lease_s: float, now: float)
         due = AttemptRow.not_before <= now
         if not leases.claim(session, AttemptRow, attempt_id, owner, lease_s, now, due, error=None):
             return None
+        if turn is not None:
+            row = insert_for(session, TurnRow).values(queue=turn.queue, team=turn.team, taken_at=now)
+            session.execute(row.on_conflict_do_update(index_elements=["queue", "team"], set_={"taken_at": now}))
     # What the step needs is read without the lock: in a tree of thousands that takes a good part of a second.
     with db.reading() as session:
         attempt = session.get_one(AttemptRow, attempt_id)

@@ -17,6 +17,7 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.job.means import limit_fraction
 from warpsmith.kernels_db.store.counterexamples import keep_counterexample
 from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
@@ -155,8 +156,12 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     )
     keep_counterexample(session, search.op_id, search.target, document, now, node_id=node.id)
     close_attempt(attempt, "succeeded", now)
-    search.gpu_seconds += document["seconds"].get("exclusive", 0.0)
-    if level == "screen" and (twin := _twin(document)) is not None:
+    held_s = document["seconds"].get("exclusive", 0.0)
+    search.gpu_seconds += held_s
+    twin = _twin(document) if level == "screen" else None
+    candidates = int(level == "screen" and twin is None)
+    add_spending(session, search.team, now, candidates=candidates, device_seconds=held_s)
+    if twin is not None:
         again = "the repair changed nothing: " if twin == node.seq else ""
         close_node(session, search, node, f"{again}duplicate of node #{twin} (same binary)", now)
         return
@@ -166,7 +171,7 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
         node.verification = "passed" if accepted else "failed"
         renew_best(session, search)
     elif level == "screen":
-        search.candidates += 1
+        search.candidates += candidates
         _challenge(session, search, node)
     what: EventType = "node.verified" if level == "verify" else "node.judged"
     add_event(session, search, what, now, node, **_progress(search, node, document))

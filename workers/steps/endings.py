@@ -97,15 +97,17 @@ def pause_search(
     by: str | None = None,
     *,
     again_at: float | None = None,
+    quota: str | None = None,
 ) -> None:
     """Pause a search that has not ended; running steps may still commit.
 
     `by`: who asked for it. It goes on by itself at `again_at`, where that is given (`warpsmith.workers.steps.outages`).
+    `quota`: of its team, of which nothing is left.
     """
     stop_clock(search, now)
     search.state = "paused"
     search.reason = storable(reason)
-    alone = {} if again_at is None else {"again_at": again_at}
+    alone = {name: value for name, value in (("again_at", again_at), ("quota", quota)) if value is not None}
     add_event(session, search, "search.paused", now, reason=reason, **signed(by), **alone)
 
 

@@ -12,13 +12,14 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.records import add_op
-from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.endings import end, pause_search
 from warpsmith.workers.steps.growth import Decide, grow
 from warpsmith.workers.steps.outages import again_at
+from warpsmith.workers.steps.quotas import check_submission
 from warpsmith.workers.steps.rows import add_event, lock_search, message, signed, spend
 from warpsmith.workers.steps.seeding import choose_seeds, plant_seeds
 from warpsmith.workers.steps.values import Message, WrongState
@@ -35,18 +36,21 @@ def create_search(
     model: Mapping[str, Any],
     now: float,
     seeds: int = 0,
+    team: str = DEFAULT_TEAM,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
 
-    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError. `seeds`: stored kernels for
-    similar ops that the tree starts with, at most (`steps.seeding`). `also(session, search_id)` runs in the same
-    transaction.
+    `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError, a quota of
+    `team` of which nothing is left QuotaReached. `seeds`: stored kernels for
+    similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it. `also(session, search_id)` runs in
+    the same transaction.
     """
     parse_policy(policy)
-    offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget))
+    offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
     with db.writing() as session:
-        op_row, _ = add_op(session, op, now)
+        check_submission(session, team, now)
+        op_row, _ = add_op(session, op, now, team)
         search = SearchRow(
             id=new_id("sr"),
             op_id=op_row.id,
@@ -56,6 +60,7 @@ def create_search(
             budget=dict(budget),
             model=dict(model),
             state="queued",
+            team=team,
             created_at=now,
             updated_at=now,
         )

@@ -48,16 +48,16 @@ class VerdictRefused(ValueError):  # noqa: N818 - named for what happened
         self.field, self.found, self.expected = field, found, expected
 
 
-def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float) -> Merged:
+def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float, team: str | None = None) -> Merged:
     """Store the verdict on a job of a bundle, once.
 
-    `genuine`: the ticket's signature is the service's own.
+    `genuine`: the ticket's signature is the service's own. `team`: whose search alone it may be of.
 
     The stored document says where it comes from (`bundle`). The shape of `found` was checked before. Raises
     VerdictRefused where it does not belong to the job that its ticket names.
     """
     with db.writing() as session:
-        row, work = _job_of(session, found, genuine)
+        row, work = _job_of(session, found, genuine, team)
         search, node, attempt = work.search, work.node, work.attempt
         if row.merged_at is not None:
             return _again(session, row, found)
@@ -81,7 +81,7 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float)
         return Merged("merged", search.id)
 
 
-def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float) -> Merged:
+def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float, team: str | None = None) -> Merged:
     """Store with its step why a job of a bundle has no verdict; a later verdict still counts.
 
     The last reason is kept.
@@ -89,7 +89,7 @@ def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float
     Raises VerdictRefused as `merge_verdict` does.
     """
     with db.writing() as session:
-        row, work = _job_of(session, found, genuine)
+        row, work = _job_of(session, found, genuine, team)
         if row.merged_at is not None:
             return Merged("already", work.search.id, f"it has a verdict, merged at {_merged_at(row)}")
         if not is_held(work.attempt, row.bundle_id):
@@ -103,12 +103,17 @@ def note_unjudged(db: Database, found: SignedUnjudged, genuine: bool, now: float
         return Merged("unjudged", work.search.id, reason)
 
 
-def _job_of(session: Session, found: SignedVerdict | SignedUnjudged, genuine: bool) -> tuple[BundleJobRow, Held]:
+def _job_of(
+    session: Session, found: SignedVerdict | SignedUnjudged, genuine: bool, team: str | None
+) -> tuple[BundleJobRow, Held]:
     """Return the job that the ticket of `found` names, and its step, under the search's lock.
 
-    Raises VerdictRefused where there is none, or the ticket is not the one that left with it.
+    Raises VerdictRefused where there is none, none of `team`, or the ticket is not the one that left with it.
     """
-    search_id = session.scalar(select(BundleJobRow.search_id).where(BundleJobRow.id == found["nonce"]))
+    known = select(BundleJobRow.search_id).where(BundleJobRow.id == found["nonce"])
+    if team is not None:
+        known = known.join(SearchRow, SearchRow.id == BundleJobRow.search_id).where(SearchRow.team == team)
+    search_id = session.scalar(known)
     if search_id is None:
         whose = "a bundle that was not dropped" if genuine else "a bundle of this service"
         raise VerdictRefused("nonce", found["nonce"], f"that of a job of {whose}")

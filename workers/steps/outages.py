@@ -1,14 +1,16 @@
 """An unavailable model: put a step off, pause its search, and continue without a person.
 
 A search that paused because a provider was unavailable is resumed by the reconciler: the step that failed last is tried
-once more, and where it fails again the search pauses for twice as long, up to a limit. When a person pauses such a
-search, it stays paused; a refusal that waiting does not mend (a key, a quota, an unknown model) waits for a person.
+once more, and where it fails again the search pauses for twice as long, up to a limit. So is one that waits for a quota
+(`quotas`). When a person pauses such a search, it stays paused; a refusal that waiting does not mend (a key, a quota of
+the provider's, an unknown model) waits for a person.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -104,6 +106,13 @@ def again_at(session: Session, search: SearchRow) -> float | None:
 
     None where it waits for a person.
     """
+    payload = _last_pause(session, search)
+    found = None if payload is None else payload.get("again_at")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _last_pause(session: Session, search: SearchRow) -> dict[str, Any] | None:
+    """Return what the event says that paused the search; None where it is not paused."""
     if search.state != "paused":
         return None
     query = (
@@ -112,9 +121,7 @@ def again_at(session: Session, search: SearchRow) -> float | None:
         .order_by(EventRow.id.desc())
         .limit(1)
     )
-    payload = session.scalar(query)
-    found = None if payload is None else payload.get("again_at")
-    return float(found) if isinstance(found, int | float) else None
+    return session.scalar(query)
 
 
 def resting(session: Session, now: float, limit: int) -> list[str]:
@@ -144,6 +151,7 @@ def take_up(session: Session, search: SearchRow, now: float, settings: Settings)
     """
     if not _is_due(session, search, now):
         return
+    paused = _last_pause(session, search) or {}
     search.state = "running"
     search.reason = None
     search.running_since = now
@@ -156,5 +164,5 @@ def take_up(session: Session, search: SearchRow, now: float, settings: Settings)
         )
         .values(not_before=now + settings.model_backoff_s)
     )
-    reason = "the model was unavailable and is tried again"
+    reason = "a new day of its team's quota" if "quota" in paused else "the model was unavailable and is tried again"
     add_event(session, search, "search.resumed", now, automatic=True, reason=reason, spend=asdict(spend(search, now)))

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, ModelCallRow, NodeRow, SearchRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 from warpsmith.workers.search.tree import Spend
@@ -104,7 +105,7 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
 
     A call that brought no reply spends nothing, or an outage would use up the budget.
     """
-    search = work.search
+    search, cost_before = work.search, work.search.cost_usd
     for call in calls:
         session.add(
             ModelCallRow(
@@ -134,6 +135,7 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
         # Replay and agents cost nothing: only an endpoint's calls have a price that may be unknown.
         priced = call.provider != "openai" or call.reply is None or call.cost_usd is not None
         search.unpriced_calls += int(not priced)
+    add_spending(session, search.team, now, cost_usd=search.cost_usd - cost_before)
     # One by one, so that the calls' ids rise in their order whatever the driver batches.
     session.flush()
 

@@ -32,8 +32,10 @@ _NEEDED = ("technique", "title", "mechanism")
 """Parts of an idea that the search works with."""
 
 
-def choose_seeds(db: Database, op: Op, target: Target, language: str, wanted: int, budget: Budget) -> list[Offer]:
-    """Choose the kernels to start from.
+def choose_seeds(
+    db: Database, op: Op, target: Target, language: str, wanted: int, budget: Budget, team: str
+) -> list[Offer]:
+    """Choose the kernels to start from, among those that `team` may read.
 
     At most `wanted` and MOST_SEEDS, and no more than their share of the candidates.
     """
@@ -43,7 +45,7 @@ def choose_seeds(db: Database, op: Op, target: Target, language: str, wanted: in
     if most <= 0:
         return []
     with db.reading() as session:
-        return similar_kernels(session, op, target, language, most)
+        return similar_kernels(session, op, target, language, most, team)
 
 
 def plant_seeds(session: Session, search: SearchRow, root: NodeRow, offers: Sequence[Offer], now: float) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.spec.op import SpecError, Target, parse_op
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, NodeRow, OpRow, SearchRow
 from warpsmith.workers.search.budget import budget_document, parse_budget
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.asks import take_back
@@ -169,10 +169,11 @@ def branch(
     budget: Mapping[str, Any],
     model: Mapping[str, Any],
     now: float,
+    team: str = DEFAULT_TEAM,
     by: str | None = None,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
-    """Create a queued search that starts from the root and this node's candidate; return its id.
+    """Create a queued search of `team` that starts from the root and this node's candidate; return its id.
 
     It has the same op, target and language, and the candidate is judged again. `also(session, search_id)` runs in the
     same transaction.
@@ -220,6 +221,7 @@ def branch(
         budget=budget,
         model=model,
         now=now,
+        team=team,
         also=plant,
     )
 

@@ -17,7 +17,15 @@ from warpsmith.kernels_db.job.means import mean_ends
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.db import new_id
-from warpsmith.kernels_db.store.tables import KernelRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import (
+    DEFAULT_TEAM,
+    SHIPPED,
+    KernelRow,
+    NodeRow,
+    OpRow,
+    SearchRow,
+    VerdictRow,
+)
 from warpsmith.workers.gate.normalise import normalised_digest
 from warpsmith.workers.steps.rows import add_event
 
@@ -28,8 +36,9 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
     None where none is surely faster than any baseline. A banned one is never kept, nor is free Python: a kernel
     promises host code that a gate has read.
 
-    A kernel with the same code for the same op and target is not stored again: it gets the newer evidence, which
-    replaces the result of any earlier re-verification.
+    A kernel of the team with the same code for the same op and target is not stored again: it gets the newer evidence,
+    which replaces the result of any earlier re-verification. So does a shipped one, for the default team alone: it is
+    that team's from then on.
     """
     winner = session.scalars(
         select(NodeRow)
@@ -66,6 +75,7 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
     values: dict[str, Any] = {
         "search_id": search.id,
         "node_id": winner.id,
+        "team": search.team,
         "language": winner.language or search.language,
         "source": source,
         "score": winner.score,
@@ -85,7 +95,12 @@ def keep_winner(session: Session, search: SearchRow, now: float) -> str | None:
     digest = winner.source_digest or normalised_digest(source)
     kernel = session.scalar(
         select(KernelRow)
-        .where(KernelRow.op_id == op_row.id, KernelRow.target == search.target, KernelRow.source_digest == digest)
+        .where(
+            KernelRow.op_id == op_row.id,
+            KernelRow.target == search.target,
+            KernelRow.source_digest == digest,
+            KernelRow.team.in_((search.team, SHIPPED) if search.team == DEFAULT_TEAM else (search.team,)),
+        )
         .with_for_update()
     )
     if kernel is None:

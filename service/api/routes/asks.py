@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import AskRow
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.documents.asks import AskDocument, AskState, AskSummary
 from warpsmith.service.documents.page import Page
@@ -47,6 +47,8 @@ class AskAnswer(StrictBody):
 @router.get("", summary="List asks", responses=document_problems(InvalidInput))
 def list_asks(
     service: ServiceDependency,
+    asker: Asker,
+    *,
     state: AskState | None = None,
     search_id: Annotated[Word | None, Query(description="Only asks of this search")] = None,
     limit: Limit = 50,
@@ -54,7 +56,9 @@ def list_asks(
 ) -> Page[AskSummary]:
     """List asks, newest first."""
     with service.db.reading() as session:
-        found = page(listing.list_asks, session, limit=limit, after=after, state=state, search_id=search_id)
+        found = page(
+            listing.list_asks, session, limit=limit, after=after, state=state, search_id=search_id, team=asker.reads
+        )
         return Page(items=make_ask_summaries(session, found.items), next=found.next)
 
 

@@ -15,9 +15,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.bundle import FORMAT, VERSION
-from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.tables import BundleJobRow, SearchRow
+from warpsmith.service.api.access import make_unknown_bundle
+from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import Body, RawBody, StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -123,7 +124,9 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
     def create() -> Answer:
         make_job = partial(job_of, limits=limits_of(service.settings))
         try:
-            steps.take_jobs(service.db, search_id, make_job, time.time(), most_bytes=MOST_BYTES, also=answer, by=asker)
+            steps.take_jobs(
+                service.db, search_id, make_job, time.time(), most_bytes=MOST_BYTES, also=answer, by=asker.name
+            )
         except steps.WrongState as error:
             raise WrongState.one(error.what, error.found, error.expected) from error
         if not answers:
@@ -137,13 +140,15 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
 @router.get("/v1/bundles", summary="List bundles", responses=document_problems(InvalidInput))
 def list_bundles(
     service: ServiceDependency,
+    asker: Asker,
+    *,
     search_id: Annotated[Word | None, Query(description="Only bundles of this search")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[BundleSummary]:
     """List bundles that were not dropped, newest first, with their open jobs."""
     with service.db.reading() as session:
-        found = page(listing.list_bundles, session, limit=limit, after=after, search_id=search_id)
+        found = page(listing.list_bundles, session, limit=limit, after=after, search_id=search_id, team=asker.reads)
         return Page(items=make_bundle_summaries(session, found.items), next=found.next)
 
 
@@ -153,17 +158,17 @@ def list_bundles(
     responses=document_problems_with_body(MissingSetting, StorageFull),
     openapi_extra=MERGE_BODY,
 )
-async def merge_verdicts(body: Body, service: ServiceDependency) -> MergeReport:
+async def merge_verdicts(body: Body, service: ServiceDependency, asker: Asker) -> MergeReport:
     """Store the verdicts on jobs of bundles, line by line, and let their searches go on.
 
     The first verdict on a job counts; sent again it changes nothing. A line that says why a job could not be judged is
     kept with its step, which stays out and still takes a verdict. A forged, foreign or malformed line is refused; the
     other lines are merged: the answer is 200, with the outcome of each line."""
     body.require(NDJSON)
-    return await run_sliced(_merge(body, service))
+    return await run_sliced(_merge(body, service, asker))
 
 
-def _merge(body: RawBody, service: Service) -> Generator[None, None, MergeReport]:
+def _merge(body: RawBody, service: Service, asker: Caller) -> Generator[None, None, MergeReport]:
     key = _load_key(service)
     try:
         lines = body.data.decode("utf-8").split("\n")
@@ -176,7 +181,7 @@ def _merge(body: RawBody, service: Service) -> Generator[None, None, MergeReport
     merged: list[MergedLine] = []
     searches: dict[str, None] = {}
     try:
-        for line in merge_lines(service.db, key, lines):
+        for line in merge_lines(service.db, key, lines, asker.reads):
             merged.append(line)
             if line.outcome == "merged" and line.search_id is not None:
                 searches[line.search_id] = None
@@ -195,7 +200,7 @@ def list_unjudged(bundle_id: str, service: ServiceDependency) -> list[UnjudgedJo
     with service.db.reading() as session:
         known = select(BundleJobRow.id).where(BundleJobRow.bundle_id == bundle_id).limit(1)
         if not service.is_id(bundle_id) or session.scalar(known) is None:
-            raise NotFound(_describe_unknown(bundle_id))
+            raise make_unknown_bundle(bundle_id)
         return list_unjudged_jobs(session, bundle_id)
 
 
@@ -209,7 +214,9 @@ def settle_unjudged(bundle_id: str, body: SettleRequest, service: ServiceDepende
 
     Their steps return to the queue or fail, and verdicts on them are refused from then on. The bundle's other jobs stay
     out. 404 where nothing of the bundle is known any more."""
-    return _drop(service, bundle_id, lambda now: steps.settle_unjudged(service.db, bundle_id, body.then, now, by=asker))
+    return _drop(
+        service, bundle_id, lambda now: steps.settle_unjudged(service.db, bundle_id, body.then, now, by=asker.name)
+    )
 
 
 @router.delete("/v1/bundles/{bundle_id}", summary="Drop a bundle", responses=document_problems(NotFound, StorageFull))
@@ -218,17 +225,17 @@ def drop_bundle(bundle_id: str, service: ServiceDependency, asker: Asker) -> Dro
 
     Verdicts on them are refused from then on; those that were merged stay. 404 where nothing of the bundle is known any
     more."""
-    return _drop(service, bundle_id, lambda now: steps.give_back(service.db, bundle_id, now, by=asker))
+    return _drop(service, bundle_id, lambda now: steps.give_back(service.db, bundle_id, now, by=asker.name))
 
 
 def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenBack]) -> DroppedBundle:
     """Call `drop`, advance its search and describe the outcome; raises NotFound."""
     if not service.is_id(bundle_id):
-        raise NotFound(_describe_unknown(bundle_id))
+        raise make_unknown_bundle(bundle_id)
     try:
         dropped = drop(time.time())
     except LookupError as error:
-        raise NotFound(_describe_unknown(bundle_id)) from error
+        raise make_unknown_bundle(bundle_id) from error
     service.outbox.send(dropped.messages)
     if dropped.failed:
         service.advance(dropped.search_id)
@@ -239,10 +246,6 @@ def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenB
         failed=dropped.failed,
         merged=dropped.merged,
     )
-
-
-def _describe_unknown(bundle_id: str) -> str:
-    return f"bundle: found {shown(bundle_id)!r}, expected the id of a bundle that is out"
 
 
 def _load_key(service: Service) -> bytes:

@@ -14,7 +14,7 @@ from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.kernels_db.store import campaigns, listing
 from warpsmith.kernels_db.store.tables import CampaignRow
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, page
 from warpsmith.service.api.submission import check_cost_cap, parse_target, require_key
@@ -82,7 +82,9 @@ class CampaignChange(StrictBody):
     response_model=CampaignDocument,
     responses=document_problems_with_body(MissingSetting, IdempotencyReuse, StorageFull),
 )
-def create_campaign(body: CampaignRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+def create_campaign(
+    body: CampaignRequest, once: OnceDependency, service: ServiceDependency, asker: Asker
+) -> JSONResponse:
     """Store a campaign; `Location` names it.
 
     The client that runs the model does its stages. Settings with which no search could run are refused here."""
@@ -96,6 +98,7 @@ def create_campaign(body: CampaignRequest, once: OnceDependency, service: Servic
             settings=settings.model_dump(),
             progress=CampaignProgress().model_dump(),
             now=time.time(),
+            team=asker.team,
         )
         return Answer.of(201, make_campaign_document(row), Location=f"/v1/campaigns/{row.id}")
 
@@ -105,6 +108,8 @@ def create_campaign(body: CampaignRequest, once: OnceDependency, service: Servic
 @router.get("", summary="List campaigns", responses=document_problems(InvalidInput))
 def list_campaigns(
     service: ServiceDependency,
+    asker: Asker,
+    *,
     model_digest: Annotated[
         str | None, Query(pattern=DIGEST, description="Only those of the model's file with this SHA-256")
     ] = None,
@@ -113,7 +118,9 @@ def list_campaigns(
 ) -> Page[CampaignSummary]:
     """List campaigns, newest first."""
     with service.db.reading() as session:
-        found = page(listing.list_campaigns, session, limit=limit, after=after, model_digest=model_digest)
+        found = page(
+            listing.list_campaigns, session, limit=limit, after=after, model_digest=model_digest, team=asker.reads
+        )
         return Page(items=[make_campaign_summary(row) for row in found.items], next=found.next)
 
 

@@ -20,8 +20,9 @@ from warpsmith.kernels_db.formats.shared.files import MOST_BYTES, MOST_FILES, Ra
 from warpsmith.kernels_db.job.documents import SandboxLevel
 from warpsmith.kernels_db.job.file_analysis import Analyse, Analysis
 from warpsmith.kernels_db.store import records
+from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
-from warpsmith.service.api.context import Service, ServiceDependency
+from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, Once, OnceDependency
 from warpsmith.service.api.slices import run_apart
 from warpsmith.service.documents.ops import OpDocument
@@ -100,15 +101,17 @@ router = APIRouter(prefix="/v1/ops", tags=["ops"], route_class=StrictRoute)
         **document_problems_with_body(InvalidSpec, IdempotencyReuse, TooManyImports, StorageFull),
     },
 )
-async def import_files(body: ImportRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+async def import_files(
+    body: ImportRequest, once: OnceDependency, service: ServiceDependency, asker: Asker
+) -> JSONResponse:
     """Store the op of files of KernelBench, FlashInfer-Bench or GPU MODE (docs/formats.md).
 
     Nothing of them runs in this process; facts that only running them can give are found in a sandboxed one."""
-    answer = await run_apart(lambda: _import(body, once, service))
+    answer = await run_apart(lambda: _import(body, once, service, asker))
     return answer.response()
 
 
-def _import(body: ImportRequest, once: Once, service: Service) -> Answer:
+def _import(body: ImportRequest, once: Once, service: Service, asker: Caller) -> Answer:
     files = [_decode_file(position, item) for position, item in enumerate(body.files)]
     with service.db.reading() as session:
         stored = once.stored(session)
@@ -117,7 +120,7 @@ def _import(body: ImportRequest, once: Once, service: Service) -> Answer:
     found = import_op(files, body.format, _make_analyser(service.settings.sandbox_minimum))
 
     def work(session: Session) -> Answer:
-        row, created = records.add_op(session, found.op)
+        row, created = records.add_op(session, found.op, team=asker.team)
         source = {"format": found.format, "notes": found.notes, "sandbox": found.sandbox}
         document = ImportedOpDocument(**make_op_document(row).model_dump(), **source)
         return Answer.of(201 if created else 200, document, Location=f"/v1/ops/{row.id}")

@@ -12,7 +12,8 @@ from fastapi.responses import StreamingResponse
 from warpsmith.kernels_db.store import listing, reverification_due
 from warpsmith.kernels_db.store.reverification_due import DAY_S, DRIFTED, presents
 from warpsmith.kernels_db.store.tables import KernelRow
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.kernels_db.store.teams import may_read
+from warpsmith.service.api.context import Asker, ServiceDependency, make_unknown
 from warpsmith.service.api.kernel_export import check_exportable, collect_kernel, make_archive
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.submission import parse_target
@@ -35,6 +36,7 @@ router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
 @router.get("", summary="List kernels", responses=document_problems(InvalidInput))
 def list_kernels(
     service: ServiceDependency,
+    asker: Asker,
     *,
     op: Annotated[Word | None, Query(description="Only kernels of the op with this name or id")] = None,
     target: Annotated[Word | None, Query(description="Only kernels for this target")] = None,
@@ -68,6 +70,7 @@ def list_kernels(
             due=reverification_due.due(known, time.time(), period_s) if due else None,
             sort=sort,
             order=order,
+            team=asker.reads,
         )
         return Page(items=make_kernel_summaries(session, found.items, known, period_s), next=found.next)
 
@@ -98,6 +101,8 @@ def get_kernel(kernel_id: str, service: ServiceDependency) -> KernelDocument:
 def export_kernel(
     kernel_id: str,
     service: ServiceDependency,
+    asker: Asker,
+    *,
     form: Annotated[
         str,
         Query(alias="format", pattern=FORMAT_PATTERN, description="One of `formats`"),
@@ -115,7 +120,11 @@ def export_kernel(
     call."""
     asked = {"path.kernel_id": kernel_id, **{f"query.with[{n}]": other for n, other in enumerate(others or ())}}
     with service.db.reading() as session:
-        kernels = [collect_kernel(session, service.row(session, KernelRow, each, "kernel")) for each in asked.values()]
+        rows = [service.row(session, KernelRow, each, "kernel") for each in asked.values()]
+        for row in rows:
+            if not may_read(session, [row.team], asker.reads):
+                raise make_unknown(KernelRow, row.id, "kernel")
+        kernels = [collect_kernel(session, row) for row in rows]
     check_exportable(asked, kernels)
     name, archive = make_archive(kernels, form)
     headers = {"Content-Disposition": f'attachment; filename="{name}.zip"', "Content-Length": str(len(archive))}

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
+from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, OnceDependency
@@ -26,6 +27,7 @@ from warpsmith.service.documents.problems import (
     InvalidPool,
     MissingSetting,
     NotFound,
+    QuotaReached,
     StorageFull,
     WrongState,
     document_problems,
@@ -127,7 +129,7 @@ def unban_node(node_id: str, service: ServiceDependency, asker: Asker) -> NodeSu
     return _mark(service, node_id, "banned", False, asker)
 
 
-def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, asker: str | None) -> NodeSummary:
+def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, asker: Caller) -> NodeSummary:
     with service.db.reading() as session:
         search_id = service.row(session, NodeRow, node_id, "node").search_id
     documents: list[NodeSummary] = []
@@ -137,7 +139,7 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
         documents.append(make_node_summary(nodes[0], best_id))
 
     with convert_refusals():
-        steering.mark_node(service.db, node_id, mark, wanted, time.time(), by=asker, also=answer)
+        steering.mark_node(service.db, node_id, mark, wanted, time.time(), by=asker.name, also=answer)
     service.advance(search_id)
     return documents[-1]
 
@@ -148,7 +150,7 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
     summary="Branch a new search",
     response_model=SearchDocument,
     responses=document_problems_with_body(
-        NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull
+        NotFound, WrongState, InvalidPool, MissingSetting, IdempotencyReuse, QuotaReached, StorageFull
     ),
 )
 def branch_node(
@@ -172,7 +174,7 @@ def branch_node(
             budget=old.budget if body.budget is None else body.budget,
             model=old.model if body.model is None else body.model,
         )
-        submission = check_submission(service, session, request)
+        submission = check_submission(service, session, request, asker)
     answers: list[Answer] = []
 
     def answer(session: Session, search_id: str) -> None:
@@ -190,7 +192,8 @@ def branch_node(
                 budget=submission.budget,
                 model=submission.model,
                 now=time.time(),
-                by=asker,
+                team=asker.team,
+                by=asker.name,
                 also=answer,
             )
         service.advance(search_id)

@@ -14,7 +14,7 @@ from warpsmith.kernels_db.spec.op import Op, SpecErrors, parse_op
 from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.tables import OpRow
 from warpsmith.service.api.bodies import JSON, Body, RawBody, parse_json
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.handlers import convert_spec_error
 from warpsmith.service.api.idempotency import Answer, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
@@ -71,14 +71,14 @@ router = APIRouter(prefix="/v1/ops", tags=["ops"])
     },
     openapi_extra=SPEC_BODY,
 )
-def create_op(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+def create_op(body: Body, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Store an op spec, JSON or YAML by its Content-Type.
 
     The same spec is stored once: 201 the first time, 200 afterwards."""
     op = read_spec(body)
 
     def work(session: Session) -> Answer:
-        row, created = records.add_op(session, op)
+        row, created = records.add_op(session, op, team=asker.team)
         return Answer.of(201 if created else 200, make_op_document(row), Location=f"/v1/ops/{row.id}")
 
     return once.run(service.db, work).response()
@@ -90,25 +90,27 @@ def create_op(body: Body, once: OnceDependency, service: ServiceDependency) -> J
     responses=document_problems(BodyTooLarge, UnsupportedMedia),
     openapi_extra=SPEC_TEXT,
 )
-def validate_op(body: Body, service: ServiceDependency) -> CheckedSpec:
+def validate_op(body: Body, service: ServiceDependency, asker: Asker) -> CheckedSpec:
     """Check a spec, JSON or YAML, without storing it.
 
     Returns every bad field with found and expected, or the spec's content. A bad spec is no error of the request."""
     body.require(JSON, *YAML_TYPES)
     with service.db.reading() as session:
-        return check_spec(session, body.data)
+        return check_spec(session, body.data, asker.reads)
 
 
 @router.get("", summary="List ops", responses=document_problems(InvalidInput))
 def list_ops(
     service: ServiceDependency,
+    asker: Asker,
+    *,
     name: Annotated[Word | None, Query(description="Only ops of this name")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[OpSummary]:
     """List ops, newest first."""
     with service.db.reading() as session:
-        found = page(listing.list_ops, session, limit=limit, after=after, name=name)
+        found = page(listing.list_ops, session, limit=limit, after=after, name=name, team=asker.reads)
         return Page(items=[make_op_summary(row) for row in found.items], next=found.next)
 
 
@@ -125,6 +127,8 @@ def get_op(op_id: str, service: ServiceDependency) -> OpDocument:
 def list_counterexamples(
     op_id: str,
     service: ServiceDependency,
+    asker: Asker,
+    *,
     device: Annotated[Literal["cpu", "cuda"] | None, Query(description="Only those of this type of device")] = None,
     limit: Limit = 50,
     after: After = None,
@@ -134,7 +138,8 @@ def list_counterexamples(
     Later candidates on the same type of device are asked some of them before anything else."""
     with service.db.reading() as session:
         service.row(session, OpRow, op_id, "op")
-        found = page(listing.list_counterexamples, session, limit=limit, after=after, op_id=op_id, device=device)
+        wanted = {"op_id": op_id, "device": device, "team": asker.reads}
+        found = page(listing.list_counterexamples, session, limit=limit, after=after, **wanted)
         items = [make_document(CounterexampleDocument, row) for row in found.items]
         return Page(items=items, next=found.next)
 

@@ -14,8 +14,9 @@ from warpsmith.kernels_db.spec.errors import shown
 from warpsmith.kernels_db.store import listing, records
 from warpsmith.kernels_db.store.pool_file import PoolError, parse_pool_stepwise
 from warpsmith.kernels_db.store.tables import PoolRow
+from warpsmith.service.api.auth import Caller
 from warpsmith.service.api.bodies import Body, RawBody
-from warpsmith.service.api.context import Service, ServiceDependency
+from warpsmith.service.api.context import Asker, Service, ServiceDependency
 from warpsmith.service.api.idempotency import Answer, Once, OnceDependency
 from warpsmith.service.api.paging import After, Limit, Word, page
 from warpsmith.service.api.slices import run_sliced
@@ -86,16 +87,16 @@ router = APIRouter(prefix="/v1/pools", tags=["pools"])
     },
     openapi_extra=POOL_BODY,
 )
-async def create_pool(body: Body, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+async def create_pool(body: Body, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Store recorded model replies (JSON lines).
 
     The same pool is stored once: 201 the first time, 200 afterwards."""
     body.require(NDJSON)
-    answer = await run_sliced(_store(body, once, service))
+    answer = await run_sliced(_store(body, once, service, asker))
     return answer.response()
 
 
-def _store(body: RawBody, once: Once, service: Service) -> Generator[None, None, Answer]:
+def _store(body: RawBody, once: Once, service: Service, asker: Caller) -> Generator[None, None, Answer]:
     try:
         pool = yield from parse_pool_stepwise(body.data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -107,7 +108,7 @@ def _store(body: RawBody, once: Once, service: Service) -> Generator[None, None,
     digest = yield from pool.digest_stepwise()
 
     def work(session: Session) -> Generator[None, None, Answer]:
-        row, created = yield from records.add_pool_stepwise(session, pool, digest)
+        row, created = yield from records.add_pool_stepwise(session, pool, digest, team=asker.team)
         return Answer.of(201 if created else 200, make_document(PoolDocument, row), Location=f"/v1/pools/{row.id}")
 
     return (yield from once.run_stepwise(service.db, work))
@@ -116,13 +117,15 @@ def _store(body: RawBody, once: Once, service: Service) -> Generator[None, None,
 @router.get("", summary="List pools", responses=document_problems(InvalidInput))
 def list_pools(
     service: ServiceDependency,
+    asker: Asker,
+    *,
     op: Annotated[Word | None, Query(description="Only pools recorded for an op of this name")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[PoolDocument]:
     """List pools, newest first."""
     with service.db.reading() as session:
-        found = page(listing.list_pools, session, limit=limit, after=after, op=op)
+        found = page(listing.list_pools, session, limit=limit, after=after, op=op, team=asker.reads)
         return Page(items=[make_document(PoolDocument, row) for row in found.items], next=found.next)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from warpsmith.kernels_db.store import listing
 from warpsmith.kernels_db.store.reverification_due import DAY_S, due, last_judged, presents
-from warpsmith.kernels_db.store.tables import KernelRow, ReverificationRow
+from warpsmith.kernels_db.store.tables import SHIPPED, KernelRow, ReverificationRow
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.paging import After, Limit, page
@@ -68,7 +68,7 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
     One re-verification of a kernel runs at a time: a further request returns the same one."""
     with service.db.writing() as session:
         service.row(session, KernelRow, kernel_id, "kernel")
-        row, new = reverification.ask(session, kernel_id, time.time(), cause="asked", by=asker)
+        row, new = reverification.ask(session, kernel_id, time.time(), cause="asked", by=asker.name)
         document = make_reverification_document(session, row)
         messages = [reverification.message(row)] if new else []
     service.outbox.send_reverifications(messages)
@@ -82,10 +82,12 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
     responses=document_problems_with_body(StorageFull),
 )
 def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: Asker) -> ReverificationBatch:
-    """Have every matching kernel judged again, the longest unjudged first."""
+    """Have every matching kernel of the caller's team, and shipped one, judged again, the longest unjudged first."""
     now = time.time()
     wanted = None if body.target is None else str(parse_target(body.target, "target"))
     filters: list[ColumnElement[bool]] = []
+    if asker.reads is not None:
+        filters.append(KernelRow.team.in_((asker.team, SHIPPED)))
     if body.due:
         with service.db.reading() as session:  # before the write, which blocks all other writers
             known = presents(session, None if wanted is None else [wanted])
@@ -100,7 +102,7 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
             select(KernelRow.id).where(*filters).order_by(last_judged(), KernelRow.id).limit(body.limit)
         ).all()
         # Locked in one order, so that two concurrent requests cannot block each other.
-        asked = [reverification.ask(session, each, now, cause="asked", by=asker) for each in sorted(chosen)]
+        asked = [reverification.ask(session, each, now, cause="asked", by=asker.name) for each in sorted(chosen)]
         messages = [reverification.message(row) for row, new in asked if new]
         batch = ReverificationBatch(
             asked=len(messages),

@@ -32,6 +32,7 @@ from warpsmith.service.documents.problems import (
     InvalidSpec,
     MissingSetting,
     NotFound,
+    QuotaReached,
     StorageFull,
     TooManyStreams,
     WrongState,
@@ -76,9 +77,11 @@ router = APIRouter(prefix="/v1/searches", tags=["searches"], route_class=StrictR
     status_code=202,
     summary="Submit a search",
     response_model=SearchDocument,
-    responses=document_problems_with_body(InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, StorageFull),
+    responses=document_problems_with_body(
+        InvalidSpec, InvalidPool, MissingSetting, IdempotencyReuse, QuotaReached, StorageFull
+    ),
 )
-def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDependency) -> JSONResponse:
+def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Store a search and have the workers begin; `Location` names it.
 
     A search that cannot run is refused here with the bad field."""
@@ -86,7 +89,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
         stored = once.stored(session)
         if stored is not None:
             return stored.response()
-        submission = check_submission(service, session, body)
+        submission = check_submission(service, session, body, asker)
     answers: list[Answer] = []
 
     def answer(session: Session, search_id: str) -> None:
@@ -105,6 +108,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             budget=submission.budget,
             model=submission.model,
             seeds=submission.seeds,
+            team=asker.team,
             now=time.time(),
             also=answer,
         )
@@ -119,12 +123,12 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
     summary="Estimate a search",
     responses=document_problems_with_body(InvalidSpec, InvalidPool, MissingSetting),
 )
-def estimate_search(body: SearchRequest, service: ServiceDependency) -> EstimateDocument:
+def estimate_search(body: SearchRequest, service: ServiceDependency, asker: Asker) -> EstimateDocument:
     """Estimate the cost of a search: calls, tokens and US dollars, expected and at worst.
 
     The body is that of a submission; nothing is stored, and no key is needed."""
     with service.db.reading() as session:
-        found = estimate_submission(service, session, body)
+        found = estimate_submission(service, session, body, asker)
     return EstimateDocument(
         expected=_make_forecast(found.expected),
         worst=_make_forecast(found.worst),
@@ -141,6 +145,7 @@ def _make_forecast(found: Forecast) -> ForecastDocument:
 @router.get("", summary="List searches", responses=document_problems(InvalidInput))
 def list_searches(
     service: ServiceDependency,
+    asker: Asker,
     *,
     state: Annotated[
         list[SearchState] | None, Query(max_length=6, description="Only searches in one of these states")
@@ -167,6 +172,7 @@ def list_searches(
             text=text,
             sort=sort,
             order=order,
+            team=asker.reads,
         )
         return Page(items=searches.make_search_summaries(session, found.items), next=found.next)
 
@@ -287,19 +293,19 @@ def export_pool(search_id: str, service: ServiceDependency) -> Response:
 @router.post("/{search_id}/pause", summary="Pause", responses=document_problems(NotFound, WrongState, StorageFull))
 def pause_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """Open no further steps; running ones are finished. 409 where the search has ended."""
-    return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now, by=asker))
+    return _change(service, search_id, lambda now: steps.pause(service.db, search_id, "on request", now, by=asker.name))
 
 
 @router.post("/{search_id}/resume", summary="Resume", responses=document_problems(NotFound, WrongState, StorageFull))
 def resume_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """Go on where the search was paused. 409 unless it is paused."""
-    return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now, by=asker))
+    return _change(service, search_id, lambda now: steps.resume(service.db, search_id, now, by=asker.name))
 
 
 @router.post("/{search_id}/cancel", summary="Cancel", responses=document_problems(NotFound, WrongState, StorageFull))
 def cancel_search(search_id: str, service: ServiceDependency, asker: Asker) -> SearchDocument:
     """End the search; its results stay. 409 where it ended otherwise."""
-    return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now, by=asker))
+    return _change(service, search_id, lambda now: steps.cancel(service.db, search_id, now, by=asker.name))
 
 
 def _change(service: Service, search_id: str, change: Callable[[float], list[steps.Message] | None]) -> SearchDocument:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict, Field
 
+from warpsmith.kernels_db.store import audit
 from warpsmith.service.api import auth, sessions
 from warpsmith.service.api.bodies import StrictBody, StrictRoute
 from warpsmith.service.api.context import Asker, Service, ServiceDependency
@@ -55,9 +56,12 @@ def sign_in(body: SignIn, request: Request, service: ServiceDependency) -> JSONR
     key = auth.valid_key(service.db, body.key)
     if key is None:
         raise KeyRequired("key: found an unknown or revoked key, expected one that is valid (warpsmith keys create)")
+    entry = audit.current()
+    if entry is not None:
+        entry.team, entry.key_prefix, entry.key_name = key.team, key.prefix, key.name
     life_s = service.settings.session_life_s
     session = sessions.begin(service.db, key, time.time(), life_s)
-    response = JSONResponse(_make_document(True, session.name, session).model_dump(), 201)
+    response = JSONResponse(_make_document(True, session.caller, session).model_dump(), 201)
     response.set_cookie(
         sessions.COOKIE,
         session.token,
@@ -87,10 +91,13 @@ def _is_secure(request: Request, service: Service) -> bool:
     return request.url.scheme == "https" if chosen is None else chosen
 
 
-def _make_document(keys_required: bool, name: str | None, session: sessions.Session | None) -> SessionDocument:
+def _make_document(keys_required: bool, caller: auth.Caller, session: sessions.Session | None) -> SessionDocument:
+    known = not keys_required or caller is not auth.LOCAL
     return SessionDocument(
         keys_required=keys_required,
-        name=name,
+        name=caller.name,
+        team=caller.team if known else None,
+        scopes=[scope for scope in auth.SCOPES if caller.has(scope)] if known else [],
         csrf_token=None if session is None else session.csrf_token,
         expires_at=None if session is None else session.expires_at,
     )

@@ -153,7 +153,7 @@ def add_idea(
                 time.time(),
                 parent_id=body.parent,
                 codes=body.codes,
-                by=asker,
+                by=asker.name,
                 also=answer,
             )
         service.advance(search_id)
@@ -176,7 +176,7 @@ def change_search(search_id: str, body: SearchChange, service: ServiceDependency
         model = service.row(session, SearchRow, search_id, "search").model
     check_cost_cap(service.settings, model, body.budget)
     with convert_refusals():
-        steering.change_budget(service.db, search_id, body.budget, time.time(), by=asker)
+        steering.change_budget(service.db, search_id, body.budget, time.time(), by=asker.name)
     service.advance(search_id)
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")

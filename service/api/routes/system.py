@@ -7,7 +7,7 @@ from typing import Literal
 
 from fastapi import APIRouter
 
-from warpsmith.service.api.context import ServiceDependency
+from warpsmith.service.api.context import Asker, ServiceDependency
 from warpsmith.service.api.examples import ExampleDocument, load_examples
 from warpsmith.service.api.options import OptionsDocument, collect_options
 from warpsmith.service.api.probes import Outcome
@@ -18,7 +18,7 @@ router = APIRouter(tags=["system"])
 
 
 @router.get("/v1/system", summary="The state of the service")
-def get_system(service: ServiceDependency) -> system.SystemDocument:
+def get_system(service: ServiceDependency, asker: Asker) -> system.SystemDocument:
     """Get the state of database and broker, queues and workers, devices and peaks, versions."""
     now = time.time()
     database, broker = service.database_probe.ask_and_wait(), service.broker_probe.ask_and_wait()
@@ -40,6 +40,7 @@ def get_system(service: ServiceDependency) -> system.SystemDocument:
             searches_by_state=by_state,
             asks_open=asks_open,
             kernels=kernels,
+            quotas=system.list_quotas(session, asker.reads, now),
             versions=system.list_versions(),
         )
 

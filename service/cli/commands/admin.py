@@ -11,8 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.library import BrokenEntry
 from warpsmith.kernels_db.library.seed_library import stock
+from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database, StorageFull
-from warpsmith.kernels_db.store.tables import ApiKeyRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, ApiKeyRow
 from warpsmith.service.api import auth
 from warpsmith.service.cli.options import Json
 from warpsmith.service.cli.output import print_json, say, tell
@@ -20,6 +21,9 @@ from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.settings import ServiceSettings
 
 db_app = typer.Typer(no_args_is_help=True, help="The database's schema.")
+COMMAND_LINE = "command line"
+"""The source of these commands in the audit log."""
+
 keys_app = typer.Typer(no_args_is_help=True, help="API keys; required when the service is bound to more than loopback.")
 
 
@@ -77,16 +81,27 @@ def revision(as_json: Json = False) -> None:
 @keys_app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Who the key is for.")],
+    team: Annotated[str, typer.Option(help="The team that it belongs to.")] = DEFAULT_TEAM,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="read, submit, steer or admin; may be given several times. By default read, submit and steer."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Create an API key; it is shown this once."""
-    with database() as db:
+    """Create an API key; it is shown this once.
+
+    read: sees what its team may see. submit: ops, pools and searches. steer: its team's searches. admin: all of that,
+    of every team, and the audit log.
+    """
+    with database() as db, audit.acting(audit.Entry(COMMAND_LINE, "keys create")):
         try:
-            key = auth.create_key(db, name)
+            key = auth.create_key(db, name, team, scope or auth.DEFAULT_SCOPES)
         except ValueError as error:
             raise CommandError(str(error), 2) from None
     if as_json:
-        print_json({"name": name, "key": key})
+        print_json({"name": name, "team": team, "key": key})
     else:
         tell(key)
         say("shown this once; send it as `Authorization: Bearer KEY`, or set WARPSMITH_API_KEY")
@@ -101,7 +116,8 @@ def list_keys(as_json: Json = False) -> None:
         print_json([_key_document(row) for row in found])
         return
     for row in found:
-        tell(f"{row.prefix}  {'revoked' if row.revoked_at else 'valid  '}  {row.name}")
+        state = "revoked" if row.revoked_at else "valid"
+        tell(f"{row.prefix}  {state:7}  {row.team:16}  {row.scopes:23}  {row.name}")
     if not found:
         say("no keys: warpsmith keys create NAME")
 
@@ -112,7 +128,7 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Make a key invalid at once."""
-    with database() as db:
+    with database() as db, audit.acting(audit.Entry(COMMAND_LINE, "keys revoke")):
         revoked = auth.revoke_key(db, prefix)
     if not revoked:
         misuse("PREFIX", prefix, "the prefix of a valid key; see `warpsmith keys list`")
@@ -120,4 +136,11 @@ def revoke(
 
 
 def _key_document(row: ApiKeyRow) -> dict[str, Any]:
-    return {"prefix": row.prefix, "name": row.name, "created_at": row.created_at, "revoked_at": row.revoked_at}
+    return {
+        "prefix": row.prefix,
+        "name": row.name,
+        "team": row.team,
+        "scopes": row.scopes.split(),
+        "created_at": row.created_at,
+        "revoked_at": row.revoked_at,
+    }

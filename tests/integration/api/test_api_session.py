@@ -50,7 +50,8 @@ def signed_in(client: TestClient, name: str = "laptop") -> tuple[str, dict[str, 
 def test_a_session_reads_and_changes_as_its_key_does(client: TestClient) -> None:
     search_id = seed(database(client))
     before = client.get(SESSION).json()
-    assert before == {"keys_required": True, "name": None, "csrf_token": None, "expires_at": None}
+    nobody = {"name": None, "team": None, "scopes": [], "csrf_token": None, "expires_at": None}
+    assert before == {"keys_required": True, **nobody}
     _, session = signed_in(client)
     assert client.get(SESSION).json() == session
     assert session["name"] == "laptop"

@@ -185,6 +185,23 @@ def test_keys_are_made_listed_and_revoked(said: Any) -> None:
     assert "keys list" in err
 
 
+def test_teams_have_keys_and_quotas(said: Any) -> None:
+    said("db", "upgrade")
+    assert said("teams", "create", "vision", "--candidates", "20", "--cost", "1.5")[0] == 0
+    for wrong in (("create", "vision"), ("create", "A b"), ("set", "nobody"), ("set", "vision", "--cost", "much")):
+        assert said("teams", *wrong)[0] == 2, wrong
+    assert "--cost: found 'much'" in said("teams", "set", "vision", "--cost", "much")[2]
+    changed = json.loads(said("teams", "set", "vision", "--shared", "--cost", "none", "--json")[1])
+    limits = {each["quota"]: each["limit"] for each in changed["quotas"]}
+    assert (changed["visibility"], limits["candidates_a_day"], limits["cost_usd_a_day"]) == ("shared", 20, None)
+    assert "0 of 20 candidates today" in said("teams", "list")[1]
+    assert said("keys", "create", "ci", "--team", "nobody")[0] == 2
+    assert "found write" in said("keys", "create", "ci", "--scope", "write")[2]
+    said("keys", "create", "ci", "--team", "vision", "--scope", "steer", "--scope", "read")
+    (listed,) = json.loads(said("keys", "list", "--json")[1])
+    assert (listed["team"], listed["scopes"]) == ("vision", ["read", "steer"])
+
+
 def test_the_doctor_says_what_to_do(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = said("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(out)["checks"]}

@@ -28,6 +28,7 @@ const SYSTEM: SystemDocument = {
   searches_by_state: {},
   asks_open: 0,
   kernels: 0,
+  quotas: [],
   versions: {},
 };
 

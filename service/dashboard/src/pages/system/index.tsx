@@ -31,6 +31,7 @@ export default function SystemPage() {
             {rows && <Findings found={findings(data, rows)} />}
             <Counts system={data} />
             <Queues queues={data.queues} />
+            <Quotas quotas={data.quotas} />
           </>
         )}
       </Loading>
@@ -148,6 +149,53 @@ function Queues({ queues }: { queues: readonly Queue[] }) {
   return (
     <Card title="Queues">
       <Table cards caption="Queues" columns={QUEUES} rows={queues} rowKey={(row) => row.name} />
+    </Card>
+  );
+}
+
+type Quota = SystemDocument["quotas"][number];
+
+const QUOTA_NAMES: Readonly<Record<string, string>> = {
+  open_searches: "Open searches",
+  candidates_a_day: "Candidates a day",
+  cost_usd_a_day: "US dollars for models a day",
+  device_seconds_a_day: "Device seconds a day",
+};
+
+const QUOTAS: readonly Column<Quota>[] = [
+  { key: "team", header: "Team", cell: (row) => <Untrusted text={row.team} /> },
+  { key: "quota", header: "Quota", cell: (row) => <Untrusted text={QUOTA_NAMES[row.quota] ?? row.quota} /> },
+  { key: "used", header: "Used", numeric: true, cell: (row) => format.count(row.used) },
+  { key: "limit", header: "Limit", numeric: true, cell: (row) => format.count(row.limit ?? 0) },
+  {
+    key: "state",
+    header: "State",
+    lead: true,
+    cell: (row) =>
+      row.used >= (row.limit ?? 0) ? <Badge tone="bad">used up</Badge> : <Badge tone="ok">some left</Badge>,
+  },
+  {
+    key: "resets",
+    header: "Anew",
+    numeric: true,
+    cell: (row) => (row.resets_at ? <Time at={row.resets_at} /> : "as searches end"),
+  },
+];
+
+function Quotas({ quotas }: { quotas: readonly Quota[] }) {
+  const limited = quotas.filter(({ limit }) => limit !== null);
+  if (limited.length === 0) {
+    return null;
+  }
+  return (
+    <Card title="Quotas">
+      <Table
+        cards
+        caption="Quotas"
+        columns={QUOTAS}
+        rows={limited}
+        rowKey={(row) => `${row.team} ${row.quota}`}
+      />
     </Card>
   );
 }

@@ -1,0 +1,75 @@
+"""Teams: which rows each may read and change, and which ops and pools it submitted.
+
+`team` None, in a function that filters, stands for everybody: an administrator, or a service without keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlalchemy import ColumnElement, CursorResult, delete, exists, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from warpsmith.kernels_db.store.table_base import Base
+from warpsmith.kernels_db.store.tables import SHIPPED, HoldingRow, SearchRow, TeamRow
+
+
+def insert_for(session: Session, table: type[Base]) -> Any:
+    """Return an INSERT of the session's database, on which both have `on_conflict_do_nothing` and `..._update`."""
+    dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
+    return dialect.insert(table)
+
+
+def is_readable(column: InstrumentedAttribute[str], team: str | None) -> list[ColumnElement[bool]]:
+    """Return the conditions on a row's team under which `team` may read the row; none for everybody."""
+    if team is None:
+        return []
+    shared = select(TeamRow.name).where(TeamRow.visibility == "shared")
+    return [or_(column.in_((team, SHIPPED)), column.in_(shared))]
+
+
+def is_of_readable_search(column: InstrumentedAttribute[Any], team: str | None) -> list[ColumnElement[bool]]:
+    """Return the same conditions for a row that names its search in `column`."""
+    conditions = is_readable(SearchRow.team, team)
+    return [exists().where(SearchRow.id == column, *conditions)] if conditions else []
+
+
+def is_held_readably(column: InstrumentedAttribute[str], team: str | None) -> list[ColumnElement[bool]]:
+    """Return the same conditions for an op or a pool, whose id is in `column`."""
+    conditions = is_readable(HoldingRow.team, team)
+    if not conditions:
+        return []
+    held = HoldingRow.object_id == column
+    return [or_(~exists().where(held), exists().where(held, *conditions))]
+
+
+def may_read(session: Session, owners: list[str], team: str | None) -> bool:
+    """Check whether `team` may read what belongs to any of `owners`."""
+    if team is None or team in owners or SHIPPED in owners:
+        return True
+    shared = select(TeamRow.name).where(TeamRow.name.in_(owners), TeamRow.visibility == "shared").limit(1)
+    return session.scalar(shared) is not None
+
+
+def may_read_held(session: Session, object_id: str, team: str | None) -> bool:
+    """Check whether `team` may read the op or pool with this id."""
+    owners = list(session.scalars(select(HoldingRow.team).where(HoldingRow.object_id == object_id)))
+    return not owners or may_read(session, owners, team)
+
+
+def hold(session: Session, object_id: str, team: str | None, *, new: bool) -> bool:
+    """Note that `team` submitted an op or a pool; return whether it is the first time.
+
+    `new`: nobody submitted it before.
+
+    What is stored for no team (`team` None) is everyone's from then on, also where teams submitted it before.
+    """
+    if team is None:
+        session.execute(delete(HoldingRow).where(HoldingRow.object_id == object_id))
+        return new
+    held = select(HoldingRow.team).where(HoldingRow.object_id == object_id).limit(1)
+    if not new and session.scalar(held) is None:
+        return False
+    row = insert_for(session, HoldingRow).values(object_id=object_id, team=team)
+    return cast("CursorResult[object]", session.execute(row.on_conflict_do_nothing())).rowcount == 1

@@ -1,0 +1,19 @@
+"""Documents of the audit log."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+
+class AuditDocument(BaseModel):
+    """One change that a caller made or was refused."""
+
+    id: int
+    created_at: float
+    team: str | None
+    key_prefix: str | None = Field(description="Of the caller's API key; null where no key was needed")
+    key_name: str | None
+    action: str = Field(description="The operation's id in the OpenAPI document, or a command on the database")
+    object_id: str | None = Field(description="The row that it was about")
+    source: str = Field(description="The caller's address, or `command line`")
+    result: str = Field(description="done, unchanged, or the status of the refusal (403, 404, 409, 429)")

@@ -1,0 +1,78 @@
+"""Quotas of teams, where something is submitted and just before something is spent.
+
+A search is refused where its team has nothing left of any quota. A step that would spend from a quota of the day of
+which nothing is left pauses its search instead, with the reason; the reconciler resumes it when the day ends (UTC), and
+a person may before, once the quota was raised. Nothing is lost: the step is pending again and counts no try.
+
+    model step      cost_usd_a_day, where an endpoint is asked; candidates_a_day, where it writes a candidate
+    judge step      device_seconds_a_day, baselines and verifications included; candidates_a_day, for a screening
+
+Spending is committed with the step that spends. So a quota is exceeded by no more than the steps under way when it was
+reached, and by verdicts that come back in bundles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.quotas import QUOTAS, Usage, find_reached
+from warpsmith.kernels_db.store.tables import SearchRow, TeamRow
+from warpsmith.workers.steps.endings import pause_search
+from warpsmith.workers.steps.rows import held, put_back
+from warpsmith.workers.steps.values import Work
+from warpsmith.workers.text import storable
+
+
+class QuotaReached(Exception):  # noqa: N818 - named for what it is
+    """A team has nothing left of a quota; nothing was stored."""
+
+    def __init__(self, usage: Usage) -> None:
+        super().__init__(usage.describe())
+        self.usage = usage
+
+
+def check_submission(session: Session, team: str, now: float) -> None:
+    """Raise QuotaReached where `team` may not submit a search, in the transaction that stores it."""
+    row = session.get(TeamRow, team)
+    if row is not None and row.open_searches is not None:
+        # Locked, so that of two submissions at once one takes the last place.
+        session.get(TeamRow, team, with_for_update=True, populate_existing=True)
+    reached = find_reached(session, team, now, QUOTAS)
+    if reached is not None:
+        raise QuotaReached(reached)
+
+
+def find_reached_quota(db: Database, work: Work, now: float) -> Usage | None:
+    """Return the quota that keeps a claimed step from spending now; None where it may."""
+    with db.reading() as session:
+        team = session.get_one(SearchRow, work.search_id).team
+        return find_reached(session, team, now, list(_needed(work)))
+
+
+def wait_for_quota(db: Database, attempt_id: str, owner: str, usage: Usage, now: float) -> bool:
+    """Give the step back, and pause its search until the quota's day ends; False where the lease was lost."""
+    with db.writing() as session:
+        work = held(session, attempt_id, owner)
+        if work is None:
+            return False
+        reason = usage.describe()
+        put_back(work.attempt)
+        work.attempt.error = storable(reason)
+        if work.search.state == "running":
+            pause_search(session, work.search, reason, now, again_at=usage.resets_at, quota=usage.quota)
+        return True
+
+
+def _needed(work: Work) -> Iterator[str]:
+    if work.kind in ("judge", "verify"):
+        yield "device_seconds_a_day"
+        if work.level == "screen":
+            yield "candidates_a_day"
+        return
+    if work.model.get("provider") == "openai":
+        yield "cost_usd_a_day"
+    if work.kind == "code":
+        yield "candidates_a_day"
