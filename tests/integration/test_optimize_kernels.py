@@ -186,7 +186,7 @@ def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-2, -1)) + 1
 
-    x = torch.rand(2, 2, 512)
+    x = torch.rand(2, 4, 1024)
     with torch.no_grad():
         expected = call(x)
         fast = warpsmith.optimize(call, kernels=[packages["pairs"], packages["norm"]])
@@ -196,7 +196,7 @@ def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
     head, place, *rest = fast.report().splitlines()
     assert head.endswith("1 of 1 places of kernels taken"), place
     assert "pair_sum at" in place
-    assert "(2x2x512)" in place
+    assert "(2x4x1024)" in place
     assert rest[0].startswith("  the graph as a whole: not told yet")
     with torch.no_grad():
         settle(fast, x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
@@ -76,6 +76,19 @@ def sort(graph: fx.Graph) -> None:
     from torch._inductor.pattern_matcher import stable_topological_sort  # noqa: PLC0415 - as above
 
     stable_topological_sort(graph)
+
+
+def keep_as_calls(operators: Iterable[Any]) -> None:
+    """Let Inductor call these operators on contiguous tensors, as it does with one that it meets without a lowering.
+
+    Told before, for torch 2.11 describes an operator that it meets with all that it hangs on, each input in full: in
+    the last of a model's layers that takes minutes.
+    """
+    from torch._inductor import lowering  # noqa: PLC0415 - as above
+
+    for operator in operators:
+        if operator not in lowering.lowerings:
+            lowering.make_fallback(operator, layout_constraint=lowering.require_contiguous, warn=False)
 
 
 def mode_of(values: Any) -> AbstractContextManager[Any]:

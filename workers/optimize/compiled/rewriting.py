@@ -161,6 +161,7 @@ class _Rewriter:
             raise _Unknown
         decided = [(region, known) for region in found.regions if (known := self.choices.known(region)) is not None]
         chosen, placed = _choose(graph, decided, self._keep)
+        inductor.keep_as_calls(region.kernel.call for region in chosen)
         put(graph, chosen)
         self.placed = (self.placed or []) + placed + [_placed(region, Decision(), why) for region, why in found.misses]
 
