@@ -25,7 +25,7 @@ from tests.support.api_support import SEARCH
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.service.api import auth
 
-NAME = "warpsmith.example"
+NAME = "kernels.example"
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def test_a_full_disk_stores_nothing_and_says_so(client: TestClient) -> None:
 
 def test_keys_open_what_needs_them(tmp_path: Path) -> None:
     app = application(settings_for(tmp_path, host="0.0.0.0"))
-    with TestClient(app, base_url="http://warpsmith.example") as client:
+    with TestClient(app, base_url="http://kernels.example") as client:
         db = database(client)
         assert client.get("/healthz").status_code == 200
         assert client.get("/readyz").status_code == 503
