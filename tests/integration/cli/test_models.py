@@ -271,6 +271,7 @@ def test_a_spec_that_profile_wrote_is_judged_as_it_is(
     assert verdict["workloads"][0]["error"]["candidate"] <= verdict["workloads"][0]["error"]["limit"]
 
 
+@pytest.mark.nightly
 def test_a_transformer_is_compiled_with_kernels_and_stays_as_it_was(
     transformer_kernels: Packed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

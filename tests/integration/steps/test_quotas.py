@@ -10,7 +10,7 @@ import pytest
 from celery import Celery
 from sqlalchemy import func, select
 
-from tests.support.api_support import SEARCH, application, problem, settings_for
+from tests.support.api_support import ENDPOINT, SEARCH, application, problem, settings_for
 from tests.support.steps_support import SETTINGS, Driver, create, verdict
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.quotas import DAY_S, measure_usage
@@ -192,6 +192,6 @@ def test_the_api_says_what_is_used_and_when_it_begins_anew(tmp_path: Any) -> Non
         with db.writing() as session:
             team = session.get_one(TeamRow, "limited")
             team.candidates_a_day, team.cost_usd_a_day = None, 5.0
-        unpriced = {**SEARCH, "model": {"provider": "openai", "model": "mine", "base_url": "http://127.0.0.1:1/v1"}}
+        unpriced = {**SEARCH, "model": {"provider": "openai", "model": "mine", "base_url": ENDPOINT}}
         refused = problem(client.post("/v1/searches", json=unpriced, headers=key), 422, "invalid-input")
         assert refused["errors"][0]["field"] == "model"

@@ -18,7 +18,10 @@ from warpsmith.kernels_db.spec.op import load_op, parse_op
 from warpsmith.service.api.submission import ADD_RELU
 
 SPECS = [attack for attack in BODIES if attack.path in ("/v1/ops", "/v1/ops/validate")]
-LONGEST_CPU_S = 1.0
+LONGEST_CPU_S = 10.0
+"""A busy machine counts processor seconds that it gave to others: `benchmarks.door` holds the one second. Without
+limits these specs took 20 s and more.
+"""
 
 
 @pytest.mark.parametrize("attack", SPECS, ids=lambda attack: attack.name)
