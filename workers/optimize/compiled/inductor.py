@@ -86,9 +86,10 @@ def keep_as_calls(operators: Iterable[Any]) -> None:
     """
     from torch._inductor import lowering  # noqa: PLC0415 - as above
 
+    let_fall_back: Callable[..., None] = lowering.make_fallback
     for operator in operators:
         if operator not in lowering.lowerings:
-            lowering.make_fallback(operator, layout_constraint=lowering.require_contiguous, warn=False)
+            let_fall_back(operator, layout_constraint=lowering.require_contiguous, warn=False)
 
 
 def mode_of(values: Any) -> AbstractContextManager[Any]:
