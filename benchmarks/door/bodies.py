@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from warpsmith.service.api.routes.pools import EXAMPLE_LINES
 from warpsmith.service.api.submission import ADD_RELU
 
 JSON = "application/json"
@@ -45,22 +46,9 @@ def _flat_yaml() -> bytes:
 
 
 def _pool(replies: int) -> bytes:
-    header = {
-        "format": "warpsmith-pool",
-        "version": 1,
-        "op": "add_relu",
-        "op_digest": "0f" * 32,
-        "target": "cpu:x86_64",
-        "language": "cpp",
-        "answered_by": "a person",
-        "recorded_at": 1767225600.0,
-        "warpsmith_version": "0.1.0",
-        "policy": {"name": "idea_beam"},
-        "budget": {"candidates": 12},
-    }
     reply = {"ordinal": 0, "kind": "code", "summary": "", "reply": "x"}
     rest = dict.fromkeys(("finish_reason", "model", "prompt_tokens", "completion_tokens", "latency_s"))
-    lines = [json.dumps(header)]
+    lines = [json.dumps(EXAMPLE_LINES[0])]
     lines += [json.dumps({"request": f"{number:064x}", **reply, **rest}) for number in range(replies)]
     return "\n".join(lines).encode()[: 16 * MIB]
 
