@@ -271,6 +271,44 @@ def normalised(x: Tensor) -> Tensor:
     return torch.addcmul(-mean * scale, x, scale)
 
 
+BIASED_NORM = """import torch
+
+def run(x, bias, weight, shift):
+    y = x + bias[:, None]
+    return torch.relu(torch.nn.functional.batch_norm(y, None, None, weight, shift, True, 0.1, 1e-5))
+"""
+
+
+def channels(columns: int) -> ResolvedWorkload:
+    vectors = [tensor(name, (16,)) for name in ("bias", "weight", "shift")]
+    return workload("bn", "test", [tensor("x", (4, 16, columns)), *vectors], [output("y", (4, 16, columns))])
+
+
+def batch_norm(x: Tensor, bias: Tensor, weight: Tensor, shift: Tensor, correction: int = 0) -> Tensor:
+    y = x + bias[:, None]
+    variance, mean = torch.var_mean(y, dim=(0, 2), correction=correction)
+    scale = weight * torch.rsqrt(variance + 1e-5)
+    return torch.relu(torch.addcmul((shift - mean * scale)[:, None], y, scale[:, None]))
+
+
+@pytest.mark.parametrize("seed", [19, 25])
+def test_what_eager_loses_between_two_steps_is_lost_at_every_element(seed: int) -> None:
+    """Eager's own error was zero at elements, and in a whole channel, that its relu cuts."""
+    oracle = oracle_of(BIASED_NORM, channels(900), batch_norm)
+    oracle.rng = random.Random(seed)
+    change = {"input": "bias", "move": "grade", "axis": 0, "low": -20, "high": 20, "draw": seed + 1}
+    answer = oracle.ask({"workload": "bn", "seed": seed, "changes": [change]})
+    assert answer.worst is not None
+    assert 0 < answer.worst.ratio <= 1, answer.worst
+
+
+def test_a_wrong_correction_of_such_an_op_is_found() -> None:
+    def wrong(x: Tensor, bias: Tensor, weight: Tensor, shift: Tensor) -> Tensor:
+        return batch_norm(x, bias, weight, shift, correction=1)
+
+    assert worst_of(oracle_of(BIASED_NORM, channels(9), wrong)).failed
+
+
 def test_where_the_result_jumps_a_finite_value_passes_and_no_other() -> None:
     """Equal elements: a mean that is one rounding off is divided by sqrt(eps)."""
     where = rows(900, 3)
