@@ -182,6 +182,7 @@ def test_a_kernel_that_is_not_faster_stays_out(packages: dict[str, Path]) -> Non
     assert "Inductor's code stays: it is not surely faster than Inductor's code: 0." in fast.report()
 
 
+@pytest.mark.nightly
 def test_a_kernel_that_is_faster_serves(packages: dict[str, Path]) -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         return (x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-2, -1)) + 1
@@ -264,6 +265,7 @@ def test_a_number_that_was_not_verified_stays_out(packages: dict[str, Path]) -> 
     assert "Inductor's code stays: eps: found another value than was verified (1e-05 or 1e-06)" in fast.report()
 
 
+@pytest.mark.nightly
 def test_sizes_that_vary_are_served_inside_the_envelope_and_by_pytorch_outside(packages: dict[str, Path]) -> None:
     model = Stack(eps=(1e-5,)).eval()
     fast = warpsmith.optimize(model, kernels=[packages["norm"]], keep="right")
@@ -413,6 +415,7 @@ def test_what_became_of_each_place_is_told_where_inductors_cache_has_the_code(
     assert "1 of 1 places of kernels taken" in fast.report(), "Inductor's cache alone is not enough"
 
 
+@pytest.mark.nightly
 def test_of_two_kernels_for_a_place_the_one_that_saves_more_serves(packages: dict[str, Path]) -> None:
     whole = NORM | {
         "name": "norm_twice",

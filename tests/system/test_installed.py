@@ -138,7 +138,8 @@ def test_the_wheel_takes_one_name_in_site_packages(installed: Installed, tmp_pat
     assert {name for name in told if name != ".." and not name.endswith(".dist-info")} == {"warpsmith"}
 
 
-@pytest.mark.parametrize("place", ["crowded", pytest.param("clone", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("place", ["crowded", "clone"])
 def test_what_is_installed_runs_wherever_it_is_started(
     installed: Installed, crowded: Path, tmp_path: Path, place: str
 ) -> None:

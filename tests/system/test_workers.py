@@ -62,6 +62,7 @@ def test_steps_travel_over_rabbitmq(tmp_path: Path, rabbitmq_url: str) -> None:
         wait_until(lambda: searching.nodes()[0].verdict == "accepted", 90, f"the baselines\n{fleet.logs()}")
 
 
+@pytest.mark.nightly
 def test_a_worker_waits_for_its_broker_and_the_reconciler_sends_what_was_lost(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:

@@ -497,6 +497,7 @@ def candidates(db: Database, search_id: str) -> None:
     steps.advance(db, search_id, time.time())
 
 
+@pytest.mark.nightly
 def test_a_search_goes_on_by_bundles_though_the_judge_is_killed(
     client: TestClient, db: Database, tmp_path: Path, examples: Path
 ) -> None:

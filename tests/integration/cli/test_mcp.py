@@ -212,6 +212,7 @@ def test_a_node_comes_with_code_verdict_and_feedback(place: Place) -> None:
     assert "secret" not in json.dumps(node)
 
 
+@pytest.mark.nightly
 def test_a_candidate_is_judged_on_this_machine(place: Place) -> None:
     good = place.agent.call("judge_candidate", op=scenario.OP, source=CANDIDATE, level="screen")
     assert (good["verdict"], good["language"], good["op"]) == ("accepted", "cpp", "scale_shift"), good

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.kinds import nightly_but
 from tests.support.api_support import client_of, settings_for
 from tests.support.formats_support import EXAMPLES, files_of
 from tests.support.launching import warpsmith
@@ -64,7 +63,8 @@ extern "C" void silu(const float* x, double scale, float* y, int64_t n) {
 }
 
 
-@pytest.mark.parametrize("format_name", nightly_but("kernelbench".__eq__, CASES))
+@pytest.mark.nightly
+@pytest.mark.parametrize("format_name", CASES)
 def test_a_problem_is_imported_admitted_and_searched(format_name: str, tmp_path: Path) -> None:
     problem, parameters, call, kernel = CASES[format_name]
     home, spec, candidate = tmp_path / "home", tmp_path / "op.json", tmp_path / "candidate.py"

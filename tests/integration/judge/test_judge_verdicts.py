@@ -100,6 +100,7 @@ def test_where_the_hosts_time_cannot_be_measured_the_verdict_stands(client: Judg
     assert "what a call costs the host was not measured" in verdict["reason"]
 
 
+@pytest.mark.nightly
 def test_the_baselines_are_measured_and_a_compiled_one_too(client: JudgeClient) -> None:
     baselines = ("eager", "compile")
     verdict = _judge(client, judging.job(FUSED, FUSED_WORKLOADS[:1], baselines=baselines))

@@ -71,6 +71,7 @@ def test_every_tool_runs_the_candidate_once_confined_and_its_report_counts(place
         assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in told["variables"]
 
 
+@pytest.mark.nightly
 def test_a_candidate_that_fails_under_a_tool_and_one_that_hangs_are_notes(place: Sanitizer) -> None:
     quick = dataclasses.replace(place, limit_s=15)
     start = time.monotonic()

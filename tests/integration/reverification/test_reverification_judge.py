@@ -92,6 +92,7 @@ def working(library: Library) -> Iterator[None]:
 
 
 @pytest.mark.alone
+@pytest.mark.nightly
 @pytest.mark.usefixtures("working")
 def test_the_command_tells_what_drifted(library: Library, said: Said) -> None:
     code, out, err = said("reverify", "--target", "cpu", "--op", "scale_shift", "--json")
@@ -187,6 +188,7 @@ def test_the_api_asks_once_and_keeps_the_history(tmp_path: Path) -> None:
         assert api_support.fields(refused) == ["target"]
 
 
+@pytest.mark.nightly
 def test_what_drifted_leaves_with_a_warning_and_an_op_stands_for_what_holds(
     library: Library, said: Said, tmp_path: Path
 ) -> None:
@@ -238,6 +240,7 @@ def test_each_is_looked_at_in_its_turn_and_all_when_the_time_is_up(
     assert looked_at == [*ids, *ids]
 
 
+@pytest.mark.nightly
 def test_misuse_of_the_command(library: Library, said: Said) -> None:
     code, _, err = said("reverify", library.kernels["holds"], "--due")
     assert code == 2
