@@ -43,6 +43,26 @@ FOUND = {
         add_cpp(f"{ALL}\nvolatile int q = *(const int*)((const char*)x + 1); (void)q;"),
         "load of misaligned address",
     ),
+    "a maximum without a reduction": (
+        add_cpp(
+            "float most = 0;\n#pragma omp parallel for schedule(dynamic, 3)\nfor (int64_t i = 0; i < n; i++) {\n"
+            "out[i] = x[i] + y[i];\nmost = std::fmax(most, out[i]);\n}\nif (most < -1) out[0] = most;"
+        ),
+        "data race, ",
+    ),
+    "a loop that does not wait for the one before it": (
+        add_cpp(
+            "#pragma omp parallel\n{\n#pragma omp for nowait\nfor (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];\n"
+            "#pragma omp for\nfor (int64_t i = 0; i < n; i++) out[n - 1 - i] = x[n - 1 - i] + y[n - 1 - i];\n}"
+        ),
+        "data race, ",
+    ),
+    "a neighbour's element is written too": (
+        add_cpp(
+            "#pragma omp parallel for\nfor (int64_t i = 0; i < n; i++) {\nout[i] = x[i] + y[i];\nif (i + 1 < n) out[i + 1] = x[i + 1] + y[i + 1];\n}"
+        ),
+        "write of 4 bytes; another thread's write of 4 bytes in line",
+    ),
 }  # fmt: skip
 HONEST = {
     "two kernels through scratch": cpp(TWO, TWO_RUN, "import torch"),
@@ -57,6 +77,20 @@ HONEST = {
     "parallel regions": add_cpp(
         "float most = 0;\n#pragma omp parallel for reduction(max: most) schedule(dynamic, 3)\n"
         "for (int64_t i = 0; i < n; i++) { out[i] = x[i] + y[i]; most = std::fmax(most, out[i]); }\nif (most < -1) out[0] = most;"
+    ),
+    "every construct of OpenMP that orders": add_cpp(
+        "double total = 0; int seen = 0, parts = 0;\n#pragma omp parallel reduction(+: total)\n{\n"
+        "#pragma omp for schedule(guided)\nfor (int64_t i = 0; i < n; i++) out[i] = x[i];\n"
+        "#pragma omp for collapse(2) schedule(runtime)\nfor (int64_t i = 0; i < n; i++) for (int64_t j = 0; j < 1; j++) out[n - 1 - i] += y[n - 1 - i];\n"
+        "#pragma omp single\nseen = 1;\n#pragma omp critical\nparts += 1;\n#pragma omp barrier\n#pragma omp atomic\nparts += seen;\n"
+        "#pragma omp sections\n{\n#pragma omp section\ntotal += 1;\n#pragma omp section\ntotal += 2;\n}\n"
+        "if (parts < 0) out[0] = 0;\n}\nif (total < 0) out[0] = 0;"
+    ),
+    "partial sums by thread": add_cpp(
+        "std::vector<double> sums(omp_get_max_threads());\n#pragma omp parallel\n{\nconst int t = omp_get_thread_num(), all = omp_get_num_threads();\n"
+        "for (int64_t i = n * t / all; i < n * (t + 1) / all; i++) { out[i] = x[i] + y[i]; sums[t] += out[i]; }\n}\n"
+        "double total = 0;\nfor (double one : sums) total += one;\nif (total == 12345.678) out[0] = 0;",
+        "#include <omp.h>\n#include <vector>\n",
     ),
     "intrinsics": add_cpp(
         "int64_t i = 0;\n#if defined(__AVX__)\nfor (; i + 8 <= n; i += 8) _mm256_storeu_ps(out + i, _mm256_add_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));\n#endif\n"
@@ -77,7 +111,12 @@ def judged(client: JudgeClient, source: str) -> Verdict:
 
 
 def often(name: str) -> bool:
-    return name in ("an element after a tensor", "a signed overflow", "unaligned vectors")
+    return name in (
+        "an element after a tensor",
+        "a signed overflow",
+        "a maximum without a reduction",
+        "partial sums by thread",
+    )
 
 
 @pytest.mark.parametrize("name", nightly_but(often, FOUND))
@@ -99,4 +138,21 @@ def test_what_results_do_not_show_is_told_with_its_line(client: JudgeClient, nam
 def test_honest_kernels_pass(client: JudgeClient, name: str) -> None:
     verdict = judged(client, HONEST[name])
     assert verdict["verdict"] == "accepted", verdict["reason"]
-    assert "sanitizer" not in verdict["reason"]
+    assert "anitizer" not in verdict["reason"]
+
+
+TASKS = "\n#pragma omp parallel\n#pragma omp single\n#pragma omp task\nout[0] = x[0] + y[0];\n"
+FLUSH = "\n#pragma omp parallel\n{\n#pragma omp flush\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (TASKS, "undefined reference to `GOMP_task'"),
+        (FLUSH, "no ThreadSanitizer: it does not see what `omp flush` orders"),
+    ],
+)
+def test_threads_that_are_not_looked_at_are_noted(client: JudgeClient, body: str, words: str) -> None:
+    verdict = judged(client, add_cpp(f"{ALL}{body}"))
+    assert verdict["verdict"] == "accepted", verdict["reason"]
+    assert words in verdict["reason"]

@@ -30,13 +30,13 @@ class Program:
     """A command with what it may do.
 
     command: its first word is a path. environment: all that it inherits. memory_bytes: address space of each of its
-    processes. fixed_addresses: its memory lies where it always does, which sanitizers ask for.
+    processes; None leaves it as it is. fixed_addresses: its memory lies where it always does, which sanitizers ask for.
     """
 
     command: Sequence[str]
     environment: Mapping[str, str]
     profile: Profile
-    memory_bytes: int
+    memory_bytes: int | None
     fixed_addresses: bool = False
 
 
@@ -63,12 +63,15 @@ class ProgramServer(PreloadedServer):
 
         When it has ended, or its time is over, it is gone with everything that it started. Raises ForkServerDied.
         """
+        limits = {"CPU": int(seconds) + 2, "FSIZE": _FILE_BYTES, "CORE": 0}
+        if program.memory_bytes is not None:
+            limits["AS"] = program.memory_bytes
         request: dict[str, Any] = {
             "directory": str(place),
             "command": list(program.command),
             "environment": dict(program.environment),
             "profile": program.profile.document(),
-            "limits": {"AS": program.memory_bytes, "CPU": int(seconds) + 2, "FSIZE": _FILE_BYTES, "CORE": 0},
+            "limits": limits,
             "fixed_addresses": program.fixed_addresses,
         }
         path = place / "output"
