@@ -78,14 +78,15 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     settings = settings or ServiceSettings()
     db = Database(settings.database)
     celery = celery_app.make_app(settings, answer_timeout_s=settings.broker_timeout_s)
+    broker_probe = make_broker_probe(celery, settings.broker_timeout_s)
     service = Service(
         settings=settings,
         db=db,
         celery=celery,
         outbox=Outbox(celery),
         database_probe=make_database_probe(db, settings.database_timeout_s),
-        broker_probe=make_broker_probe(celery, settings.broker_timeout_s),
-        metrics=Metrics(db, ALIVE_AFTER_S),
+        broker_probe=broker_probe,
+        metrics=Metrics(db, ALIVE_AFTER_S, lambda: broker_probe.ask_and_wait().fault is None),
         streams=Streams(db, settings),
     )
     app = FastAPI(
