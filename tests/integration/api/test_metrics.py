@@ -84,7 +84,12 @@ def test_profiles_and_reverifications_want_the_judge_of_their_target(seeded: Tes
     now = time.time()
     profile = {"search_id": "sr_seed", "node_id": "nd_good", "document": {}, "created_at": now - 9}
     with database(seeded).writing() as session:
-        held = {"kernel_id": session.scalars(select(KernelRow.id)).first(), "target": "cuda:sm_90", "cause": "asked", "created_at": now - 86_400}
+        held = {
+            "kernel_id": session.scalars(select(KernelRow.id)).first(),
+            "target": "cuda:sm_90",
+            "cause": "asked",
+            "created_at": now - 86_400,
+        }
         # Never sent, since no judge of the target lives: it is what brings the first one up.
         session.add(ReverificationRow(id="rv_1", ordinal=1, state="pending", sent_at=None, **held))
         session.add(ProfileRow(id="pf_1", state="pending", sent_at=now - 9, **profile))

@@ -45,7 +45,7 @@ def services() -> dict[str, Any]:
 
 
 def test_nothing_is_there_that_these_tests_do_not_know(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "redis", *OURS}
+    assert set(services) == {"postgres", "redis", *OURS, "prometheus", "grafana"}
 
 
 @pytest.mark.parametrize("name", REQUIRED)
