@@ -280,8 +280,8 @@ def test_what_dockerfiles_copy_exists_and_is_sent_to_the_build(path: str) -> Non
 
 
 def test_only_the_judges_image_has_torch() -> None:
-    assert '".[worker]"' in (REPOSITORY / "docker/judge.Dockerfile").read_text(encoding="utf-8")
-    assert '".[service]"' in (REPOSITORY / "docker/service.Dockerfile").read_text(encoding="utf-8")
+    assert '".[worker,otel]"' in (REPOSITORY / "docker/judge.Dockerfile").read_text(encoding="utf-8")
+    assert '".[service,otel]"' in (REPOSITORY / "docker/service.Dockerfile").read_text(encoding="utf-8")
 
 
 def test_ci_reads_as_bash_and_needs_no_terminal() -> None:
