@@ -11,7 +11,7 @@ COPY prompts prompts
 COPY kernels_db kernels_db
 COPY examples examples
 RUN python -m venv /opt/warpsmith \
- && /opt/warpsmith/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[worker]"
+ && /opt/warpsmith/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[worker,otel]"
 
 FROM python:3.11.11-slim-bookworm
 # The compiler of `cpp` candidates and of Triton's launchers; torch.compile builds its CPU baselines with it.

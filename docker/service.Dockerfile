@@ -10,7 +10,7 @@ COPY prompts prompts
 COPY kernels_db kernels_db
 COPY examples examples
 RUN python -m venv /opt/warpsmith \
- && /opt/warpsmith/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[service]"
+ && /opt/warpsmith/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[service,otel]"
 
 FROM python:3.11.11-slim-bookworm
 RUN groupadd --gid 10001 warpsmith \

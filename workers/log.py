@@ -1,4 +1,4 @@
-"""Logs of every process: one configuration, lines that carry search, node and attempt ids.
+"""Logs of every process: one configuration, lines that carry search, node and attempt ids, and trace ids.
 
 On a terminal they are for people, elsewhere one JSON object a line. Libraries that log through `logging` come out
 alike.
@@ -16,6 +16,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import Processor
 
+from warpsmith.workers import tracing
 from warpsmith.workers.settings import Settings
 
 NOISY = ("amqp", "kombu", "celery.redirected", "httpx", "httpcore", "openai", "alembic", "urllib3")
@@ -47,6 +48,7 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     human = settings.log_format == "human" or (settings.log_format == "auto" and out.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        *([] if settings.otlp_endpoint is None else [tracing.stamp]),
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S" if human else "iso", utc=not human),

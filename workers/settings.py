@@ -39,6 +39,11 @@ class Settings(BaseSettings):
         "auto", description="human on a terminal, json elsewhere, or one of them always"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    otlp_endpoint: str | None = Field(
+        None,
+        description="OpenTelemetry collector that gets traces, by OTLP over HTTP: http://collector:4318; needs the "
+        "extra `otel`; default is no traces",
+    )
 
     lease_s: float = Field(
         30.0, gt=0, description="Seconds a step may go without a sign of life before it returns to the queue"
@@ -131,6 +136,13 @@ class Settings(BaseSettings):
     @classmethod
     def _by_address(cls, value: dict[str, Any]) -> dict[str, Any]:
         return {url.strip().rstrip("/"): entry for url, entry in value.items()}
+
+    @field_validator("otlp_endpoint", mode="after")
+    @classmethod
+    def _base_address(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("expected the address of a collector, such as http://collector:4318")
+        return value.rstrip("/") if value else None
 
     @field_validator("model_endpoints", mode="after")
     @classmethod

@@ -1,15 +1,21 @@
-"""Prometheus metrics: request latency, and the state of searches, nodes, queues and workers."""
+"""Prometheus metrics: request latency, and the state of searches, nodes, queues, workers and the broker.
+
+All but latency and `process_*` are read from the database, so every API process of a service says the same: a query
+takes their `max`, and never adds them up. docs/operations.md says what to watch.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warpsmith.kernels_db.store.db import Database
@@ -18,10 +24,12 @@ from warpsmith.kernels_db.store.tables import (
     AttemptRow,
     KernelRow,
     NodeRow,
+    ProfileRow,
     ReverificationRow,
     SearchRow,
     WorkerRow,
 )
+from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 COUNTED: tuple[tuple[str, str, *tuple[InstrumentedAttribute[Any], ...]], ...] = (
@@ -43,14 +51,20 @@ COUNTED: tuple[tuple[str, str, *tuple[InstrumentedAttribute[Any], ...]], ...] = 
     ),
 )
 """What is counted by columns, whose names are the labels."""
+MODEL_KINDS = ("ideate", "code")
+OPEN_SEARCHES = ("queued", "running", "paused")
+PROFILE_WAITS_S = 3600.0
+"""Seconds for which an announced profile counts as waiting: a lost announcement must not keep a GPU up for ever."""
+
 LATENCY_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class Metrics:
     """The metrics of one app; each app has its own registry, so one process can hold several."""
 
-    def __init__(self, db: Database, alive_after_s: float) -> None:
+    def __init__(self, db: Database, alive_after_s: float, broker_answers: Callable[[], bool]) -> None:
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         self._latency = Histogram(
             "warpsmith_http_request_seconds",
             "Seconds from a request's arrival to the end of its response",
@@ -59,6 +73,7 @@ class Metrics:
             registry=self._registry,
         )
         self._registry.register(_DatabaseCollector(db, alive_after_s))
+        self._registry.register(_BrokerCollector(broker_answers))
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request; unknown methods count as `other`, since clients may send any."""
@@ -83,9 +98,23 @@ class _DatabaseCollector(Collector):
         now = time.time()
         with self._db.reading() as session:
             yield from (_count_rows(session, *counted) for counted in COUNTED)
-            yield _measure_queue_ages(session, now)
+            yield from _describe_queues(_measure_queues(session, now, now - self._alive_after_s), now)
             yield _count_workers(session, now - self._alive_after_s)
             yield _sum_spend(session)
+
+
+class _BrokerCollector(Collector):
+    def __init__(self, answers: Callable[[], bool]) -> None:
+        self._answers = answers
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: registering must not need a broker."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily("warpsmith_broker_up", "Whether the broker takes messages of this process")
+        family.add_metric([], self._answers())
+        yield family
 
 
 def _count_rows(session: Session, name: str, text: str, *columns: InstrumentedAttribute[Any]) -> Metric:
@@ -95,18 +124,104 @@ def _count_rows(session: Session, name: str, text: str, *columns: InstrumentedAt
     return family
 
 
-def _measure_queue_ages(session: Session, now: float) -> Metric:
-    """Measure the age of the oldest due and unclaimed step of each kind, for alerts."""
-    family = GaugeMetricFamily(
-        "warpsmith_queue_age_seconds", "Age of the oldest step that is due and unclaimed", labels=["kind"]
+@dataclass
+class _Queue:
+    """What one queue holds: jobs of every kind, counted; `since`: the oldest waits since then (epoch seconds)."""
+
+    waiting: int = 0
+    running: int = 0
+    retried: int = 0
+    deferred: int = 0
+    since: float | None = None
+
+    def add(self, waiting: int, running: int, retried: int, deferred: int, since: float | None) -> None:
+        self.waiting += waiting
+        self.running += running
+        self.retried += retried
+        self.deferred += deferred
+        self.since = min((one for one in (self.since, since) if one is not None), default=None)
+
+    def age_s(self, now: float) -> float:
+        return 0.0 if self.since is None else max(0.0, now - self.since)
+
+
+def _measure_queues(session: Session, now: float, alive_since: float) -> dict[str, _Queue]:
+    """Measure the queues of models and of every target that has a job, a live worker or an open search."""
+    served = select(WorkerRow.target).where(WorkerRow.seen_at >= alive_since)
+    wanted = select(SearchRow.target).where(SearchRow.state.in_(OPEN_SEARCHES))
+    known = [MODEL_QUEUE, *(judge_queue(target) for target in session.scalars(served.union(wanted)) if target)]
+    queues = defaultdict(_Queue, {name: _Queue() for name in known})
+    for kind, target, *measured in session.execute(_steps(now)):
+        queues[MODEL_QUEUE if kind in MODEL_KINDS else judge_queue(target)].add(*measured)
+    for query in (_profiles(now), _reverifications()):
+        for target, *measured in session.execute(query):
+            queues[judge_queue(target)].add(*measured)
+    return queues
+
+
+def _steps(now: float) -> Select[Any]:
+    """Select the steps of searches by kind and target."""
+    pending, due = AttemptRow.state == "pending", AttemptRow.not_before <= now
+    waiting = and_(pending, due, SearchRow.state == "running")
+    # One that is out in a bundle has no lease: no worker of this service has it.
+    running = and_(AttemptRow.state == "running", AttemptRow.lease_expires_at.is_not(None))
+    retried = or_(and_(pending, AttemptRow.tries > 0), and_(running, AttemptRow.tries > 1))
+    since = case((AttemptRow.not_before > AttemptRow.created_at, AttemptRow.not_before), else_=AttemptRow.created_at)
+    deferred = and_(pending, ~due, AttemptRow.deferrals > 0)
+    return (
+        select(AttemptRow.kind, SearchRow.target, *_sums(waiting, running, retried, deferred), _oldest(waiting, since))
+        .join(SearchRow, SearchRow.id == AttemptRow.search_id)
+        .where(AttemptRow.state.in_(("pending", "running")))
+        .group_by(AttemptRow.kind, SearchRow.target)
     )
-    due = select(AttemptRow.kind, func.min(AttemptRow.created_at)).where(
-        AttemptRow.state == "pending", AttemptRow.not_before <= now
+
+
+def _profiles(now: float) -> Select[Any]:
+    """Select the requested profiles by target."""
+    waiting = and_(ProfileRow.state == "pending", ProfileRow.sent_at > now - PROFILE_WAITS_S)
+    running = and_(ProfileRow.state == "running", ProfileRow.lease_expires_at > now)
+    never = ProfileRow.id.is_(None)
+    return (
+        select(SearchRow.target, *_sums(waiting, running, never, never), _oldest(waiting, ProfileRow.created_at))
+        .join(SearchRow, SearchRow.id == ProfileRow.search_id)
+        .where(ProfileRow.state.in_(("pending", "running")))
+        .group_by(SearchRow.target)
     )
-    ages = {kind: now - oldest for kind, oldest in session.execute(due.group_by(AttemptRow.kind))}
-    for kind in ("ideate", "code", "judge", "verify"):
-        family.add_metric([kind], max(0.0, ages.get(kind, 0.0)))
-    return family
+
+
+def _reverifications() -> Select[Any]:
+    """Select the re-verifications by target.
+
+    One whose target has no live judge counts as waiting although it was not sent: it needs the first worker.
+    """
+    row = ReverificationRow
+    waiting, running = row.state == "pending", row.state == "running"
+    retried = or_(and_(waiting, row.tries > 0), and_(running, row.tries > 1))
+    sums = _sums(waiting, running, retried, row.id.is_(None))
+    return select(row.target, *sums, _oldest(waiting, row.created_at)).where(or_(waiting, running)).group_by(row.target)
+
+
+def _sums(*conditions: ColumnElement[bool]) -> Iterator[ColumnElement[int]]:
+    return (func.sum(case((condition, 1), else_=0)) for condition in conditions)
+
+
+def _oldest(waiting: ColumnElement[bool], since: ColumnElement[float] | InstrumentedAttribute[float]) -> Any:
+    return func.min(case((waiting, since), else_=None))
+
+
+def _describe_queues(queues: dict[str, _Queue], now: float) -> Iterator[Metric]:
+    measures: tuple[tuple[str, str, Callable[[_Queue], float]], ...] = (
+        ("depth", "Jobs that are due and wait for a worker", lambda queue: queue.waiting),
+        ("running", "Jobs that a worker holds", lambda queue: queue.running),
+        ("age_seconds", "Age of the oldest job that is due and waits", lambda queue: queue.age_s(now)),
+        ("retried", "Open jobs that an earlier worker took and lost", lambda queue: queue.retried),
+        ("deferred", "Steps put off because their model was unavailable", lambda queue: queue.deferred),
+    )
+    for name, text, value in measures:
+        family = GaugeMetricFamily(f"warpsmith_queue_{name}", text, labels=["queue"])
+        for queue, found in sorted(queues.items()):
+            family.add_metric([queue], value(found))
+        yield family
 
 
 def _count_workers(session: Session, since: float) -> Metric:

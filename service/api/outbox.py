@@ -6,14 +6,16 @@ messages while the broker does not answer, and what the API stores meanwhile goe
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from celery import Celery
 
-from warpsmith.workers import log
+from warpsmith.workers import log, tracing
 from warpsmith.workers.queue import dispatch
 
 MOST_WAITING = 10_000
@@ -63,7 +65,8 @@ class Outbox:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
                 self._thread.start()
-        self._enqueue(send)
+        # The message belongs to the trace of the request, which this thread knows and the other does not.
+        self._enqueue(partial(contextvars.copy_context().run, send) if tracing.is_on() else send)
 
     def _enqueue(self, item: Callable[[], bool] | None) -> None:
         try:

@@ -41,7 +41,7 @@ from warpsmith.service.server import openapi, pages
 from warpsmith.service.server.audit_trail import AuditTrail
 from warpsmith.service.server.middleware import BodyLimit, Breaker, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
 from warpsmith.service.settings import ServiceSettings
-from warpsmith.workers import log
+from warpsmith.workers import log, tracing
 from warpsmith.workers.queue import celery_app
 from warpsmith.workers.settings import ALIVE_AFTER_S
 
@@ -78,14 +78,15 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
     settings = settings or ServiceSettings()
     db = Database(settings.database)
     celery = celery_app.make_app(settings, answer_timeout_s=settings.broker_timeout_s)
+    broker_probe = make_broker_probe(celery, settings.broker_timeout_s)
     service = Service(
         settings=settings,
         db=db,
         celery=celery,
         outbox=Outbox(celery),
         database_probe=make_database_probe(db, settings.database_timeout_s),
-        broker_probe=make_broker_probe(celery, settings.broker_timeout_s),
-        metrics=Metrics(db, ALIVE_AFTER_S),
+        broker_probe=broker_probe,
+        metrics=Metrics(db, ALIVE_AFTER_S, lambda: broker_probe.ask_and_wait().fault is None),
         streams=Streams(db, settings),
     )
     app = FastAPI(
@@ -105,7 +106,23 @@ def create_app(settings: ServiceSettings | None = None, dashboard: Path = pages.
         app.include_router(router, dependencies=[Depends(access.enforce)])
     app.router.default = pages.Dashboard(dashboard, app.router.default)
     openapi.install(app, keys_required=settings.keys_required)
+    _trace_requests(app, settings)
     return app
+
+
+def _trace_requests(app: FastAPI, settings: ServiceSettings) -> None:
+    """Make a span of each request, where traces are on; not of probes, nor of the pieces of an answer."""
+    provider = tracing.start(settings, "api")
+    if provider is None:
+        return
+    from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor  # noqa: PLC0415 - an extra
+
+    FastAPIInstrumentor.instrument_app(
+        app,
+        tracer_provider=provider,
+        excluded_urls="/healthz,/readyz,/metrics",
+        exclude_spans=["receive", "send"],
+    )
 
 
 def _list_middleware(service: Service) -> list[Middleware]:
@@ -140,6 +157,7 @@ async def _run_lifespan(app: FastAPI) -> AsyncIterator[None]:
     service.database_probe.start()
     yield
     service.outbox.close()
+    tracing.stop()
     service.database_probe.close()
     service.broker_probe.close()
     service.celery.close()

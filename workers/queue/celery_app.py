@@ -33,7 +33,7 @@ from celery.signals import (
 )
 
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.workers import log
+from warpsmith.workers import log, tracing
 from warpsmith.workers.queue import process, redis_transport
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
@@ -142,15 +142,22 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     queues = list(instance.app.amqp.queues.consume_from)
     process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
     if issubclass(instance.pool_cls, ThreadPool):
+        _start_tracing()
         process.open_worker(get_settings())
 
 
+def _start_tracing() -> None:
+    tracing.start(get_settings(), process.worker.role)
+
+
 def _open_child(**_: Any) -> None:
+    _start_tracing()
     process.open_child(get_settings())
 
 
 def _close_process(**_: Any) -> None:
     process.close_process()
+    tracing.stop()
 
 
 def _tell_late(sender: Any, expired: bool, **_: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from warpsmith.workers import log
+from warpsmith.workers import log, tracing
 from warpsmith.workers.queue_names import PROFILE_TASK, REVERIFY_TASK, task_of
 
 logger = log.get(__name__)
@@ -67,4 +67,14 @@ def send_profile(app: Celery, profile_id: str, queue: str) -> bool:
 
 
 def _send(app: Celery, task: str, row_id: str, queue: str) -> None:
-    app.send_task(task, args=(row_id,), queue=queue, retry=True, retry_policy=RETRY, ignore_result=True)
+    with tracing.span(f"send {task}", "PRODUCER") as note:
+        note(queue=queue, job=row_id)
+        app.send_task(
+            task,
+            args=(row_id,),
+            queue=queue,
+            headers=tracing.headers(),
+            retry=True,
+            retry_policy=RETRY,
+            ignore_result=True,
+        )

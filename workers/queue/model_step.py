@@ -8,7 +8,7 @@ from typing import Literal
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.workers import log, steps
+from warpsmith.workers import log, steps, tracing
 from warpsmith.workers.clock import Clock
 from warpsmith.workers.llm.base import (
     AskPending,
@@ -69,7 +69,11 @@ class ModelStep:
             if capped is not None:
                 return self._give_in(capped, calls)
             try:
-                reply = model.complete(request)
+                with tracing.span("model call", "CLIENT") as note:
+                    note(kind=request.kind, provider=model.provider)
+                    reply = model.complete(request)
+                    note(model=reply.model, prompt_tokens=reply.prompt_tokens, cost_usd=reply.cost_usd)
+                    note(completion_tokens=reply.completion_tokens, finish_reason=reply.finish_reason)
             except ModelError as error:
                 if request.kind == "reflect" and isinstance(error, PoolMiss):
                     logger.info("no reflection", reason=str(error))

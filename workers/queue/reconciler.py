@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database, StorageFull
-from warpsmith.workers import log, reverification, steps
+from warpsmith.workers import log, reverification, steps, tracing
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
@@ -86,6 +86,7 @@ def main() -> int:
     """Run until SIGTERM or SIGINT."""
     settings = get_settings()
     log.configure(settings)
+    tracing.start(settings, "reconciler")
     db = Database(settings.database)
     reconciler = Reconciler(settings, db, make_app(settings))
 
@@ -102,6 +103,7 @@ def main() -> int:
     finally:
         heartbeat.stop()
         db.dispose()
+        tracing.stop()
     logger.info("the reconciler ended")
     return 0
 

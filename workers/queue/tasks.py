@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import wraps
 
-from celery import Celery
+from celery import Celery, current_task
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
-from warpsmith.workers import log, reverification, steps
+from warpsmith.workers import log, reverification, steps, tracing
 from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
@@ -46,9 +47,16 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
         if work is None:
             return
         ids = {"search": work.search_id, "node": work.node.id, "attempt": work.attempt_id, "step": work.kind}
-        with log.bound(**ids):
-            if _do(here, work, owner, do):
-                dispatch.send(sender, steps.advance(here.db, work.search_id, time.time()))
+        link = steps.find_submission(here.db, work.search_id) if tracing.is_on() else None
+        about = {"target": work.target, "language": work.language, "level": work.level, "tries": work.tries}
+        with tracing.span(f"step {work.kind}", link=link) as note, log.bound(**ids):
+            note(**ids, **about)
+            done = _do(here, work, owner, do)
+            note(committed=done)
+            if done:
+                following = steps.advance(here.db, work.search_id, time.time())
+                with tracing.continued({}):  # each of them has a trace of its own
+                    dispatch.send(sender, following)
             else:
                 logger.warning("somebody else holds the step now; its result was dropped")
     except (SQLAlchemyError, StorageFull) as error:
@@ -87,12 +95,13 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     if capped is not None:
         return steps.give_up(here.db, work.attempt_id, owner, capped, time.time())
     try:
-        with _lease(here, work, owner) as lease:
+        with _lease(here, work, owner) as lease, tracing.span("judge job", "CLIENT") as note:
             verdict = here.judge().judge(
                 job_of(work, limits_of(here.settings)),
                 here.settings.judge_job_timeout_s,
                 on_wait=lease.check,
             )
+            note(verdict=verdict["verdict"], gate=verdict["gate"])
     except LeaseLost:
         return False
     except JobRefused as refused:
@@ -168,8 +177,25 @@ def reverify_due() -> None:
     dispatch.send_reverifications(app, messages)
 
 
-app.task(model_step, name=MODEL_TASK, shared=False)
-app.task(judge_step, name=JUDGE_TASK, shared=False)
-app.task(profile, name=PROFILE_TASK, shared=False)
-app.task(reverify, name=REVERIFY_TASK, shared=False)
-app.task(reverify_due, name=DUE_TASK, shared=False)
+def _traced(name: str, do: Callable[..., None]) -> Callable[..., None]:
+    """Do a task in the trace of its message."""
+
+    @wraps(do)
+    def run(*row_id: str) -> None:
+        if not tracing.is_on():
+            do(*row_id)
+            return
+        with tracing.continued(vars(current_task.request)), tracing.span(f"run {name}", "CONSUMER"):
+            do(*row_id)
+
+    return run
+
+
+for _name, _do_task in (
+    (MODEL_TASK, model_step),
+    (JUDGE_TASK, judge_step),
+    (PROFILE_TASK, profile),
+    (REVERIFY_TASK, reverify),
+    (DUE_TASK, reverify_due),
+):
+    app.task(_traced(_name, _do_task), name=_name, shared=False)

@@ -32,7 +32,7 @@ from warpsmith.workers.steps.bundling import GivenBack, Taken, give_back, settle
 from warpsmith.workers.steps.caps import refusal
 from warpsmith.workers.steps.claims import claim, give_up, renew
 from warpsmith.workers.steps.completion import close_branch, complete_code, complete_ideate, complete_judge
-from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, pause, resume
+from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, find_submission, pause, resume
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
 from warpsmith.workers.steps.quotas import QuotaReached, find_reached_quota, wait_for_quota
@@ -63,6 +63,7 @@ __all__ = [
     "create_search",
     "defer",
     "find_reached_quota",
+    "find_submission",
     "give_back",
     "give_up",
     "merge_verdict",

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.records import add_op
-from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, NodeRow, SearchRow
+from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, AttemptRow, EventRow, NodeRow, SearchRow
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import next_steps, parse_policy
 from warpsmith.workers.search.tree import ENDED
@@ -37,6 +37,7 @@ def create_search(
     now: float,
     seeds: int = 0,
     team: str = DEFAULT_TEAM,
+    traceparent: str | None = None,
     also: Callable[[Session, str], None] | None = None,
 ) -> str:
     """Store the op, a queued search and its root node; returns the search's id.
@@ -44,7 +45,7 @@ def create_search(
     `policy`, `budget` and `model` are documents; a bad policy or budget raises SpecError, a quota of
     `team` of which nothing is left QuotaReached. `seeds`: stored kernels for
     similar ops that the tree starts with, at most (`steps.seeding`). `team` owns it. `also(session, search_id)` runs in
-    the same transaction.
+    the same transaction. `traceparent`: the trace of the request that submits it, which its steps are linked to.
     """
     parse_policy(policy)
     offers = choose_seeds(db, op, target, language, seeds, parse_budget(budget), team)
@@ -71,12 +72,22 @@ def create_search(
         )
         session.add(root)
         session.flush()
-        add_event(session, search, "search.created", now, op=op.name, target=search.target, language=language)
+        told = {} if traceparent is None else {"traceparent": traceparent}
+        add_event(session, search, "search.created", now, op=op.name, target=search.target, language=language, **told)
         add_event(session, search, "node.created", now, root, parent_id=None, round=0)
         plant_seeds(session, search, root, offers, now)
         if also is not None:
             also(session, search.id)
         return search.id
+
+
+def find_submission(db: Database, search_id: str) -> str | None:
+    """Return the `traceparent` of the request that submitted a search; None where it was not traced."""
+    created = (EventRow.search_id == search_id, EventRow.type == "search.created")
+    with db.reading() as session:
+        payload = session.scalar(select(EventRow.payload).where(*created).limit(1))
+    found = None if payload is None else payload.get("traceparent")
+    return found if isinstance(found, str) else None
 
 
 def advance(db: Database, search_id: str, now: float, decide: Decide = next_steps) -> list[Message]:

@@ -49,5 +49,6 @@ async def readyz(service: ServiceDependency) -> Ready:
 def prometheus(service: ServiceDependency) -> Response:
     """Return metrics in Prometheus' text format.
 
-    They are searches, nodes and attempts by state, queue ages, live workers, spend and request latency."""
+    They are searches, nodes and attempts by state, each queue's depth and age, live workers, the broker, spend and
+    request latency."""
     return Response(service.metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})

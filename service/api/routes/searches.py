@@ -54,7 +54,7 @@ from warpsmith.service.story.document import make_story_document
 from warpsmith.service.story.gather import gather
 from warpsmith.service.views import searches
 from warpsmith.service.views.nodes import make_node_summary
-from warpsmith.workers import steps
+from warpsmith.workers import steps, tracing
 from warpsmith.workers.llm.estimate import Forecast, one_line
 
 NDJSON = "application/x-ndjson"
@@ -109,6 +109,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             model=submission.model,
             seeds=submission.seeds,
             team=asker.team,
+            traceparent=tracing.traceparent(),
             now=time.time(),
             also=answer,
         )

@@ -201,7 +201,6 @@ def test_metrics_count_requests_by_route(client: TestClient) -> None:
     route = 'warpsmith_http_request_seconds_count{method="GET",route="/v1/searches/{search_id}",status="200"} 1.0'
     assert route in lines
     assert any('route="unmatched",status="404"' in line for line in lines)
-    assert any(line.startswith('warpsmith_queue_age_seconds{kind="judge"}') for line in lines)
 
 
 def test_the_api_runs_without_torch() -> None:

@@ -45,7 +45,7 @@ def services() -> dict[str, Any]:
 
 
 def test_nothing_is_there_that_these_tests_do_not_know(services: dict[str, Any]) -> None:
-    assert set(services) == {"postgres", "redis", *OURS}
+    assert set(services) == {"postgres", "redis", *OURS, "prometheus", "grafana"}
 
 
 @pytest.mark.parametrize("name", REQUIRED)
@@ -280,8 +280,8 @@ def test_what_dockerfiles_copy_exists_and_is_sent_to_the_build(path: str) -> Non
 
 
 def test_only_the_judges_image_has_torch() -> None:
-    assert '".[worker]"' in (REPOSITORY / "docker/judge.Dockerfile").read_text(encoding="utf-8")
-    assert '".[service]"' in (REPOSITORY / "docker/service.Dockerfile").read_text(encoding="utf-8")
+    assert '".[worker,otel]"' in (REPOSITORY / "docker/judge.Dockerfile").read_text(encoding="utf-8")
+    assert '".[service,otel]"' in (REPOSITORY / "docker/service.Dockerfile").read_text(encoding="utf-8")
 
 
 def test_ci_reads_as_bash_and_needs_no_terminal() -> None:

@@ -11,7 +11,19 @@ import pytest
 from tests import REPOSITORY
 from tests.unit.repository.test_cli_docs import DOCUMENTS, FENCE, INLINE
 
-FOLDERS = ("service", "workers", "prompts", "kernels_db", "tests", "benchmarks", "docs", "examples", "docker", "src")
+FOLDERS = (
+    "service",
+    "workers",
+    "prompts",
+    "kernels_db",
+    "tests",
+    "benchmarks",
+    "docs",
+    "examples",
+    "docker",
+    "kubernetes",
+    "src",
+)
 PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:/[\w.-]+)+/?|(?:{'|'.join(FOLDERS)})/")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b(?!\.md)")
 """As in `examples/OP.yaml`."""
