@@ -143,7 +143,12 @@ class SearchRow(Base):
     team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)
     created_at: Mapped[float]
     updated_at: Mapped[float]
-    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state", "team"))
+    pruned_at: Mapped[float | None]  # when what only its watchers needed was deleted (`workers.steps.pruning`)
+    __table_args__ = (
+        Index(None, "created_at", "id"),
+        Index(None, "state", "team"),
+        Index(None, "pruned_at", "updated_at"),
+    )
 
 
 class NodeRow(Base):
