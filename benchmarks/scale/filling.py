@@ -1,7 +1,8 @@
 """Fill a PostgreSQL database with searches that were never run, made by the server itself: a million nodes in minutes.
 
 Searches of 500 nodes, 1,000 a day up to now, and one of 10,000. The latest ones run, with 10,000 nodes under way at
-most. Each node has what a candidate leaves: a model call, two attempts, a verdict, events; each search a kernel.
+most. Each node has what a candidate leaves: a model call, two attempts, a verdict, events; each search a kernel, some
+for a target that no search is for, as kernels that ship are.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ _STATEMENTS = (
             (1 + {_SEQ} / 50), (ARRAY['memory_access', 'parallelism', 'compute', 'fusion'])[1 + n % 4],
             CASE WHEN n >= :nodes - :open THEN 'judging' ELSE 'judged' END, 0,
             CASE WHEN n < :nodes - :open THEN (ARRAY['accepted', 'rejected'])[1 + n % 2] END, 'time',
-            CASE WHEN n % 2 = 0 THEN 0.5 + (n * 7919 % 2500) / 1000.0 END, 0.5, 3.0, 0.3, 'none', 0, 'none', 0, 'cpp',
-            md5(n::text) || md5((n + 1)::text), {_AT}, {_AT} + 1,
+            CASE WHEN n % 2 = 0 THEN 0.5 + (n % 2500 * 7919 % 2500) / 1000.0 END, 0.5, 3.0, 0.3, 'none', 0, 'none', 0,
+            'cpp', md5(n::text) || md5((n + 1)::text), {_AT}, {_AT} + 1,
             jsonb_build_object('technique', 'compute', 'title', 'idea ' || n, 'mechanism', md5(n::text)), 'as measured',
             {_CODE.format(times=30)}
         FROM generate_series(0, :nodes - 1) AS n""",
@@ -74,7 +75,8 @@ _STATEMENTS = (
             'at_' || {_ID.format("2 * n + 1")}, CASE WHEN {_SEQ} = 0 THEN 'baseline' ELSE 'screen' END,
             (ARRAY['accepted', 'rejected'])[1 + n % 2], 'time', {_CODE.format(times=30)},
             jsonb_build_object('level', 'screen', 'verdict', 'accepted', 'gate', 'time', 'workloads', '[]'::jsonb,
-                'compile', jsonb_build_object('digest', md5(n::text)), 'samples', {_CODE.format(times=40)}), {_AT} + 1
+                'compile', jsonb_build_object('digest', md5(n::text)), 'fingerprint', 'present',
+                'samples', {_CODE.format(times=40)}), {_AT} + 1
         FROM generate_series(0, :nodes - 1 - :open) AS n""",
     f"""INSERT INTO events (search_id, node_id, type, payload, created_at)
         SELECT 'sr_' || {_ID.format(_OF_SEARCH)}, 'nd_' || {_ID.format("n")},
@@ -83,10 +85,11 @@ _STATEMENTS = (
         FROM generate_series(0, :nodes - 1) AS n, generate_series(1, 3) AS k""",
     f"""INSERT INTO kernels (id, op_id, target, search_id, node_id, language, source, source_digest, score, ci_low,
             ci_high, limit_fraction, envelope, evidence, lineage, created_at, verified_at)
-        SELECT 'kn_' || {_ID.format("s")}, :op, :target, 'sr_' || {_ID.format("s")},
+        SELECT 'kn_' || {_ID.format("s")}, :op, CASE WHEN s % 50 = 1 THEN 'cuda:sm_75' ELSE :target END,
+            'sr_' || {_ID.format("s")},
             'nd_' || {_ID.format("CASE WHEN s = 0 THEN 1 ELSE :large + (s - 1) * :per + 1 END")}, 'cpp',
-            repeat(md5(s::text), 90), md5(s::text) || md5((s + 1)::text), 1.0 + (s * 7919 % 2000) / 1000.0, 1.0, 3.0,
-            0.4, '{{}}', '{{"workloads": [], "device": {{}}, "versions": {{}}, "fingerprint": ""}}', '[]',
+            repeat(md5(s::text), 90), md5(s::text) || md5((s + 1)::text), 1.0 + (s % 2000 * 7919 % 2000) / 1000.0, 1.0,
+            3.0, 0.4, '{{}}', '{{"workloads": [], "device": {{}}, "versions": {{}}, "fingerprint": ""}}', '[]',
             :began + s * :every, :began + s * :every
         FROM generate_series(0, :searches - :running) AS s""",
 )

@@ -148,6 +148,7 @@ class SearchRow(Base):
         Index(None, "created_at", "id"),
         Index(None, "state", "team"),
         Index(None, "pruned_at", "updated_at"),
+        Index(None, "target"),
     )
 
 
@@ -273,6 +274,7 @@ class VerdictRow(Base):
     source: Mapped[str | None] = mapped_column(Text)  # the candidate as judged: repairs replace the node's
     document: Mapped[dict[str, Any]] = mapped_column(Document)
     created_at: Mapped[float]
+    __table_args__ = (Index(None, "search_id", "id"),)
 
 
 class ProfileRow(Leased):
@@ -331,6 +333,7 @@ class KernelRow(Base):
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest", "team"),
         Index(None, "created_at", "id"),
+        Index(None, "search_id"),
     )
 
 
