@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event
 
 from tests.support.steps_support import LEASE_S, OP, TARGET, Driver, create, small_policy
-from warpsmith.kernels_db.spec.op import Op
+from warpsmith.kernels_db.spec.op import Op, parse_op
 from warpsmith.kernels_db.store import records
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import steps
@@ -86,13 +86,12 @@ def test_a_stored_op_is_parsed_once_for_all_searches_that_look_for_seeds(
 ) -> None:
     Driver(db, create(db)).run()
     parsed: list[str] = []
-    parse = records.parse_op
 
     def count(document: Any) -> Op:
         parsed.append(document["name"])
-        return parse(document)
+        return parse_op(document)
 
-    monkeypatch.setattr(records, "parse_op", count)
+    monkeypatch.setattr("warpsmith.kernels_db.store.records.parse_op", count)
     offered = []
     for _ in range(3):
         with db.reading() as session:
