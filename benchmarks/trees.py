@@ -1,4 +1,4 @@
-"""How long `steps.advance` takes on large trees, on SQLite."""
+"""How long `steps.advance` takes on large trees."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class AdvanceTimes:
     worst_ms: float
 
 
-def measure(size: int) -> AdvanceTimes:
-    """Time `advance` on a tree of `size` nodes.
+def measure(size: int, database_url: str | None = None) -> AdvanceTimes:
+    """Time `advance` on a tree of `size` nodes, on SQLite unless a database is given.
 
     Before each call one node becomes ready to be judged.
     """
     with tempfile.TemporaryDirectory(prefix="warpsmith-overhead-") as directory:
-        db = Database(f"sqlite:///{Path(directory) / 'tree.db'}")
+        db = Database(database_url or f"sqlite:///{Path(directory) / 'tree.db'}")
         db.upgrade()
         search_id, ready = plant(db, size)
         times = []

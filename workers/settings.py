@@ -130,6 +130,12 @@ class Settings(BaseSettings):
         description="Days after which a kernel is judged anew though nothing has changed; 0: only after a change",
     )
 
+    retention_days: float = Field(
+        0.0,
+        ge=0,
+        description="Days after its end for which a search keeps the events of single steps and the text of its "
+        "prompts; 0: for ever",
+    )
     audit_days: float = Field(365.0, ge=0, description="Days for which the audit log is kept; 0: for ever")
 
     @field_validator("model_keys", "model_concurrency_by_endpoint", mode="after")

@@ -22,8 +22,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from warpsmith.kernels_db.store import audit
 
@@ -31,6 +32,12 @@ BUSY_TIMEOUT_S = 15.0
 """How long a SQLite connection waits for another writer.
 
 A writing transaction here takes milliseconds.
+"""
+
+PING_AFTER_S = 0.2
+"""Rest of a pooled connection to PostgreSQL after which it is asked whether it still holds, before it is used.
+
+A step takes several connections within milliseconds: to ask each time was a tenth of its statements.
 """
 
 _ADVISORY_LOCK = 0x7761727073  # "warps": one migration at a time on a PostgreSQL database
@@ -187,7 +194,24 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgresql_engine(url: URL) -> Engine:
-    return create_engine(url, isolation_level="READ COMMITTED", pool_pre_ping=True)
+    engine = create_engine(url, isolation_level="READ COMMITTED")
+
+    @event.listens_for(engine, "checkin")
+    def note_rest(_connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["rests_since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ping_rested(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
+        """Replace every pooled connection where this one rested for long and the server closed it meanwhile."""
+        since = record.info.pop("rests_since", None)
+        if since is None or time.monotonic() - since < PING_AFTER_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError("the connection was closed") from error
+
+    return engine
 
 
 @contextmanager

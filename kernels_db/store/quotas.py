@@ -72,7 +72,11 @@ def measure_usage(session: Session, team: TeamRow, now: float, quotas: Collectio
 
 def find_reached(session: Session, name: str, now: float, quotas: Collection[str]) -> Usage | None:
     """Return the first of these quotas of which the team has nothing left."""
-    team = session.get(TeamRow, name)
+    return find_reached_of(session, session.get(TeamRow, name), now, quotas)
+
+
+def find_reached_of(session: Session, team: TeamRow | None, now: float, quotas: Collection[str]) -> Usage | None:
+    """Do what `find_reached` does, for a team's row; None: there is no such team."""
     limited = [] if team is None else [quota for quota in quotas if getattr(team, quota) is not None]
     if team is None or not limited:
         return None

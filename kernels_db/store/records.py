@@ -39,6 +39,9 @@ MOST_OPS, MOST_KERNELS = 200, 200
 """Ops that are looked at for similar kernels, the newest; and of their kernels, the fastest."""
 
 
+_PARSED: dict[str, Op | None] = {}
+
+
 @dataclass(frozen=True)
 class Offer:
     """A stored kernel that is worth trying for an op.
@@ -74,12 +77,12 @@ def similar_kernels(
     ).tuples()
     alike: dict[str, tuple[str, float]] = {}
     for op_id, name, spec in stored:
-        try:
-            found = similarity(op, parse_op(spec))
-        except SpecErrors:  # an older version took it, this one would not: its kernels stay, and are not offered
-            continue
+        other = _parsed(op_id, spec)
+        found = 0.0 if other is None else similarity(op, other)
         if found > 0:
             alike[op_id] = name, found
+    if not alike:
+        return []
     kernels = session.scalars(
         select(KernelRow)
         .where(KernelRow.op_id.in_(list(alike)), *of_device)
@@ -90,6 +93,22 @@ def similar_kernels(
     offers.sort(key=lambda one: (one.similarity < 1, one.kernel.target != str(target), -one.similarity))
     distinct = {offer.kernel.source_digest: offer for offer in reversed(offers)}
     return [offer for offer in offers if distinct[offer.kernel.source_digest] is offer][:most]
+
+
+def _parsed(op_id: str, spec: dict[str, Any]) -> Op | None:
+    """Parse a stored spec, which never changes, once in a process.
+
+    None: an older version took it, this one would not; its kernels stay, and are not offered.
+    """
+    if op_id not in _PARSED:
+        try:
+            found = parse_op(spec)
+        except SpecErrors:
+            found = None
+        if len(_PARSED) >= 4 * MOST_OPS:
+            _PARSED.clear()
+        _PARSED[op_id] = found
+    return _PARSED[op_id]
 
 
 def add_op(session: Session, op: Op, now: float | None = None, team: str | None = None) -> tuple[OpRow, bool]:

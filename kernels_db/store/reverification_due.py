@@ -73,7 +73,12 @@ def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str
 
 
 def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[str, float] | None:
-    """Return fingerprint and time of the newest of these verdicts of searches for the target."""
+    """Return fingerprint and time of the newest of these verdicts of searches for the target.
+
+    Kernels ship for targets that no search is for: to find no verdict of theirs, each one's document would be read.
+    """
+    if session.scalar(select(SearchRow.id).where(SearchRow.target == target).limit(1)) is None:
+        return None
     fingerprint = VerdictRow.document["fingerprint"].as_string()
     row = session.execute(
         select(fingerprint, VerdictRow.created_at)

@@ -143,7 +143,13 @@ class SearchRow(Base):
     team: Mapped[str] = mapped_column(String(64), default=DEFAULT_TEAM, server_default=DEFAULT_TEAM)
     created_at: Mapped[float]
     updated_at: Mapped[float]
-    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state", "team"))
+    pruned_at: Mapped[float | None]  # when what only its watchers needed was deleted (`workers.steps.pruning`)
+    __table_args__ = (
+        Index(None, "created_at", "id"),
+        Index(None, "state", "team"),
+        Index(None, "pruned_at", "updated_at"),
+        Index(None, "target"),
+    )
 
 
 class NodeRow(Base):
@@ -268,6 +274,7 @@ class VerdictRow(Base):
     source: Mapped[str | None] = mapped_column(Text)  # the candidate as judged: repairs replace the node's
     document: Mapped[dict[str, Any]] = mapped_column(Document)
     created_at: Mapped[float]
+    __table_args__ = (Index(None, "search_id", "id"),)
 
 
 class ProfileRow(Leased):
@@ -326,6 +333,7 @@ class KernelRow(Base):
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest", "team"),
         Index(None, "created_at", "id"),
+        Index(None, "search_id"),
     )
 
 

@@ -56,6 +56,7 @@ COMMANDS = {
     "keys": "admin.keys_app",
     "teams": "teams.teams_app",
     "audit": "audit.audit",
+    "prune": "prune.prune",
     "db": "admin.db_app",
 }
 """Every command: its module here, and the function, or the group of commands, in it."""

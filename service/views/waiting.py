@@ -17,8 +17,8 @@ MODEL_STEPS = ("ideate", "code")
 
 
 def list_waiting(session: Session, search: SearchRow, now: float, alive_after_s: float) -> list[WaitingFor]:
-    """List everything that `search` waits for at `now`; empty once it has ended."""
-    if search.state in ENDED:
+    """List everything that `search` waits for at `now`; empty before its first step and once it has ended."""
+    if search.state == "queued" or search.state in ENDED:
         return []
     found: list[WaitingFor] = []
     if search.state == "paused":

@@ -1,8 +1,9 @@
 """`python -m warpsmith.workers.queue.reconciler`: brings back steps that crashes lost.
 
 Every round it returns expired leases to the queue, sends again the messages of steps and re-verifications that stay
-pending, and advances searches that make no progress. Every hour it deletes old entries of the audit log. It holds no
-state, so it may be killed and started again at any moment, and two of them do no harm.
+pending, and advances searches that make no progress. Every hour it deletes old entries of the audit log, and
+prunes searches that ended long ago. It holds no state, so it may be killed and started again at any moment, and two of
+them do no harm.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import asdict
 from types import FrameType
 
 from celery import Celery
@@ -24,6 +26,7 @@ from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
 from warpsmith.workers.settings import Settings, get_settings
+from warpsmith.workers.steps.pruning import MOST_SEARCHES
 
 LONGEST_DELAY_S = 30.0
 PRUNE_EVERY_S = 3600.0
@@ -71,15 +74,25 @@ class Reconciler:
         sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
-        self._prune_audit_log()
+        if time.monotonic() - self._pruned_at >= PRUNE_EVERY_S:
+            self._prune()
         return sent
 
-    def _prune_audit_log(self) -> None:
-        if self._settings.audit_days == 0 or time.monotonic() - self._pruned_at < PRUNE_EVERY_S:
-            return
-        with self._db.writing() as session:
-            audit.prune(session, time.time() - self._settings.audit_days * DAY_S)
-        self._pruned_at = time.monotonic()
+    def _prune(self) -> None:
+        """Delete what has outlived its setting.
+
+        Where more searches are due than one call takes, the next round goes on.
+        """
+        now, settings, pruned = time.time(), self._settings, steps.Pruned()
+        if settings.audit_days > 0:
+            with self._db.writing() as session:
+                audit.prune(session, now - settings.audit_days * DAY_S)
+        if settings.retention_days > 0:
+            pruned = steps.prune(self._db, now - settings.retention_days * DAY_S, now)
+        if pruned.searches:
+            logger.info("old searches were pruned", **asdict(pruned))
+        if pruned.searches < MOST_SEARCHES:
+            self._pruned_at = time.monotonic()
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ died.
                     attempt. False: the lease was lost, and nothing is written
     tell            the answer to an ask; raises AskClosed where the ask is not open
     pause, resume, cancel       raise WrongState where the state forbids it
+    prune           what only watchers needed, deleted of searches that ended long ago
     reconcile       expired leases back to pending, lost messages again, stalled searches advanced
 
 States. Search: queued -> running -> finished | failed | cancelled; running <-> paused. Node: planned -> coding ->
@@ -35,6 +36,7 @@ from warpsmith.workers.steps.completion import close_branch, complete_code, comp
 from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, find_submission, pause, resume
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
+from warpsmith.workers.steps.pruning import Pruned, prune
 from warpsmith.workers.steps.quotas import QuotaReached, find_reached_quota, wait_for_quota
 from warpsmith.workers.steps.reconciling import reconcile
 from warpsmith.workers.steps.turns import take
@@ -47,6 +49,7 @@ __all__ = [
     "Message",
     "ModelCall",
     "NodeRecord",
+    "Pruned",
     "QuotaReached",
     "Taken",
     "Tried",
@@ -69,6 +72,7 @@ __all__ = [
     "merge_verdict",
     "note_unjudged",
     "pause",
+    "prune",
     "put_off",
     "reconcile",
     "refusal",

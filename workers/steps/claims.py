@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow, TurnRow
 from warpsmith.kernels_db.store.teams import insert_for
 from warpsmith.workers.steps.endings import fail_step
-from warpsmith.workers.steps.rows import held, lock_search
+from warpsmith.workers.steps.rows import held
 from warpsmith.workers.steps.values import Work
 from warpsmith.workers.steps.work import build_work
 
@@ -34,23 +35,39 @@ def claim(
     `turn`: the team's turn that this is (`turns`), recorded with it.
     """
     with db.writing() as session:
-        search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
-        if search_id is None:
+        if not claim_row(session, attempt_id, owner, lease_s, now, turn):
             return None
-        search = lock_search(session, search_id)
-        if search.state != "running":
-            return None
-        due = AttemptRow.not_before <= now
-        if not leases.claim(session, AttemptRow, attempt_id, owner, lease_s, now, due, error=None):
-            return None
-        if turn is not None:
-            row = insert_for(session, TurnRow).values(queue=turn.queue, team=turn.team, taken_at=now)
-            session.execute(row.on_conflict_do_update(index_elements=["queue", "team"], set_={"taken_at": now}))
-    # What the step needs is read without the lock: in a tree of thousands that takes a good part of a second.
+    return read_work(db, attempt_id)
+
+
+def claim_row(
+    session: Session, attempt_id: str, owner: str, lease_s: float, now: float, turn: Turn | None = None
+) -> bool:
+    """Do what `claim` does, in a transaction of the caller; what the step needs is read after its end."""
+    of_attempt = select(SearchRow.state).join(AttemptRow, AttemptRow.search_id == SearchRow.id)
+    locked = of_attempt.where(AttemptRow.id == attempt_id).with_for_update(of=SearchRow)
+    if session.scalar(locked) != "running":
+        return False
+    due = AttemptRow.not_before <= now
+    if not leases.claim(session, AttemptRow, attempt_id, owner, lease_s, now, due, error=None):
+        return False
+    if turn is not None:
+        row = insert_for(session, TurnRow).values(queue=turn.queue, team=turn.team, taken_at=now)
+        session.execute(row.on_conflict_do_update(index_elements=["queue", "team"], set_={"taken_at": now}))
+    return True
+
+
+def read_work(db: Database, attempt_id: str) -> Work:
+    """Read what a claimed step needs, without the search's lock: in a large tree that takes a good part of a second."""
+    query = (
+        select(AttemptRow, SearchRow, NodeRow)
+        .join(SearchRow, SearchRow.id == AttemptRow.search_id)
+        .join(NodeRow, NodeRow.id == AttemptRow.node_id)
+        .where(AttemptRow.id == attempt_id)
+    )
     with db.reading() as session:
-        attempt = session.get_one(AttemptRow, attempt_id)
-        search = session.get_one(SearchRow, search_id)
-        return build_work(session, search, session.get_one(NodeRow, attempt.node_id), attempt)
+        attempt, search, node = session.execute(query).tuples().one()
+        return build_work(session, search, node, attempt)
 
 
 def renew(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> bool:

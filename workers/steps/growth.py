@@ -123,12 +123,13 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
     by_id = {node.id: node for node in nodes if node.id in wanted}
     known = _known(session, by_id)
     attempts: list[dict[str, Any]] = []
+    changed: dict[tuple[tuple[str, Any], ...], list[str]] = {}
     for step in steps:
         node = _node_of(step, by_id)
         if (node.id, step.kind, step.ordinal) in known:
             continue
         known.add((node.id, step.kind, step.ordinal))
-        session.execute(update(NodeRow).where(NodeRow.id == node.id).values(**_opening(step, node), updated_at=now))
+        changed.setdefault(tuple(_opening(step, node).items()), []).append(node.id)
         attempts.append(
             {
                 "id": new_id("at"),
@@ -145,6 +146,8 @@ def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: lis
                 "created_at": now,
             }
         )
+    for values, node_ids in changed.items():
+        session.execute(update(NodeRow).where(NodeRow.id.in_(node_ids)).values(**dict(values), updated_at=now))
     if attempts:
         session.execute(insert(AttemptRow), attempts)
         _start_round(session, search, steps, now)

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.quotas import QUOTAS, Usage, find_reached
+from warpsmith.kernels_db.store.quotas import QUOTAS, Usage, find_reached, find_reached_of
 from warpsmith.kernels_db.store.tables import SearchRow, TeamRow
 from warpsmith.workers.steps.endings import pause_search
 from warpsmith.workers.steps.rows import held, put_back
@@ -48,8 +49,9 @@ def check_submission(session: Session, team: str, now: float) -> None:
 def find_reached_quota(db: Database, work: Work, now: float) -> Usage | None:
     """Return the quota that keeps a claimed step from spending now; None where it may."""
     with db.reading() as session:
-        team = session.get_one(SearchRow, work.search_id).team
-        return find_reached(session, team, now, list(_needed(work)))
+        of_search = select(TeamRow).join(SearchRow, SearchRow.team == TeamRow.name)
+        team = session.scalar(of_search.where(SearchRow.id == work.search_id))
+        return find_reached_of(session, team, now, list(_needed(work)))
 
 
 def wait_for_quota(db: Database, attempt_id: str, owner: str, usage: Usage, now: float) -> bool:

@@ -48,10 +48,11 @@ def held(session: Session, attempt_id: str, owner: str) -> Held | None:
 
     Returns None when the lease went to another worker or the search ended.
     """
-    search_id = session.scalar(select(AttemptRow.search_id).where(AttemptRow.id == attempt_id))
-    if search_id is None:
+    search_id = select(AttemptRow.search_id).where(AttemptRow.id == attempt_id).scalar_subquery()
+    locked = select(SearchRow).where(SearchRow.id == search_id).with_for_update()
+    search = session.scalar(locked.execution_options(populate_existing=True))
+    if search is None:
         return None
-    search = lock_search(session, search_id)
     attempt = leases.held(session, AttemptRow, attempt_id, owner)
     if attempt is None:
         return None

@@ -11,12 +11,12 @@ Teams take turns by steps, whatever each step takes.
 
 from __future__ import annotations
 
-from sqlalchemy import exists, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, TurnRow
-from warpsmith.workers.steps.claims import Turn, claim
+from warpsmith.workers.steps.claims import Turn, claim_row, read_work
 from warpsmith.workers.steps.rows import message
 from warpsmith.workers.steps.values import Work
 
@@ -27,16 +27,19 @@ MOST_TRIES = 20
 
 
 def take(db: Database, attempt_id: str, owner: str, lease_s: float, now: float) -> Work | None:
-    """Take the step whose turn it is in the queue of this message, as `claims.claim`; None where none waits."""
+    """Take the step whose turn it is in the queue of this message, as `claims.claim`; None where none waits.
+
+    It is chosen and claimed in one transaction, which reads what may have changed again under the search's lock.
+    """
     for _ in range(MOST_TRIES):
-        with db.reading() as session:
+        with db.writing() as session:
             chosen = _choose(session, attempt_id, now)
-        if chosen is None:
-            return None
-        chosen_id, turn = chosen
-        work = claim(db, chosen_id, owner, lease_s, now, turn)
-        if work is not None:
-            return work
+            if chosen is None:
+                return None
+            chosen_id, turn = chosen
+            claimed = claim_row(session, chosen_id, owner, lease_s, now, turn)
+        if claimed:
+            return read_work(db, chosen_id)
     return None
 
 
@@ -44,16 +47,17 @@ def _choose(session: Session, attempt_id: str, now: float) -> tuple[str, Turn | 
     """Return the step to take, and the turn that this is; no turn where one team's searches run alone."""
     of_step = (AttemptRow.kind, AttemptRow.state, AttemptRow.not_before)
     of_search = (SearchRow.target, SearchRow.team, SearchRow.state)
-    query = select(*of_step, *of_search).join(SearchRow, SearchRow.id == AttemptRow.search_id)
+    runs = exists().where(SearchRow.state == "running", SearchRow.team == TeamRow.name)
+    teams = select(func.count()).select_from(TeamRow).where(runs.correlate(TeamRow)).scalar_subquery()
+    query = select(*of_step, *of_search, teams).join(SearchRow, SearchRow.id == AttemptRow.search_id)
     named = session.execute(query.where(AttemptRow.id == attempt_id)).one_or_none()
     if named is None:
         return None
-    kind, state, not_before, target, team, search_state = named
+    kind, state, not_before, target, team, search_state, count = named
     is_due = state == "pending" and not_before <= now and search_state == "running"
-    runs = exists().where(SearchRow.state == "running", SearchRow.team == TeamRow.name)
-    running = session.scalars(select(TeamRow.name).where(runs)).all()
-    if is_due and len(running) == 1:
+    if is_due and count == 1:
         return attempt_id, None
+    running = session.scalars(select(TeamRow.name).where(runs)).all()
     queue = message(attempt_id, kind, target).queue
     turns = select(TurnRow.team, TurnRow.taken_at).where(TurnRow.queue == queue)
     served = dict(session.execute(turns).tuples().all())

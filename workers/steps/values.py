@@ -141,8 +141,8 @@ class ModelCall:
 class NodeRecord:
     """A node with its code.
 
-    `document` is its latest verdict, None before the first. `metrics`: Nsight Compute's, of this code, where they are
-    known; for model steps alone.
+    For model steps alone: `document`, its latest verdict, None before the first, and `metrics`, Nsight Compute's, of
+    this code, where they are known.
     """
 
     id: str
@@ -197,7 +197,7 @@ class Work:
 
     op: the spec's document. model: the search's model document. level: of a judge or verify step. node: the step's own;
     parent: the node that its idea builds on (for ideate: the node itself), None where that is the root. baselines: the
-    root's verdict. best: the champion so far. Model steps alone have `ledger` (ideate: every idea that was tried),
+    root's verdict. best: the champion so far. Model steps alone have both, `ledger` (ideate: all ideas tried so far),
     `asked` (ideate: how often ideas were asked for on this node before) and `variants` (code: of how many candidates
     for its idea this is one). A judge step has `known_binaries`: the first node of every binary that
     the search judged. counterexamples: of the op, newest first; of a candidate's steps and of model steps.

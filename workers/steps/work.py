@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from sqlalchemy import case, func, select
+from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.orm import Session
 
-from warpsmith.kernels_db.job.documents import Level, Verdict
+from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.profiles import latest_metrics
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
@@ -29,8 +29,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
     """Build the work with all that the step of `attempt` needs."""
     kind = cast("StepKind", attempt.kind)
     asks_model = kind in ("ideate", "code")
-    parent = node if kind == "ideate" else _node(session, node.parent_id)
-    root_id = session.scalar(select(NodeRow.id).where(NodeRow.search_id == search.id, NodeRow.seq == 0))
+    parent = node if kind == "ideate" else _node(session, node.parent_id) if asks_model else None
     best = _node(session, search.best_node_id) if asks_model else None
     baselines_alone = node.seq == 0 and not asks_model
     return Work(
@@ -46,10 +45,10 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         language=search.language,
         model=search.model,
         level=None if asks_model else level_of(node, attempt),
-        node=_record(session, node),
-        parent=None if parent is None or parent.seq == 0 or not asks_model else _record(session, parent, measured=True),
-        baselines=_latest_verdict(session, root_id),
-        best=None if best is None else _record(session, best, measured=True),
+        node=_record(node, _latest_verdict(session, NodeRow.id == node.id) if asks_model else None),
+        parent=None if parent is None or parent.seq == 0 else _measured(session, parent),
+        baselines=_latest_verdict(session, NodeRow.search_id == search.id, NodeRow.seq == 0) if asks_model else None,
+        best=None if best is None else _measured(session, best),
         ledger=_ledger(session, search.id) if kind == "ideate" else (),
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
@@ -69,7 +68,11 @@ def _node(session: Session, node_id: str | None) -> NodeRow | None:
     return None if node_id is None else session.get_one(NodeRow, node_id)
 
 
-def _record(session: Session, node: NodeRow, *, measured: bool = False) -> NodeRecord:
+def _measured(session: Session, node: NodeRow) -> NodeRecord:
+    return _record(node, _latest_verdict(session, NodeRow.id == node.id), latest_metrics(session, node))
+
+
+def _record(node: NodeRow, document: Verdict | None, metrics: tuple[NsightKernel, ...] = ()) -> NodeRecord:
     return NodeRecord(
         id=node.id,
         seq=node.seq,
@@ -83,14 +86,14 @@ def _record(session: Session, node: NodeRow, *, measured: bool = False) -> NodeR
         repairs=node.repairs,
         verdict=node.verdict,
         score=node.score,
-        document=_latest_verdict(session, node.id),
-        metrics=latest_metrics(session, node) if measured else (),
+        document=document,
+        metrics=metrics,
     )
 
 
-def _latest_verdict(session: Session, node_id: str | None) -> Verdict | None:
-    query = select(VerdictRow.document).where(VerdictRow.node_id == node_id).order_by(VerdictRow.id.desc()).limit(1)
-    return cast("Verdict | None", session.scalar(query))
+def _latest_verdict(session: Session, *of_node: ColumnElement[bool]) -> Verdict | None:
+    query = select(VerdictRow.document).join(NodeRow, NodeRow.id == VerdictRow.node_id).where(*of_node)
+    return cast("Verdict | None", session.scalar(query.order_by(VerdictRow.id.desc()).limit(1)))
 
 
 def _known_binaries(session: Session, search_id: str) -> dict[str, int]:

@@ -287,6 +287,23 @@ def test_a_verdict_of_another_device_tells_nothing_of_the_target(db: Database) -
     assert present_at(db, target) == Present("f", before, own=True)
 
 
+def test_no_verdict_is_read_for_a_target_that_no_search_is_for(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    Driver(db, create(db)).run()
+    read: list[str] = []
+    with db.reading() as session:
+        execute = session.execute
+
+        def watched(statement: Any, *more: Any, **options: Any) -> Any:
+            read.append(str(statement))
+            return execute(statement, *more, **options)
+
+        monkeypatch.setattr(session, "execute", watched)
+        assert present(session, "cuda:sm_75") is None
+        assert not [statement for statement in read if "FROM verdicts" in statement]
+        assert present(session, "cpu:x86_64") is not None
+        assert [statement for statement in read if "FROM verdicts" in statement]
+
+
 def test_present_is_what_the_newest_verdict_of_an_own_judge_says(db: Database) -> None:
     driver = Driver(db, create(db))
     driver.run()

@@ -1,0 +1,100 @@
+"""How many statements and transactions one step takes: counted, not timed, so that none comes in unnoticed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.support.steps_support import LEASE_S, OP, TARGET, Driver, create, small_policy
+from warpsmith.kernels_db.spec.op import Op, parse_op
+from warpsmith.kernels_db.store import records
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.workers import steps
+
+STATEMENTS = {"code": 30, "judge": 25}
+"""Statements of the whole step: taken, checked against its team's quotas, committed, the search advanced."""
+TRANSACTIONS = 5
+WIDE = 40
+
+
+@contextmanager
+def counting(db: Database) -> Iterator[Counter[str]]:
+    """Count statements by their first word, and transactions as `transactions`."""
+    found: Counter[str] = Counter()
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        found[statement.split(maxsplit=1)[0]] += 1
+
+    def begin(_connection: Any) -> None:
+        found["transactions"] += 1
+
+    event.listen(db.engine, "before_cursor_execute", count)
+    event.listen(db.engine, "begin", begin)
+    try:
+        yield found
+    finally:
+        event.remove(db.engine, "before_cursor_execute", count)
+        event.remove(db.engine, "begin", begin)
+
+
+def waiting(driver: Driver, kind: str) -> steps.Message:
+    """Play until a step of this kind is sent; returns its message."""
+    messages = driver.advance()
+    for _ in range(100):
+        message = messages.pop(0)
+        attempt = driver.attempt(message.attempt_id)
+        if attempt.kind == kind and driver.search().candidates > 0:
+            return message
+        assert driver.step(message)
+        messages += driver.advance()
+    raise AssertionError(f"no {kind} step came")
+
+
+@pytest.mark.parametrize("kind", ["code", "judge"])
+def test_a_step_takes_a_fixed_number_of_statements(db: Database, kind: str) -> None:
+    driver = Driver(db, create(db), decide=small_policy(codes=2, ideas=4))
+    message = waiting(driver, kind)
+    with counting(db) as found:
+        work = steps.take(db, message.attempt_id, "me", LEASE_S, driver.now)
+        assert work is not None
+        assert work.kind == kind
+        assert steps.find_reached_quota(db, work, driver.now) is None
+        assert driver.complete(work)
+        driver.advance()
+    assert found.pop("transactions") == TRANSACTIONS
+    found.pop("BEGIN", None)  # SQLite's own, counted above
+    assert found.total() <= STATEMENTS[kind], found
+
+
+def test_opening_many_steps_updates_their_nodes_together(db: Database) -> None:
+    driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=WIDE))
+    work = driver.until("ideate")
+    assert driver.complete(work)
+    with counting(db) as found:
+        assert len(driver.advance()) == WIDE
+    assert found["UPDATE"] <= 3, found
+    assert {node.state for node in driver.nodes()[1:]} == {"coding"}
+
+
+def test_a_stored_op_is_parsed_once_for_all_searches_that_look_for_seeds(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Driver(db, create(db)).run()
+    parsed: list[str] = []
+
+    def count(document: Any) -> Op:
+        parsed.append(document["name"])
+        return parse_op(document)
+
+    monkeypatch.setattr("warpsmith.kernels_db.store.records.parse_op", count)
+    offered = []
+    for _ in range(3):
+        with db.reading() as session:
+            offered.append(len(records.similar_kernels(session, OP, TARGET, "cpp", 3)))
+    assert offered == [1, 1, 1]
+    assert len(parsed) == 1

@@ -1,0 +1,53 @@
+"""Connections to PostgreSQL that a process keeps: those that rested are asked first whether they still hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from warpsmith.kernels_db.store import db as store
+from warpsmith.kernels_db.store.db import Database
+
+PID = text("SELECT pg_backend_pid()")
+
+
+@pytest.fixture
+def database(postgres_url: str) -> Iterator[Database]:
+    """A database on PostgreSQL, with a connection in its pool."""
+    found = Database(postgres_url)
+    ask(found)
+    yield found
+    found.dispose()
+
+
+def ask(database: Database) -> int:
+    """The process that serves the database's connection."""
+    with database.reading() as session:
+        return session.scalars(PID).one()
+
+
+def test_a_rested_connection_that_the_server_closed_is_replaced(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PING_AFTER_S", 0.0)
+    closed = ask(database)
+    other = Database(database.url.render_as_string(hide_password=False))
+    with other.writing() as session:
+        assert session.scalar(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": closed})
+    other.dispose()
+    assert ask(database) != closed
+
+
+@pytest.mark.parametrize(("after_s", "pings"), [(0.0, 3), (3600.0, 0)])
+def test_a_connection_is_asked_only_after_a_rest(
+    database: Database, monkeypatch: pytest.MonkeyPatch, after_s: float, pings: int
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(store, "PING_AFTER_S", after_s)
+    monkeypatch.setattr(database.engine.dialect, "do_ping", lambda connection: asked.append(connection) or True)
+    for _ in range(3):
+        ask(database)
+    assert len(asked) == pings
