@@ -33,6 +33,9 @@ BUSY_TIMEOUT_S = 15.0
 A writing transaction here takes milliseconds.
 """
 
+CLOCK_AGE_S = 10.0
+"""Seconds for which a process goes by what the database's clock said, before it asks again."""
+
 _ADVISORY_LOCK = 0x7761727073  # "warps": one migration at a time on a PostgreSQL database
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _SQLITE_FULL = 13
@@ -64,6 +67,7 @@ class Database:
             else self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         )
         self._expected: str | None = None
+        self._clock: tuple[float, float] | None = None  # what the database's clock said, and the monotonic time then
 
     @property
     def is_sqlite(self) -> bool:
@@ -96,6 +100,23 @@ class Database:
             if _is_full(error):
                 raise StorageFull(f"the database {self.url.render_as_string()} is full") from error
             raise
+
+    def now(self) -> float:
+        """Return the time by the database's clock, seconds since the epoch.
+
+        It decides leases: processes on hosts whose clocks differ, or jump, agree on when one ends. PostgreSQL is asked
+        at most every CLOCK_AGE_S, and the time since is this process's monotonic one. SQLite has the clock of its host,
+        which is that of every process.
+        """
+        if self.is_sqlite:
+            return time.time()
+        known, monotonic = self._clock, time.monotonic()
+        if known is None or monotonic - known[1] > CLOCK_AGE_S:
+            with self.engine.connect() as connection:
+                said = connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())::float8"))
+            known = self._clock = float(said or 0.0), time.monotonic()
+            return known[0]
+        return known[0] + monotonic - known[1]
 
     def upgrade(self, revision: str = "head") -> None:
         """Bring the schema to `revision` (alembic upgrade).

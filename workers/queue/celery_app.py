@@ -29,6 +29,7 @@ from celery.signals import (
     task_revoked,
     worker_process_init,
     worker_process_shutdown,
+    worker_ready,
     worker_shutdown,
 )
 
@@ -36,6 +37,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log
 from warpsmith.workers.queue import process, redis_transport
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queue.schema import await_schema
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
 from warpsmith.workers.settings import Settings, get_settings
 
@@ -141,8 +143,16 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     """
     queues = list(instance.app.amqp.queues.consume_from)
     process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
+    database = Database(get_settings().database)
+    await_schema(database)
+    database.dispose()  # before the pool forks
     if issubclass(instance.pool_cls, ThreadPool):
         process.open_worker(get_settings())
+
+
+def _note_consumer(sender: Any, **_: Any) -> None:
+    if issubclass(sender.controller.pool_cls, ThreadPool):
+        process.consumer = sender
 
 
 def _open_child(**_: Any) -> None:
@@ -166,6 +176,7 @@ def _report_beat(**_: Any) -> None:
 
 setup_logging.connect(_configure_logging)
 celeryd_after_setup.connect(_set_up_worker)
+worker_ready.connect(_note_consumer)
 worker_process_init.connect(_open_child)
 worker_process_shutdown.connect(_close_process)
 worker_shutdown.connect(_close_process)

@@ -23,6 +23,7 @@ from warpsmith.workers import log, reverification, steps
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings, get_settings
 
 LONGEST_DELAY_S = 30.0
@@ -40,6 +41,8 @@ class Reconciler:
         self._db = db
         self._app = app
         self._stopped = threading.Event()
+        self._schema = SchemaGuard(db)
+        self._told: str | None = None
         self._pruned_at = -PRUNE_EVERY_S
 
     def stop(self) -> None:
@@ -64,10 +67,20 @@ class Reconciler:
             self._stopped.wait(delay)
 
     def round(self) -> int:
-        """Reconcile once; returns how many messages went out."""
-        messages = steps.reconcile(self._db, time.time(), self._settings)
+        """Reconcile once; returns how many messages went out.
+
+        Does nothing on a schema that is not this program's own, and says so once.
+        """
+        fault = self._schema.fault()
+        if fault is not None:
+            if fault != self._told:
+                logger.error("nothing is reconciled", reason=fault)
+            self._told = fault
+            return 0
+        self._told = None
+        messages = steps.reconcile(self._db, self._db.now(), self._settings)
         sent = dispatch.send(self._app, messages)
-        again = reverification.reconcile(self._db, time.time(), self._settings)
+        again = reverification.reconcile(self._db, self._db.now(), self._settings)
         sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
@@ -78,7 +91,7 @@ class Reconciler:
         if self._settings.audit_days == 0 or time.monotonic() - self._pruned_at < PRUNE_EVERY_S:
             return
         with self._db.writing() as session:
-            audit.prune(session, time.time() - self._settings.audit_days * DAY_S)
+            audit.prune(session, self._db.now() - self._settings.audit_days * DAY_S)
         self._pruned_at = time.monotonic()
 
 
