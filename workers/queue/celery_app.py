@@ -82,6 +82,7 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
+        worker_consumer="warpsmith.workers.queue.poison:Consumer",
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,

@@ -22,6 +22,7 @@ from warpsmith.workers.queue.celery_app import app
 from warpsmith.workers.queue.judge_step import job_of, summary
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.model_step import ModelStep
+from warpsmith.workers.queue.poison import names_row
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
 from warpsmith.workers.queue.reverification_task import perform_reverification
@@ -162,16 +163,20 @@ def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
 
 def model_step(attempt_id: str) -> None:
     """Do the ideate or code step of an attempt."""
-    perform(app, attempt_id, ask)
+    if names_row(attempt_id):
+        perform(app, attempt_id, ask)
 
 
 def judge_step(attempt_id: str) -> None:
     """Do the judge or verify step of an attempt."""
-    perform(app, attempt_id, judge)
+    if names_row(attempt_id):
+        perform(app, attempt_id, judge)
 
 
 def profile(profile_id: str) -> None:
     """Make a profile that was asked for."""
+    if not names_row(profile_id):
+        return
     here = process.current()
     try:
         check_fitness(here)
@@ -182,6 +187,8 @@ def profile(profile_id: str) -> None:
 
 def reverify(row_id: str) -> None:
     """Judge a stored kernel anew."""
+    if not names_row(row_id):
+        return
     here = process.current()
     try:
         check_fitness(here)
