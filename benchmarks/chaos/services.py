@@ -200,6 +200,14 @@ class RabbitMQ(Service):
         return False
 
 
+def find_program(name: str) -> str:
+    """Find a program of PostgreSQL, in PATH or where Debian keeps them. Raises Missing."""
+    found = shutil.which(name) or next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), None)
+    if found is None:
+        raise Missing(f"no {name} of PostgreSQL")
+    return found
+
+
 class PostgreSQL(Service):
     """A PostgreSQL of its own, on a port of 127.0.0.1; `url` is its database `warpsmith`."""
 
@@ -220,20 +228,12 @@ class PostgreSQL(Service):
     def url(self) -> str:
         return f"postgresql+psycopg://{self.name}@127.0.0.1:{self.port}/warpsmith"
 
-    def program(self, name: str) -> str:
-        """Find a program of PostgreSQL, in PATH or where Debian keeps them."""
-        found = [Path(path) for path in (shutil.which(name),) if path]
-        found += sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-        if not found:
-            raise Missing(f"no {name} of PostgreSQL")
-        return str(found[-1])
-
     def create(self) -> None:
         """Make the cluster and its database, and start it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.user is not None:
             shutil.chown(self.directory, self.user)
-        make = [self.program("initdb"), "--auth=trust", "--no-sync", "--encoding=UTF8", "-D", str(self.data)]
+        make = [find_program("initdb"), "--auth=trust", "--no-sync", "--encoding=UTF8", "-D", str(self.data)]
         subprocess.run(make, check=True, capture_output=True, user=self.user, cwd=self.directory)
         self.start()
         admin = create_engine(self._url("postgres"), isolation_level="AUTOCOMMIT")
@@ -252,7 +252,7 @@ class PostgreSQL(Service):
             "min_wal_size": "32MB",
         }
         return [
-            self.program("postgres"),
+            find_program("postgres"),
             "-D",
             str(self.data),
             *(f"--{key}={value}" for key, value in settings.items()),
