@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.worker.consumer import Consumer as CeleryConsumer
 
 from benchmarks.chaos.faults import POISON, send_poison
 from tests.support import scenario
@@ -35,7 +36,7 @@ def test_an_error_in_reading_a_message_is_no_lost_connection(monkeypatch: pytest
 
         return take
 
-    monkeypatch.setattr(poison.CeleryConsumer, "create_task_handler", handler)
+    monkeypatch.setattr(CeleryConsumer, "create_task_handler", handler)
     consumer = poison.Consumer.__new__(poison.Consumer)
     consumer.connection_errors = (KeyError, OSError)
     consumer.create_task_handler()(SimpleNamespace(reject_log_error=lambda *given: rejected.append(given)))

@@ -5,7 +5,9 @@ They hold no state; the database does.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from celery import Celery
 from celery.exceptions import Reject
@@ -14,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log, reverification, steps
-from warpsmith.workers.judge.machine.host import is_out_of_room
+from warpsmith.workers.judge.machine.host import find_full_disk, is_out_of_room
 from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
@@ -98,6 +100,19 @@ def _put_off(here: WorkerProcess, work: Work, owner: str, reason: str) -> bool:
     return steps.put_off(here.db, work.attempt_id, owner, reason, here.settings.lease_s, [], here.db.now())
 
 
+def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception, unfit: str | None) -> bool:
+    """Give a step back that its judge made no verdict of; `unfit`: the part of this host that is at fault."""
+    # A judge that cannot even start for want of room says no more than that it ended.
+    full = find_full_disk((here.settings.judge_cache_dir, Path(tempfile.gettempdir())))
+    if unfit == "disk" or full is not None:
+        return _put_off(here, work, owner, str(error) if full is None else f"{full} has no room left: {error}")
+    if unfit == "device":
+        here.mark_ill(str(error))
+    logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
+    # The lease ends now: the reconciler counts the try, and gives up after too many.
+    return steps.renew(here.db, work.attempt_id, owner, 0.0, here.db.now())
+
+
 def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
     """Do an ideate or code step."""
     step = ModelStep(here.db, here.settings, work, owner, here.db.now)
@@ -127,13 +142,7 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     except JobRefused as refused:
         return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", here.db.now())
     except (JudgeDied, JudgeTimeout) as error:
-        if isinstance(error, JudgeUnfit) and error.part == "disk":
-            return _put_off(here, work, owner, str(error))
-        if isinstance(error, JudgeUnfit):
-            here.mark_ill(str(error))
-        logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
-        # The lease ends now: the reconciler counts the try, and gives up after too many.
-        return steps.renew(here.db, work.attempt_id, owner, 0.0, here.db.now())
+        return _give_back(here, work, owner, error, error.part if isinstance(error, JudgeUnfit) else None)
     logger.info("judged", **summary(verdict))
     done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, here.db.now())
     if done:

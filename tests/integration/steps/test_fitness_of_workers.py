@@ -22,6 +22,7 @@ from warpsmith.workers import steps
 from warpsmith.workers.judge.protocol.client import JudgeUnfit
 from warpsmith.workers.queue import process, reconciler, schema, tasks
 from warpsmith.workers.queue.celery_app import make_app
+from warpsmith.workers.queue.heartbeat import Worker
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.settings import Settings
 from warpsmith.workers.steps import Work
@@ -182,7 +183,7 @@ def test_a_worker_that_starts_waits_for_its_schema(here: WorkerProcess, monkeypa
         if len(slept) == 2:
             stamp(here.db, own)
 
-    monkeypatch.setattr(schema.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     schema.await_schema(here.db)
     assert len(slept) == 2
 
@@ -210,7 +211,7 @@ def test_a_lost_device_gives_the_step_back_and_the_worker_takes_no_more(
         cancel_task_queue=cancelled.append,
     )
     monkeypatch.setattr(process, "consumer", consumer)
-    monkeypatch.setattr(process, "worker", process.Worker("judge-gpu0@host", "judge", "cuda:sm_90"))
+    monkeypatch.setattr(process, "worker", Worker("judge-gpu0@host", "judge", "cuda:sm_90"))
     here.start_heartbeat()
     attempt_id = waiting(here)
     here._judge = Judge(JudgeUnfit("device", "NVIDIA H100 is lost: no CUDA-capable device"))  # type: ignore[assignment]

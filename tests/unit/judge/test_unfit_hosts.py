@@ -59,7 +59,7 @@ def test_a_fresh_process_proves_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         status, text = next(said)
         return subprocess.CompletedProcess(command, status, "", text)
 
-    monkeypatch.setattr(device.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     assert gpu.lost() is None
     assert gpu.lost() == "RuntimeError: No CUDA GPUs are available"
     assert gpu.lost() == "exit status 3"
@@ -70,7 +70,8 @@ def test_a_compiler_without_room_is_no_verdict_and_a_candidate_cannot_say_so(tmp
     outcome: Any = ("rejected", "compile", "", {"kind": "compile", "message": "", "log": f"as: {FULL}"})
     with pytest.raises(Unfit, match=FULL):
         judge._check_room(outcome, JOB)
-    judge._check_room(outcome, {**JOB, "candidate": {"language": "cpp", "source": f"#error {FULL}"}})
+    saying_so: Any = {**JOB, "candidate": {"language": "cpp", "source": f"#error {FULL}"}}
+    judge._check_room(outcome, saying_so)
     judge._check_room(("accepted", "time", "", None), JOB)
 
 
