@@ -102,8 +102,7 @@ class Run:
         """Let one fault strike; a service that is down already is left alone."""
         world = self.world
         kind = world.luck.choice([kind for kind in faults.KINDS if world.mounted or not kind.needs_disk])
-        of_service = next((name for name in ("database", "broker") if kind.name.startswith(name)), None)
-        if of_service is not None and self.is_away(of_service):
+        if kind.service is not None and self.is_away(kind.service):
             return
         try:
             undo = kind.strike(world)

@@ -40,12 +40,16 @@ class World:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: what it does, and how long it lasts, seconds."""
+    """A kind of fault: what it does, and how long it lasts, seconds.
+
+    `service`: the one that it needs, where that must not be away for another fault's sake.
+    """
 
     name: str
     strike: Callable[[World], Undo | None]
     lasts_s: tuple[float, float] = (0.0, 0.0)
     needs_disk: bool = False
+    service: str | None = None
 
 
 def _kill_one(names: tuple[str, ...]) -> Callable[[World], None]:
@@ -186,18 +190,18 @@ KINDS = (
     Kind("beat killed", _kill_one(BEATS)),
     Kind("worker frozen beyond its lease", _freeze_one(WORKERS), (LEASE_S, 3 * LEASE_S)),
     Kind("reconciler frozen", _freeze_one(RECONCILERS), (1.0, 4.0)),
-    Kind("broker crashed", _service("broker", "kill"), (0.0, 2.0)),
-    Kind("broker stopped", _service("broker", "stop"), (0.0, 2.0)),
-    Kind("broker frozen", _service("broker", "freeze"), (1.0, 5.0)),
-    Kind("database crashed", _service("database", "kill"), (0.0, 2.0)),
-    Kind("database stopped", _service("database", "stop"), (0.0, 2.0)),
-    Kind("database frozen", _service("database", "freeze"), (1.0, 5.0)),
-    Kind("database failed over", _fail_over, (0.5, 2.0)),
-    Kind("database read-only", _read_only, (1.0, 4.0)),
-    Kind("database's disk full", _fill_database, (1.0, 4.0), needs_disk=True),
+    Kind("broker crashed", _service("broker", "kill"), (0.0, 2.0), service="broker"),
+    Kind("broker stopped", _service("broker", "stop"), (0.0, 2.0), service="broker"),
+    Kind("broker frozen", _service("broker", "freeze"), (1.0, 5.0), service="broker"),
+    Kind("database crashed", _service("database", "kill"), (0.0, 2.0), service="database"),
+    Kind("database stopped", _service("database", "stop"), (0.0, 2.0), service="database"),
+    Kind("database frozen", _service("database", "freeze"), (1.0, 5.0), service="database"),
+    Kind("database failed over", _fail_over, (0.5, 2.0), service="database"),
+    Kind("database read-only", _read_only, (1.0, 4.0), service="database"),
+    Kind("database's disk full", _fill_database, (1.0, 4.0), needs_disk=True, service="database"),
     Kind("judges' disk full", _fill, (1.0, 4.0), needs_disk=True),
     Kind("clock jumped", _jump, (2.0, 8.0)),
-    Kind("poison messages", _poison),
+    Kind("poison messages", _poison, service="broker"),
 )
 
 
