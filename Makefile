@@ -4,6 +4,7 @@
 # make coverage [ARGS=...] the same, and how much of Warpsmith they run
 # make check               lint, formatting, types, layering; the same and the tests of the dashboard (needs Node); -j2
 # make install             the virtual environment alone
+# make sbom                what that environment holds, as CycloneDX: dist/sbom.cdx.json
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ DASHBOARD := $(shell find service/dashboard -path '*/node_modules' -prune -o -pa
 NODE := $(shell node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && command -v npm)
 MODULES := service/dashboard/node_modules/.package-lock.json
 
-.PHONY: run test test-all coverage check check-lint check-types check-layers check-dashboard install clean
+.PHONY: run test test-all coverage check check-lint check-types check-layers check-dashboard install sbom clean
 
 run: $(INSTALLED)
 	$(BIN)/python -m warpsmith.service.demo $(ARGS)
@@ -49,6 +50,13 @@ check-dashboard: $(if $(NODE),$(MODULES),$(INSTALLED))
 	cd service/dashboard && npm run --silent check
 
 install: $(INSTALLED)
+
+# The same environment gives the same file. SBOM_OF names another one, such as an image's.
+SBOM_OF ?= $(BIN)/python
+sbom: $(INSTALLED)
+	mkdir -p dist
+	$(BIN)/python -m cyclonedx_py environment --output-reproducible --validate --pyproject pyproject.toml \
+	  --output-format JSON --output-file dist/sbom.cdx.json $(SBOM_OF)
 
 # Installed again only when what is to be installed changed.
 $(INSTALLED): pyproject.toml constraints.txt hatch_build.py $(DASHBOARD) | $(if $(NODE),$(MODULES))

@@ -40,6 +40,21 @@ PING_AFTER_S = 0.2
 A step takes several connections within milliseconds: to ask each time was a tenth of its statements.
 """
 
+CLOCK_AGE_S = 10.0
+"""Seconds for which a process goes by what the database's clock said, before it asks again."""
+
+_NOTICES_A_CUT = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""libpq's parameters for a connection whose network is cut: it ends within half a minute instead of hours.
+
+A URL that names one of them has its own way.
+"""
+
 _ADVISORY_LOCK = 0x7761727073  # "warps": one migration at a time on a PostgreSQL database
 _MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _SQLITE_FULL = 13
@@ -71,6 +86,7 @@ class Database:
             else self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         )
         self._expected: str | None = None
+        self._clock: tuple[float, float] | None = None  # what the database's clock said, and the monotonic time then
 
     @property
     def is_sqlite(self) -> bool:
@@ -103,6 +119,23 @@ class Database:
             if _is_full(error):
                 raise StorageFull(f"the database {self.url.render_as_string()} is full") from error
             raise
+
+    def now(self) -> float:
+        """Return the time by the database's clock, seconds since the epoch.
+
+        It decides leases: processes on hosts whose clocks differ, or jump, agree on when one ends. PostgreSQL is asked
+        at most every CLOCK_AGE_S, and the time since is this process's monotonic one. SQLite has the clock of its host,
+        which is that of every process.
+        """
+        if self.is_sqlite:
+            return time.time()
+        known, monotonic = self._clock, time.monotonic()
+        if known is None or monotonic - known[1] > CLOCK_AGE_S:
+            with self.engine.connect() as connection:
+                said = connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())::float8"))
+            known = self._clock = float(said or 0.0), time.monotonic()
+            return known[0]
+        return known[0] + monotonic - known[1]
 
     def upgrade(self, revision: str = "head") -> None:
         """Bring the schema to `revision` (alembic upgrade).
@@ -194,7 +227,8 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgresql_engine(url: URL) -> Engine:
-    engine = create_engine(url, isolation_level="READ COMMITTED")
+    known = {name: value for name, value in _NOTICES_A_CUT.items() if name not in url.query}
+    engine = create_engine(url, isolation_level="READ COMMITTED", connect_args=known)
 
     @event.listens_for(engine, "checkin")
     def note_rest(_connection: Any, record: ConnectionPoolEntry) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -97,7 +96,7 @@ class Service:
         Where this fails, the reconciler or the next step that ends opens them.
         """
         try:
-            self.outbox.send(steps.advance(self.db, search_id, time.time()))
+            self.outbox.send(steps.advance(self.db, search_id, self.db.now()))
         except (OperationalError, db.StorageFull) as error:
             logger.warning("search.advances_later", search_id=search_id, error=str(error).partition("\n")[0])
 

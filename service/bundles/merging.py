@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from typing import cast
 
@@ -35,9 +34,9 @@ def _merge(db: Database, key: bytes, number: int, line: str, team: str | None) -
         nonce, bundle_id = found["nonce"], found["bundle_id"]
         genuine = is_genuine(key, ticket_of(found), found["signature"])
         if "unjudged" in found:
-            merged = steps.note_unjudged(db, cast("SignedUnjudged", found), genuine, time.time(), team)
+            merged = steps.note_unjudged(db, cast("SignedUnjudged", found), genuine, db.now(), team)
         else:
-            merged = steps.merge_verdict(db, found, genuine, time.time(), team)
+            merged = steps.merge_verdict(db, found, genuine, db.now(), team)
     except (BrokenDocument, steps.VerdictRefused) as error:
         wrong = FieldError(field=error.field, found=shown(error.found), expected=shown(error.expected))
         return MergedLine(line=number, nonce=nonce, bundle_id=bundle_id, outcome="refused", error=wrong)

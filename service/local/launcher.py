@@ -97,7 +97,6 @@ class Launcher:
         """
         self._lock.acquire()
         try:
-            self._started_at = time.time()
             self._socket = self._listen()
             self._start_broker()
             self._upgrade_database()
@@ -177,6 +176,7 @@ class Launcher:
             raise StartError(str(error)) from None
         try:
             database.upgrade()
+            self._started_at = database.now()
             stock(database)
         except BrokenEntry as error:
             raise StartError(f"the library of kernels: {error}; install Warpsmith again") from None

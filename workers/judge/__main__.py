@@ -6,7 +6,8 @@ when every job is answered; with status 75 where the jobs that were not answered
 `--die-with-parent PID`: be killed when the thread of process PID that started this one ends.
 WARPSMITH_JUDGE_CACHE names the cache directory (default: the user's cache, warpsmith/judge). A broken line gets an
 error line back: {"id", "error": {"field", "found", "expected"}}; a job that a fault of the judge's own ended gets
-{"id", "fault": traceback}. {"cancel": id} takes a job back that is not being judged yet.
+{"id", "fault": traceback}, and one that this host cannot judge now {"id", "unfit": {"part": "disk" | "device",
+"reason"}}. {"cancel": id} takes a job back that is not being judged yet.
 
 `python -m warpsmith.workers.judge DIR...` judges bundles instead (`directory`; `--job-timeout S` seconds for a job):
 0 when every job has its verdict, 1 when some could not be judged, 2 for a bad directory or the wrong host, 130 and

@@ -29,6 +29,7 @@ from celery.signals import (
     task_revoked,
     worker_process_init,
     worker_process_shutdown,
+    worker_ready,
     worker_shutdown,
 )
 
@@ -36,6 +37,7 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log, tracing
 from warpsmith.workers.queue import process, redis_transport
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queue.schema import await_schema
 from warpsmith.workers.queue_names import DUE_TASK, MODEL_QUEUE, role_of, target_of
 from warpsmith.workers.settings import Settings, get_settings
 
@@ -80,6 +82,7 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
+        worker_consumer="warpsmith.workers.queue.poison:Consumer",
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
@@ -141,6 +144,9 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
     """
     queues = list(instance.app.amqp.queues.consume_from)
     process.worker = Worker(sender, role_of(queues[0]), target_of(queues[0]))
+    database = Database(get_settings().database)
+    await_schema(database)
+    database.dispose()  # before the pool forks
     if issubclass(instance.pool_cls, ThreadPool):
         _start_tracing()
         process.open_worker(get_settings())
@@ -148,6 +154,11 @@ def _set_up_worker(sender: str, instance: Any, **_: Any) -> None:
 
 def _start_tracing() -> None:
     tracing.start(get_settings(), process.worker.role)
+
+
+def _note_consumer(sender: Any, **_: Any) -> None:
+    if issubclass(sender.controller.pool_cls, ThreadPool):
+        process.consumer = sender
 
 
 def _open_child(**_: Any) -> None:
@@ -173,6 +184,7 @@ def _report_beat(**_: Any) -> None:
 
 setup_logging.connect(_configure_logging)
 celeryd_after_setup.connect(_set_up_worker)
+worker_ready.connect(_note_consumer)
 worker_process_init.connect(_open_child)
 worker_process_shutdown.connect(_close_process)
 worker_shutdown.connect(_close_process)

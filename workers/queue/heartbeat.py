@@ -6,7 +6,7 @@ import os
 import platform
 import socket
 import threading
-import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -45,15 +45,15 @@ def facts() -> dict[str, Any]:
     }
 
 
-def beat(db: Database, worker: Worker, started_at: float, now: float) -> None:
-    """Write the worker's row."""
+def beat(db: Database, worker: Worker, started_at: float, now: float, ill: str | None = None) -> None:
+    """Write the worker's row; `ill`: why it takes no more steps."""
     with db.writing() as session:
         session.merge(
             WorkerRow(
                 name=worker.name,
                 role=worker.role,
                 target=worker.target,
-                facts=facts(),
+                facts=facts() | ({} if ill is None else {"ill": ill}),
                 started_at=started_at,
                 seen_at=now,
             )
@@ -71,6 +71,7 @@ class Heartbeat:
         self._worker = worker
         self._interval_s = interval_s
         self._stopped = threading.Event()
+        self._ill: str | None = None
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -82,16 +83,26 @@ class Heartbeat:
         self._stopped.set()
         self._thread.join()
 
+    def end_with(self, ill: str) -> None:
+        """End after one more beat, which says why the worker takes no more steps."""
+        self._ill = ill
+        self._stopped.set()
+
     def _run(self) -> None:
-        started_at = time.time()
+        started_at: float | None = None
         silent = False
         while True:
             try:
-                beat(self._db, self._worker, started_at, time.time())
+                now = self._db.now()
+                started_at = now if started_at is None else started_at
+                beat(self._db, self._worker, started_at, now, self._ill)
                 silent = False
             except (SQLAlchemyError, StorageFull) as error:
                 if not silent:
                     logger.warning("the worker could not report in", error=str(error).splitlines()[0])
                 silent = True
             if self._stopped.wait(self._interval_s):
-                return
+                break
+        if self._ill is not None and started_at is not None:
+            with suppress(SQLAlchemyError, StorageFull):
+                beat(self._db, self._worker, started_at, self._db.now(), self._ill)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -18,10 +19,18 @@ from warpsmith.kernels_db.store.db import Database
 from warpsmith.workers import log
 from warpsmith.workers.judge.machine import process_control
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings
 
 if TYPE_CHECKING:
+    from celery.worker.consumer import Consumer
+
     from warpsmith.workers.judge.protocol.client import JudgeClient
+
+logger = log.get(__name__)
+
+consumer: Consumer | None = None
+"""What takes this process's messages, where this process is the worker's own; Celery sets it."""
 
 worker = Worker("worker", "model")
 """The worker that this process belongs to; Celery's parent process sets it before it forks."""
@@ -33,6 +42,8 @@ class WorkerProcess:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.db = Database(settings.database)
+        self.schema = SchemaGuard(self.db)
+        self.ill: str | None = None
         self._judge: JudgeClient | None = None
         self._judge_lock = threading.Lock()
         self._heartbeat: Heartbeat | None = None
@@ -62,6 +73,23 @@ class WorkerProcess:
                 )
             return self._judge
 
+    def mark_ill(self, reason: str) -> None:
+        """Take no more steps: this process's device is lost, and what it would say of a candidate is not so.
+
+        The worker's row says why, and is not renewed: the service counts it as gone until it is started again.
+        """
+        if self.ill is not None:
+            return
+        self.ill = reason
+        logger.error("the device is lost; this worker takes no more steps until it is started again", reason=reason)
+        if self._heartbeat is not None:
+            self._heartbeat.end_with(reason)
+        if consumer is None:
+            end_worker()
+            return
+        for queue in list(consumer.app.amqp.queues.consume_from):
+            consumer.call_soon(consumer.cancel_task_queue, queue)
+
     def close(self) -> None:
         """End the heartbeat and the judge, and close the database."""
         if self._heartbeat is not None:
@@ -69,6 +97,11 @@ class WorkerProcess:
         if self._judge is not None:
             self._judge.close()
         self.db.dispose()
+
+
+def end_worker() -> None:
+    """Have the worker of this process end in order: what runs is done, what waits goes to others."""
+    os.kill(os.getpid() if consumer is not None else os.getppid(), signal.SIGTERM)
 
 
 _current: WorkerProcess | None = None

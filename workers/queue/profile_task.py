@@ -6,7 +6,6 @@ the candidate's own word (`warpsmith.workers.judge.gates.profiling`), kept for p
 
 from __future__ import annotations
 
-import time
 from typing import Any, Literal
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
@@ -38,7 +37,7 @@ def perform_profile(here: WorkerProcess, profile_id: str) -> None:
     """Take the profile if it is still open, make it, and store the result."""
     owner, lease_s = here.claim_token(), here.settings.judge_job_timeout_s + GRACE_S
     with here.db.writing() as session:
-        work = claim_profile(session, profile_id, owner, lease_s, time.time())
+        work = claim_profile(session, profile_id, owner, lease_s, here.db.now())
     if work is None:
         return
     with log.bound(profile=profile_id, node=work.node_id):
@@ -46,7 +45,7 @@ def perform_profile(here: WorkerProcess, profile_id: str) -> None:
         logger.info("profiled", done=trace is not None, reason=told.get("reason"))
         with here.db.writing() as session:
             state: Literal["done", "failed"] = "failed" if trace is None else "done"
-            finish_profile(session, profile_id, owner, state, told, time.time(), trace)
+            finish_profile(session, profile_id, owner, state, told, here.db.now(), trace)
 
 
 def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
@@ -64,7 +63,7 @@ def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
         survives = node.verification == "passed" or search.best_node_id == node.id
         if not survives or node.verdict != "accepted" or latest_metrics(session, node):
             return None
-        row, announce = ask_profile(session, node.id, time.time())
+        row, announce = ask_profile(session, node.id, here.db.now())
         return row.id if announce else None
 
 

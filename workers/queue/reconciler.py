@@ -25,6 +25,7 @@ from warpsmith.workers import log, reverification, steps, tracing
 from warpsmith.workers.queue import dispatch
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue.heartbeat import Heartbeat, Worker
+from warpsmith.workers.queue.schema import SchemaGuard
 from warpsmith.workers.settings import Settings, get_settings
 from warpsmith.workers.steps.pruning import MOST_SEARCHES
 
@@ -43,6 +44,8 @@ class Reconciler:
         self._db = db
         self._app = app
         self._stopped = threading.Event()
+        self._schema = SchemaGuard(db)
+        self._told: str | None = None
         self._pruned_at = -PRUNE_EVERY_S
 
     def stop(self) -> None:
@@ -67,10 +70,20 @@ class Reconciler:
             self._stopped.wait(delay)
 
     def round(self) -> int:
-        """Reconcile once; returns how many messages went out."""
-        messages = steps.reconcile(self._db, time.time(), self._settings)
+        """Reconcile once; returns how many messages went out.
+
+        Does nothing on a schema that is not this program's own, and says so once.
+        """
+        fault = self._schema.fault()
+        if fault is not None:
+            if fault != self._told:
+                logger.error("nothing is reconciled", reason=fault)
+            self._told = fault
+            return 0
+        self._told = None
+        messages = steps.reconcile(self._db, self._db.now(), self._settings)
         sent = dispatch.send(self._app, messages)
-        again = reverification.reconcile(self._db, time.time(), self._settings)
+        again = reverification.reconcile(self._db, self._db.now(), self._settings)
         sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
@@ -83,7 +96,7 @@ class Reconciler:
 
         Where more searches are due than one call takes, the next round goes on.
         """
-        now, settings, pruned = time.time(), self._settings, steps.Pruned()
+        now, settings, pruned = self._db.now(), self._settings, steps.Pruned()
         if settings.audit_days > 0:
             with self._db.writing() as session:
                 audit.prune(session, now - settings.audit_days * DAY_S)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
@@ -27,7 +25,7 @@ def perform_reverification(here: WorkerProcess, row_id: str) -> None:
     A judge that dies leaves it to the reconciler, which counts the tries.
     """
     owner = here.claim_token()
-    work = claim(here.db, row_id, owner, here.settings.lease_s, time.time())
+    work = claim(here.db, row_id, owner, here.settings.lease_s, here.db.now())
     if work is None:
         return
     with log.bound(reverification=row_id, kernel=work.kernel_id):
@@ -36,19 +34,19 @@ def perform_reverification(here: WorkerProcess, row_id: str) -> None:
             return
         found, verdict = result
         logger.info("re-verified", outcome=found.outcome, reason=found.reason)
-        if not finish(here.db, row_id, owner, found, verdict, time.time()):
+        if not finish(here.db, row_id, owner, found, verdict, here.db.now()):
             logger.warning("somebody else holds the re-verification now; its result was dropped")
 
 
 def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Finding, Verdict | None] | None:
     """Return the result and its verdict; None where there is none yet, and another try comes."""
-    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout, JudgeUnfit  # noqa: PLC0415 - model workers have no judge
 
     settings = here.settings
     try:
         job = reverification_job(work, settings)
         with LeaseKeeper(
-            lambda: renew(here.db, work.id, owner, settings.lease_s, time.time()), settings.lease_s
+            lambda: renew(here.db, work.id, owner, settings.lease_s, here.db.now()), settings.lease_s
         ) as lease:
             verdict = here.judge().judge(job, settings.judge_job_timeout_s, on_wait=lease.check)
         return finding(work.evidence, verdict), verdict
@@ -56,8 +54,10 @@ def _result(here: WorkerProcess, work: Reverification, owner: str) -> tuple[Find
         logger.warning("somebody else holds the re-verification now; it was cut short")
         return None
     except (JudgeDied, JudgeTimeout) as error:
+        if isinstance(error, JudgeUnfit) and error.part == "device":
+            here.mark_ill(str(error))
         logger.warning("the judge did not answer; it will be tried again", error=str(error), tries=work.tries)
-        renew(here.db, work.id, owner, 0.0, time.time())
+        renew(here.db, work.id, owner, 0.0, here.db.now())
         return None
     except (SQLAlchemyError, StorageFull):
         raise

@@ -5,16 +5,19 @@ They hold no state; the database does.
 
 from __future__ import annotations
 
-import time
+import tempfile
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 
 from celery import Celery, current_task
+from celery.exceptions import Reject
 from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.spec.op import SpecErrors
 from warpsmith.kernels_db.store.db import StorageFull
 from warpsmith.workers import log, reverification, steps, tracing
+from warpsmith.workers.judge.machine.host import find_full_disk, is_out_of_room
 from warpsmith.workers.judging.submission import limits_of
 from warpsmith.workers.llm.providers.factory import open_model
 from warpsmith.workers.queue import dispatch, process
@@ -22,6 +25,7 @@ from warpsmith.workers.queue.celery_app import app
 from warpsmith.workers.queue.judge_step import job_of, summary
 from warpsmith.workers.queue.lease import LeaseKeeper, LeaseLost
 from warpsmith.workers.queue.model_step import ModelStep
+from warpsmith.workers.queue.poison import names_row
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.queue.profile_task import perform_profile, survivor_profile
 from warpsmith.workers.queue.reverification_task import perform_reverification
@@ -38,12 +42,14 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
     """Take the step whose turn it is in the message's queue, `do` it, and open the next ones.
 
     That is the attempt of the message where no other team waits (`steps.turns`). A database that cannot be used ends
-    the task quietly: the attempt is or becomes pending, and the reconciler sends it again.
+    the task quietly: the attempt is or becomes pending, and the reconciler sends it again. Raises Reject, which gives
+    the message to another worker, where this one may take no step (`check_fitness`).
     """
     here = process.current()
     owner = here.claim_token()
     try:
-        work = steps.take(here.db, attempt_id, owner, here.settings.lease_s, time.time())
+        check_fitness(here)
+        work = steps.take(here.db, attempt_id, owner, here.settings.lease_s, here.db.now())
         if work is None:
             return
         ids = {"search": work.search_id, "node": work.node.id, "attempt": work.attempt_id, "step": work.kind}
@@ -54,7 +60,7 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
             done = _do(here, work, owner, do)
             note(committed=done)
             if done:
-                following = steps.advance(here.db, work.search_id, time.time())
+                following = steps.advance(here.db, work.search_id, here.db.now())
                 with tracing.continued({}):  # each of them has a trace of its own
                     dispatch.send(sender, following)
             else:
@@ -63,37 +69,72 @@ def perform(sender: Celery, attempt_id: str, do: DoStep) -> None:
         logger.error("the database cannot be used; the step will be done again", error=str(error).splitlines()[0])
 
 
+def check_fitness(here: WorkerProcess) -> None:
+    """Raise Reject where this worker may take no step: its device is lost, or the schema is not its own.
+
+    In the latter case the worker ends, and waits for its schema when it is started again.
+    """
+    if here.ill is not None:
+        raise Reject(here.ill, requeue=True)
+    fault = here.schema.fault()
+    if fault is not None:
+        logger.error("no step is taken; this worker ends", reason=fault)
+        process.end_worker()
+        raise Reject(fault, requeue=True)
+
+
 def _do(here: WorkerProcess, work: Work, owner: str, do: DoStep) -> bool:
     try:
-        reached = steps.find_reached_quota(here.db, work, time.time())
+        reached = steps.find_reached_quota(here.db, work, here.db.now())
         if reached is not None:
             logger.info("the search waits for its team's quota", reason=reached.describe())
-            return steps.wait_for_quota(here.db, work.attempt_id, owner, reached, time.time())
+            return steps.wait_for_quota(here.db, work.attempt_id, owner, reached, here.db.now())
         return do(here, work, owner)
     except (SQLAlchemyError, StorageFull):
         raise
     except SpecErrors as error:
-        return steps.give_up(here.db, work.attempt_id, owner, str(error), time.time())
+        return steps.give_up(here.db, work.attempt_id, owner, str(error), here.db.now())
     except Exception as error:
+        if is_out_of_room(error):
+            return _put_off(here, work, owner, f"this host has no room left on its disk: {error}")
         # A fault of ours: doing the step again would meet it again, so its branch ends and the search goes on.
         logger.exception("the step failed")
-        return steps.give_up(here.db, work.attempt_id, owner, f"{type(error).__name__}: {error}", time.time())
+        return steps.give_up(here.db, work.attempt_id, owner, f"{type(error).__name__}: {error}", here.db.now())
+
+
+def _put_off(here: WorkerProcess, work: Work, owner: str, reason: str) -> bool:
+    """Give the step back for another host, or for this one when it can do it; nothing counts against it."""
+    logger.error("the step is put off", reason=reason, delay_s=here.settings.lease_s)
+    return steps.put_off(here.db, work.attempt_id, owner, reason, here.settings.lease_s, [], here.db.now())
+
+
+def _give_back(here: WorkerProcess, work: Work, owner: str, error: Exception, unfit: str | None) -> bool:
+    """Give a step back that its judge made no verdict of; `unfit`: the part of this host that is at fault."""
+    # A judge that cannot even start for want of room says no more than that it ended.
+    full = find_full_disk((here.settings.judge_cache_dir, Path(tempfile.gettempdir())))
+    if unfit == "disk" or full is not None:
+        return _put_off(here, work, owner, str(error) if full is None else f"{full} has no room left: {error}")
+    if unfit == "device":
+        here.mark_ill(str(error))
+    logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
+    # The lease ends now: the reconciler counts the try, and gives up after too many.
+    return steps.renew(here.db, work.attempt_id, owner, 0.0, here.db.now())
 
 
 def ask(here: WorkerProcess, work: Work, owner: str) -> bool:
     """Do an ideate or code step."""
-    step = ModelStep(here.db, here.settings, work, owner, time.time)
+    step = ModelStep(here.db, here.settings, work, owner, here.db.now)
     with _lease(here, work, owner):
         return step.run(open_model(work.model, here.settings, here.db))
 
 
 def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
     """Do a judge or verify step."""
-    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout  # noqa: PLC0415 - model workers have no judge
+    from warpsmith.workers.judge.protocol.client import JobRefused, JudgeDied, JudgeTimeout, JudgeUnfit  # noqa: PLC0415 - model workers have no judge
 
-    capped = steps.refusal(here.db, work, time.time())
+    capped = steps.refusal(here.db, work, here.db.now())
     if capped is not None:
-        return steps.give_up(here.db, work.attempt_id, owner, capped, time.time())
+        return steps.give_up(here.db, work.attempt_id, owner, capped, here.db.now())
     try:
         with _lease(here, work, owner) as lease, tracing.span("judge job", "CLIENT") as note:
             verdict = here.judge().judge(
@@ -102,16 +143,17 @@ def judge(here: WorkerProcess, work: Work, owner: str) -> bool:
                 on_wait=lease.check,
             )
             note(verdict=verdict["verdict"], gate=verdict["gate"])
+        if here.ill is not None:
+            # Meanwhile another of this worker's jobs lost the device: this one was judged without it.
+            raise JudgeUnfit("device", here.ill)
     except LeaseLost:
         return False
     except JobRefused as refused:
-        return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", time.time())
+        return steps.give_up(here.db, work.attempt_id, owner, f"the judge refuses the job: {refused}", here.db.now())
     except (JudgeDied, JudgeTimeout) as error:
-        logger.warning("the judge did not answer; the step returns to the queue", error=str(error), tries=work.tries)
-        # The lease ends now: the reconciler counts the try, and gives up after too many.
-        return steps.renew(here.db, work.attempt_id, owner, 0.0, time.time())
+        return _give_back(here, work, owner, error, error.part if isinstance(error, JudgeUnfit) else None)
     logger.info("judged", **summary(verdict))
-    done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, time.time())
+    done = steps.complete_judge(here.db, work.attempt_id, owner, verdict, here.db.now())
     if done:
         _profile_survivor(here, work)
     return done
@@ -132,33 +174,43 @@ def _lease(here: WorkerProcess, work: Work, owner: str) -> LeaseKeeper:
     lease_s = here.settings.lease_s
 
     def renew() -> bool:
-        return steps.renew(here.db, work.attempt_id, owner, lease_s, time.time())
+        return steps.renew(here.db, work.attempt_id, owner, lease_s, here.db.now())
 
     return LeaseKeeper(renew, lease_s)
 
 
 def model_step(attempt_id: str) -> None:
     """Do the ideate or code step of an attempt."""
-    perform(app, attempt_id, ask)
+    if names_row(attempt_id):
+        perform(app, attempt_id, ask)
 
 
 def judge_step(attempt_id: str) -> None:
     """Do the judge or verify step of an attempt."""
-    perform(app, attempt_id, judge)
+    if names_row(attempt_id):
+        perform(app, attempt_id, judge)
 
 
 def profile(profile_id: str) -> None:
     """Make a profile that was asked for."""
+    if not names_row(profile_id):
+        return
+    here = process.current()
     try:
-        perform_profile(process.current(), profile_id)
+        check_fitness(here)
+        perform_profile(here, profile_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; ask for the profile again", error=str(error).splitlines()[0])
 
 
 def reverify(row_id: str) -> None:
     """Judge a stored kernel anew."""
+    if not names_row(row_id):
+        return
+    here = process.current()
     try:
-        perform_reverification(process.current(), row_id)
+        check_fitness(here)
+        perform_reverification(here, row_id)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; it will be judged again", error=str(error).splitlines()[0])
 
@@ -170,7 +222,8 @@ def reverify_due() -> None:
     """
     here = process.current()
     try:
-        messages = reverification.sweep(here.db, time.time(), here.settings)
+        check_fitness(here)
+        messages = reverification.sweep(here.db, here.db.now(), here.settings)
     except (SQLAlchemyError, StorageFull) as error:
         logger.error("the database cannot be used; the next look comes", error=str(error).splitlines()[0])
         return

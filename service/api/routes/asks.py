@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -85,7 +84,7 @@ def answer_ask(ask_id: str, answer: AskAnswer, service: ServiceDependency) -> As
     with service.db.reading() as session:
         service.row(session, AskRow, ask_id, "ask")
     try:
-        messages = steps.tell(service.db, ask_id, answer.reply, answer.answered_by, time.time())
+        messages = steps.tell(service.db, ask_id, answer.reply, answer.answered_by, service.db.now())
     except steps.AskClosed as closed:
         raise AskClosed(
             str(closed),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -125,7 +124,7 @@ def create_bundle(search_id: str, once: OnceDependency, service: ServiceDependen
         make_job = partial(job_of, limits=limits_of(service.settings))
         try:
             steps.take_jobs(
-                service.db, search_id, make_job, time.time(), most_bytes=MOST_BYTES, also=answer, by=asker.name
+                service.db, search_id, make_job, service.db.now(), most_bytes=MOST_BYTES, also=answer, by=asker.name
             )
         except steps.WrongState as error:
             raise WrongState.one(error.what, error.found, error.expected) from error
@@ -233,7 +232,7 @@ def _drop(service: Service, bundle_id: str, drop: Callable[[float], steps.GivenB
     if not service.is_id(bundle_id):
         raise make_unknown_bundle(bundle_id)
     try:
-        dropped = drop(time.time())
+        dropped = drop(service.db.now())
     except LookupError as error:
         raise make_unknown_bundle(bundle_id) from error
     service.outbox.send(dropped.messages)

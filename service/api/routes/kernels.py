@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -67,7 +66,7 @@ def list_kernels(
             language=language,
             text=text,
             standing=expand_standing(reverification),
-            due=reverification_due.due(known, time.time(), period_s) if due else None,
+            due=reverification_due.due(known, service.db.now(), period_s) if due else None,
             sort=sort,
             order=order,
             team=asker.reads,

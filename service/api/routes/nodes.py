@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -139,7 +138,7 @@ def _mark(service: Service, node_id: str, mark: steering.Mark, wanted: bool, ask
         documents.append(make_node_summary(nodes[0], best_id))
 
     with convert_refusals():
-        steering.mark_node(service.db, node_id, mark, wanted, time.time(), by=asker.name, also=answer)
+        steering.mark_node(service.db, node_id, mark, wanted, service.db.now(), by=asker.name, also=answer)
     service.advance(search_id)
     return documents[-1]
 
@@ -191,7 +190,7 @@ def branch_node(
                 policy=submission.policy,
                 budget=submission.budget,
                 model=submission.model,
-                now=time.time(),
+                now=service.db.now(),
                 team=asker.team,
                 by=asker.name,
                 also=answer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -33,7 +32,7 @@ def request_profile(node_id: str, service: ServiceDependency) -> JSONResponse:
     with service.db.writing() as session:
         service.row(session, NodeRow, node_id, "node")
         try:
-            row, announce = ask_profile(session, node_id, time.time())
+            row, announce = ask_profile(session, node_id, service.db.now())
         except ValueError as error:
             raise WrongState.one("node", str(error), "a node that has code") from error
         target = session.get_one(SearchRow, row.search_id).target

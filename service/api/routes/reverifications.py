@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -68,7 +67,7 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
     One re-verification of a kernel runs at a time: a further request returns the same one."""
     with service.db.writing() as session:
         service.row(session, KernelRow, kernel_id, "kernel")
-        row, new = reverification.ask(session, kernel_id, time.time(), cause="asked", by=asker.name)
+        row, new = reverification.ask(session, kernel_id, service.db.now(), cause="asked", by=asker.name)
         document = make_reverification_document(session, row)
         messages = [reverification.message(row)] if new else []
     service.outbox.send_reverifications(messages)
@@ -83,7 +82,7 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
 )
 def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: Asker) -> ReverificationBatch:
     """Have every matching kernel of the caller's team, and shipped one, judged again, the longest unjudged first."""
-    now = time.time()
+    now = service.db.now()
     wanted = None if body.target is None else str(parse_target(body.target, "target"))
     filters: list[ColumnElement[bool]] = []
     if asker.reads is not None:

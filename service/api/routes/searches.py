@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -110,7 +109,7 @@ def create_search(body: SearchRequest, once: OnceDependency, service: ServiceDep
             seeds=submission.seeds,
             team=asker.team,
             traceparent=tracing.traceparent(),
-            now=time.time(),
+            now=service.db.now(),
             also=answer,
         )
         service.advance(search_id)
@@ -313,7 +312,7 @@ def _change(service: Service, search_id: str, change: Callable[[float], list[ste
     with service.db.reading() as session:
         service.row(session, SearchRow, search_id, "search")
     try:
-        messages = change(time.time())
+        messages = change(service.db.now())
     except steps.WrongState as error:
         raise WrongState.one(error.what, error.found, error.expected) from error
     service.outbox.send(messages or [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -150,7 +149,7 @@ def add_idea(
                 service.db,
                 search_id,
                 idea,
-                time.time(),
+                service.db.now(),
                 parent_id=body.parent,
                 codes=body.codes,
                 by=asker.name,
@@ -176,7 +175,7 @@ def change_search(search_id: str, body: SearchChange, service: ServiceDependency
         model = service.row(session, SearchRow, search_id, "search").model
     check_cost_cap(service.settings, model, body.budget)
     with convert_refusals():
-        steering.change_budget(service.db, search_id, body.budget, time.time(), by=asker.name)
+        steering.change_budget(service.db, search_id, body.budget, service.db.now(), by=asker.name)
     service.advance(search_id)
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 from fastapi import APIRouter
@@ -20,7 +19,7 @@ router = APIRouter(tags=["system"])
 @router.get("/v1/system", summary="The state of the service")
 def get_system(service: ServiceDependency, asker: Asker) -> system.SystemDocument:
     """Get the state of database and broker, queues and workers, devices and peaks, versions."""
-    now = time.time()
+    now = service.db.now()
     database, broker = service.database_probe.ask_and_wait(), service.broker_probe.ask_and_wait()
     checks = [
         _make_check("database", database, f"revision {database.detail}"),
@@ -61,7 +60,7 @@ def _describe_address(address: str) -> str:
 def get_options(service: ServiceDependency) -> OptionsDocument:
     """Get targets with languages and live judges, policies with parameters, limits, providers."""
     with service.db.reading() as session:
-        return collect_options(session, service.settings, time.time() - service.alive_after_s)
+        return collect_options(session, service.settings, service.db.now() - service.alive_after_s)
 
 
 @router.get("/v1/examples", summary="Op specs that ship")

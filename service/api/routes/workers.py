@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from fastapi import APIRouter
 from sqlalchemy import select
 
@@ -23,7 +21,7 @@ def list_workers(service: ServiceDependency) -> Page[WorkerDocument]:
     """List the workers that reported in with their devices, the latest first.
 
     At most 1000, on one page."""
-    now = time.time()
+    now = service.db.now()
     with service.db.reading() as session:
         rows = session.scalars(select(WorkerRow).order_by(WorkerRow.seen_at.desc(), WorkerRow.name).limit(MOST))
         return Page(items=[make_worker_document(row, now, service.alive_after_s) for row in rows])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import judging
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.gates.referee import Ready
-from warpsmith.workers.judge.gates.verdict import Report
+from warpsmith.workers.judge.gates.verdict import Report, Unfit
 from warpsmith.workers.judge.machine.timing_guard import Quiet
 from warpsmith.workers.judge.protocol.pipeline import TEMPORARY_FAILURE, Pipeline
 
@@ -197,6 +197,20 @@ def test_a_fault_of_the_judges_own_is_one_jobs_answer_and_the_process_is_replace
     assert status == TEMPORARY_FAILURE
     assert [answer["id"] for answer in answers] == ["first", "second"]
     assert "a mistake of ours" in answers[1]["fault"]
+
+
+def test_a_host_that_cannot_judge_is_said_for_one_job() -> None:
+    referee = Notes(Quiet())
+
+    def judge(ready: Ready) -> Verdict:
+        if ready.job["id"] == "first":
+            raise Unfit("disk", "No space left on device")
+        return {"id": ready.job["id"], "verdict": "accepted"}  # type: ignore[typeddict-item]
+
+    referee.judge = judge  # type: ignore[method-assign]
+    status, answers = run(referee, iter([line("first", judging.CPU), line("second", judging.CPU)]))
+    assert (status, answers[0]["unfit"]) == (0, {"part": "disk", "reason": "No space left on device"})
+    assert answers[1]["verdict"] == "accepted"
 
 
 def test_a_referee_that_lost_its_device_answers_and_is_replaced() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
@@ -109,6 +111,17 @@ def test_our_containers_can_do_little(services: dict[str, Any], name: str) -> No
     assert not service.get("privileged")
     assert "docker.sock" not in str(service)
     assert service["logging"]["options"]["max-size"]
+
+
+@pytest.mark.parametrize(("name", "user"), [("postgres", "postgres"), ("redis", "redis")])
+def test_servers_are_not_root_and_write_to_their_volume_alone(services: dict[str, Any], name: str, user: str) -> None:
+    service = services[name]
+    assert service["user"] == user
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "/tmp" in service["tmpfs"]
+    assert service["pids_limit"] > 0
 
 
 def test_only_the_model_worker_has_the_models_key(services: dict[str, Any]) -> None:
@@ -291,6 +304,30 @@ def test_ci_reads_as_bash_and_needs_no_terminal() -> None:
     bash = shutil.which("bash")
     assert bash is not None
     subprocess.run([bash, "-n", str(script)], check=True)
+
+
+@pytest.mark.nightly
+def test_make_sbom_writes_a_valid_list_of_what_is_installed(tmp_path: Path) -> None:
+    file = tmp_path / "sbom.cdx.json"
+    make = shutil.which("make")
+    assert make is not None
+    plan = subprocess.run(
+        [make, "--no-print-directory", "-n", "sbom", f"SBOM_OF={sys.executable}"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.replace("\\\n", " ")
+    command = next(line for line in plan.splitlines() if "cyclonedx_py" in line).split()
+    command = [sys.executable, *command[1:]]
+    command[command.index("dist/sbom.cdx.json")] = str(file)
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)  # --validate: the schema holds
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["bomFormat"] == "CycloneDX"
+    assert found["metadata"]["component"]["name"] == "warpsmith"
+    versions = {item["name"].lower(): item["version"] for item in found["components"]}
+    assert versions["celery"] == importlib.metadata.version("celery")
+    assert all(item["purl"].startswith("pkg:pypi/") for item in found["components"] if "purl" in item)
 
 
 def test_make_installs_with_the_pins() -> None:

@@ -21,15 +21,19 @@ from warpsmith.workers.judge.gates.gates import Outcome, pass_gates
 from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.profiling import profile
 from warpsmith.workers.judge.gates.runner_factory import PROBE
-from warpsmith.workers.judge.gates.verdict import Report, Stopped
+from warpsmith.workers.judge.gates.verdict import Report, Stopped, Unfit
 from warpsmith.workers.judge.machine import cache_pruning
 from warpsmith.workers.judge.machine.device import Cpu, Device, open_gpu
+from warpsmith.workers.judge.machine.host import find_full_disk, is_out_of_room
 from warpsmith.workers.judge.preloaded.client import ForkServerDied
 from warpsmith.workers.judge.reference.learning import ReferenceFault
 from warpsmith.workers.judge.runner.faults import RunnerFault
 from warpsmith.workers.judge.runner.fork_server_client import ForkServer
 from warpsmith.workers.judge.sandbox.sandbox import NotConfined
 from warpsmith.workers.judge.values.inputs import BadDistribution
+
+FULL = "No space left on device"
+"""The system's words for it, in the output of a compiler."""
 
 FALLEN = ("crash", "timeout", "memory", "protocol", "raises")
 """Kinds of failure after which a GPU is proven before the next job."""
@@ -42,7 +46,7 @@ class Ready:
     job: Job
     report: Report
     prepared: Prepared | None
-    stopped: Stopped | None
+    stopped: Stopped | Unfit | None
 
 
 class Referee:
@@ -78,9 +82,17 @@ class Referee:
             return Ready(job, report, prepare(job, report, self._cache, interpreted=interpreted), None)
         except Stopped as stopped:
             return Ready(job, report, None, stopped)
+        except OSError as error:
+            if not is_out_of_room(error):
+                raise
+            return Ready(job, report, None, Unfit("disk", str(error)))
 
     def judge(self, ready: Ready) -> Verdict:
-        """Return the verdict on a prepared job. Only one thread may call it."""
+        """Return the verdict on a prepared job. Only one thread may call it.
+
+        Raises Unfit where this host cannot judge it: no verdict is made of a disk that is full, or of a device that no
+        process of this host can use any more.
+        """
         outcome: Outcome = "ambiguous", "screen", "", None
         job, report = ready.job, ready.report
         bench = self._bench(self._device(job["target"]))
@@ -104,11 +116,17 @@ class Referee:
                 break
             except (OSError, torch.OutOfMemoryError) as error:  # the latter on a GPU that others fill
                 bench.warm.close()
+                if is_out_of_room(error):
+                    raise Unfit("disk", str(error)) from error
                 reason = f"the judge's host refuses what it needs: {error}"
                 outcome = "ambiguous", "memory", reason, {"kind": "host", "message": reason}
                 break
+            except RuntimeError:  # torch's word for an error of the device, in the referee's own work
+                self._check_device(bench)
+                raise
             ready = self.prepare(job)
             report = ready.report
+        self._check_room(outcome, job)
         word, gate, reason, failure = self._proven(outcome, bench)
         return report.verdict(word, gate, reason, failure, bench.peaks.document(), bench.device.versions())
 
@@ -149,9 +167,30 @@ class Referee:
         if fault is None:
             return outcome
         self.must_restart = True
+        self._check_device(bench)
         word, gate, reason, _ = outcome
         failure = failure | {"cause": "device"}
         return word, gate, f"{reason}; the device fell over with it ({fault}): the judge starts anew", failure
+
+    def _check_device(self, bench: Bench) -> None:
+        """Raise Unfit where the device is of no use to a fresh process either."""
+        if bench.device.kind == "cuda" and (lost := bench.device.lost()) is not None:
+            self.must_restart = True
+            raise Unfit("device", f"{bench.device.name} is lost: {lost}")
+
+    def _check_room(self, outcome: Outcome, job: Job) -> None:
+        """Raise Unfit where a disk without room may have brought the outcome about.
+
+        A compiler that could not write says so, and so may a candidate: its own words do not count.
+        """
+        word, _, _, failure = outcome
+        if word == "accepted":
+            return
+        if (full := find_full_disk((self._cache, self._scratch))) is not None:
+            raise Unfit("disk", f"{full} has no room left")
+        written = "" if failure is None else str(failure.get("log", ""))
+        if FULL in written and FULL not in str(job["candidate"]):
+            raise Unfit("disk", FULL)
 
     def _judge(self, ready: Ready, bench: Bench) -> Outcome:
         job_run = JobRun(ready.job, ready.report, ready.prepared, bench)

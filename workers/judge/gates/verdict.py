@@ -42,6 +42,17 @@ class Stopped(Exception):  # noqa: N818 - named for what happened
         self.failure = failure
 
 
+class Unfit(Exception):  # noqa: N818 - named for what the host is
+    """This host cannot judge now: a job has no verdict here, and may have one elsewhere or later.
+
+    `part`: the disk (full, or it takes no writes) or the device (lost).
+    """
+
+    def __init__(self, part: Literal["disk", "device"], reason: str) -> None:
+        super().__init__(reason)
+        self.part = part
+
+
 class Report:
     """Collects what a verdict says while a job passes through the gates."""
 

@@ -12,6 +12,7 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +25,7 @@ from warpsmith.workers.judge.machine.host import available_bytes, total_bytes
 from warpsmith.workers.judge.machine.processor import caches, cpu_name, vector_extensions
 
 _PROOF_ELEMENTS = 1 << 20
+_PROOF_S = 120.0
 _GPU_SHARE = 0.9
 
 
@@ -58,6 +60,13 @@ class Device(ABC):
 
         Otherwise the text says what happened instead.
         """
+
+    def lost(self) -> str | None:
+        """Try the device in a fresh process; None where it works there.
+
+        Otherwise the text says what happened: no process of this host can use it.
+        """
+        return None
 
     def versions(self) -> dict[str, str]:
         """Return the versions that a time depends on besides the device."""
@@ -157,6 +166,17 @@ class Gpu(Device):
             return str(error).splitlines()[0]
         expected = float(_PROOF_ELEMENTS) ** 2
         return None if found == expected else f"a sum of 2i+1 gave {found}, expected {expected}"
+
+    def lost(self) -> str | None:
+        proof = f"from {__name__} import Gpu; import sys; sys.exit(Gpu().fault())"
+        try:
+            tried = subprocess.run(
+                [sys.executable, "-P", "-c", proof], capture_output=True, text=True, timeout=_PROOF_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"a fresh process had no answer of it within {_PROOF_S:g} s"
+        said = tried.stderr.strip().splitlines()
+        return None if tried.returncode == 0 else (said[-1] if said else f"exit status {tried.returncode}")
 
     def versions(self) -> dict[str, str]:
         found = {**super().versions(), "cuda": str(torch.version.cuda), "driver": self._driver}

@@ -6,13 +6,37 @@ A busy host makes times that say little.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from warpsmith.workers.judge.machine.process_control import family
 
 BUSY = 0.1
 """Share of the host's processor time that others may take before a verdict mentions it."""
+
+
+LEAST_ROOM = 1 << 20
+"""Free bytes of a disk below which what failed on it says nothing of who failed."""
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+def is_out_of_room(error: BaseException) -> bool:
+    """Check whether an error says that a disk is full, its quota used up, or that it takes no writes any more."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
+
+
+def find_full_disk(directories: Iterable[Path]) -> Path | None:
+    """Return the first of these directories whose disk is full; None where all have room."""
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            disk = os.statvfs(directory)
+            if disk.f_bavail * disk.f_frsize < LEAST_ROOM:
+                return directory
+    return None
 
 
 def cores_available() -> int:

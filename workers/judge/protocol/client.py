@@ -57,6 +57,17 @@ class JudgeDied(JudgeError):  # noqa: N818 - the contract's name
     cut_off = False
 
 
+class JudgeUnfit(JudgeDied):
+    """The judge's host cannot judge now, for no fault of this job: another host may, or this one later.
+
+    `part`: "disk" (full, or it takes no writes) or "device" (lost).
+    """
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f"the judge's host cannot judge, {part}: {reason}")
+        self.part = part
+
+
 class JudgeTimeout(JudgeError):  # noqa: N818 - the contract's name
     """No verdict came in time.
 
@@ -137,8 +148,8 @@ class JudgeClient:
                 raised on.
 
         Raises:
-            JudgeDied: the process ended, or gave this job up by a fault of its own; JudgeTimeout: no answer in time;
-            JobRefused: the job is not one.
+            JudgeDied: the process ended, or gave this job up by a fault of its own; JudgeUnfit: its host cannot judge;
+            JudgeTimeout: no answer in time; JobRefused: the job is not one.
         """
         if not isinstance(job.get("id"), str):
             raise JobRefused("id", job.get("id"), "a string")
@@ -241,10 +252,12 @@ def _wait(waiting: Waiting, deadline: float, on_wait: Callable[[], None] | None)
 
 
 def _verdict(document: dict[str, Any], job: Job) -> Verdict:
-    """Return the judge's answer to a job. Raises JobRefused, JudgeDied."""
+    """Return the judge's answer to a job. Raises JobRefused, JudgeDied, JudgeUnfit."""
     if "error" in document:
         error = document["error"]
         raise JobRefused(str(error["field"]), error["found"], str(error["expected"]))
+    if "unfit" in document:
+        raise JudgeUnfit(str(document["unfit"]["part"]), str(document["unfit"]["reason"]))
     if "fault" in document:
         raise JudgeDied(f"the judge failed at this job:\n{document['fault']}")
     return cast("Verdict", {**document, "id": job["id"]})

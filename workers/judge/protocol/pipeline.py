@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from warpsmith.kernels_db.job.documents import Job, Verdict
 from warpsmith.workers.judge.gates.referee import Ready
-from warpsmith.workers.judge.gates.verdict import Report, Stopped
+from warpsmith.workers.judge.gates.verdict import Report, Stopped, Unfit
 from warpsmith.workers.judge.machine.timing_guard import Quiet
 from warpsmith.workers.judge.protocol.lines import BrokenJob, Cancel, parse_line
 
@@ -131,6 +131,8 @@ class Pipeline:
         elif item.job is not None and self._begin(item.job["id"]):
             try:
                 document: Any = self._judged(item.job, item.ready)
+            except Unfit as unfit:
+                document = {"id": item.job["id"], "unfit": {"part": unfit.part, "reason": str(unfit)}}
             except Exception:  # noqa: BLE001 - a fault of ours: one job suffers, and this process is not trusted further
                 text = traceback.format_exc()
                 self._answer({"id": item.job["id"], "fault": text})
