@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ class WorkerProcess:
 
         Of a prefork pool one child does it for all: a thread in the parent would be running whenever it forks.
         """
-        self._heartbeat = Heartbeat(self.db, worker)
+        self._heartbeat = Heartbeat(self.db, worker, on_drain=_drain)
         self._heartbeat.start()
 
     def claim_token(self) -> str:
@@ -69,6 +70,11 @@ class WorkerProcess:
         if self._judge is not None:
             self._judge.close()
         self.db.dispose()
+
+
+def _drain() -> None:
+    """Begin Celery's warm shutdown of the worker: it waits for the steps in hand and takes no more messages."""
+    os.kill(worker.pid, signal.SIGTERM)
 
 
 _current: WorkerProcess | None = None
