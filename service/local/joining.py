@@ -10,7 +10,7 @@ import ipaddress
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,8 +34,8 @@ class Joined:
 
     url: str
     invite: str
-    broker_url: str
-    database_url: str
+    broker_url: str = field(repr=False)
+    database_url: str = field(repr=False)
     settings: dict[str, str]
 
     @property
@@ -59,7 +59,9 @@ def join(url: str, token: str | None, host: str, home: Path, authority: Path | N
             _write(home, kept)
     if kept is None:
         misuse(
-            "token", None, "that of an invitation (`warpsmith workers invite`), by --token-file or WARPSMITH_JOIN_TOKEN"
+            "token",
+            None,
+            "that of an invitation (`warpsmith workers invite`), by --token-file or in WARPSMITH_JOIN_TOKEN",
         )
     mismatch = find_mismatch(health.version, version("warpsmith"), expected_revision(), expected_revision())
     if mismatch is not None:
