@@ -63,6 +63,7 @@ def join(url: str, token: str | None, host: str, home: Path, authority: Path | N
             None,
             "that of an invitation (`warpsmith workers invite`), by --token-file or in WARPSMITH_JOIN_TOKEN",
         )
+    # The service has not compared them where no token was exchanged; the revision is read in the database itself.
     mismatch = find_mismatch(health.version, version("warpsmith"), expected_revision(), expected_revision())
     if mismatch is not None:
         raise CommandError(mismatch)
