@@ -62,6 +62,7 @@ class TwoHosts:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.names = {host: f"ws-{host}-{os.getpid()}" for host in ("service", "gpu")}
+        self._workers: list[subprocess.Popen[bytes]] = []
         self.authority = home / "cert.pem"
         self.url = f"https://{ADDRESS}:8443"
         query = "?sslmode=verify-full"
@@ -93,7 +94,7 @@ class TwoHosts:
     def start_worker(self, *arguments: str) -> subprocess.Popen[bytes]:
         """`warpsmith worker` on the host `gpu`; its output is appended to `gpu.log`."""
         with (self.home / "gpu.log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 self.on("gpu", sys.executable, "-m", "warpsmith.service.cli", "worker", *arguments),
                 env=self.environment("gpu"),
                 cwd=REPOSITORY,
@@ -102,6 +103,14 @@ class TwoHosts:
                 stderr=log,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call
             )
+        self._workers.append(process)
+        return process
+
+    def stop_workers(self) -> None:
+        """End every worker that still runs."""
+        for process in self._workers:
+            process.kill()
+            process.wait()
 
     def fleet(self) -> ServiceFleet:
         """The service's processes; its settings say how the other host reaches it."""
@@ -139,6 +148,7 @@ def two_hosts() -> Iterator[TwoHosts]:
         (home / "nginx.conf").write_text(PROXY.format(home=home, address=ADDRESS))
         proxy = hosts.on("service", "nginx", "-e", f"{home}/nginx.error.log", "-c", f"{home}/nginx.conf")
         stack.enter_context(_running(proxy, home / "nginx.log"))
+        stack.callback(hosts.stop_workers)
         yield hosts
 
 
