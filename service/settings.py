@@ -53,6 +53,12 @@ class ServiceSettings(Settings):
         description="Secret that signs bundles, at least 32 characters; default is one made once and kept in `home`; "
         "API processes on several hosts need the same",
     )
+    join_broker_url: SecretStr | None = Field(
+        None, description="Broker as workers on other hosts reach it; given to each host that joins"
+    )
+    join_database_url: SecretStr | None = Field(
+        None, description="PostgreSQL as workers on other hosts reach it; given to each host that joins"
+    )
     max_streams: int = Field(64, ge=1, description="Open event streams served at once")
     stream_poll_s: float = Field(0.5, gt=0, description="Seconds between two looks of an event stream at the database")
     stream_heartbeat_s: float = Field(

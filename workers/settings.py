@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlencode
 
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -18,6 +19,9 @@ from warpsmith.kernels_db.job.documents import SandboxLevel
 HEARTBEAT_S = 5.0
 ALIVE_AFTER_S = 3 * HEARTBEAT_S
 """A worker that missed three beats counts as gone."""
+
+CHECKED_TLS = ("require", "verify-ca", "verify-full")
+"""The values of PostgreSQL's `sslmode` under which a connection is never in the clear."""
 
 
 class Settings(BaseSettings):
@@ -34,6 +38,11 @@ class Settings(BaseSettings):
     broker_url: str | None = Field(
         None,
         description="Celery broker: redis://, redis+socket:// or amqp://; default is the private Redis under `home`",
+    )
+    tls_ca: Path | None = Field(
+        None,
+        description="PEM file of the authorities that sign the certificates of broker and database, where their "
+        "addresses ask for TLS (rediss://, amqps://, sslmode=verify-full); default is the system's",
     )
     log_format: Literal["auto", "human", "json"] = Field(
         "auto", description="human on a terminal, json elsewhere, or one of them always"
@@ -167,7 +176,8 @@ class Settings(BaseSettings):
     @property
     def database(self) -> str:
         """The database URL in force."""
-        return self.database_url or f"sqlite:///{self.home / 'warpsmith.db'}"
+        url = self.database_url or f"sqlite:///{self.home / 'warpsmith.db'}"
+        return url if self.tls_ca is None else add_authority(url, self.tls_ca)
 
     @property
     def broker(self) -> str:
@@ -178,6 +188,15 @@ class Settings(BaseSettings):
     def judge_cache_dir(self) -> Path:
         """The judge's cache directory in force."""
         return self.judge_cache or self.home / "judge"
+
+
+def add_authority(database_url: str, authority: Path) -> str:
+    """Name the file of certificate authorities in a PostgreSQL URL that asks for TLS and names none itself."""
+    address, _, query = database_url.partition("?")
+    named = dict(parse_qsl(query))
+    if named.get("sslmode") not in CHECKED_TLS or "sslrootcert" in named:
+        return database_url
+    return f"{address}?{urlencode(named | {'sslrootcert': str(authority)})}"
 
 
 @lru_cache

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,6 @@ class Database:
             if self.is_sqlite
             else self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         )
-        self._expected: str | None = None
         self._clock: tuple[float, float] | None = None  # what the database's clock said, and the monotonic time then
 
     @property
@@ -175,17 +175,21 @@ class Database:
 
         `found` is None on an empty database.
         """
-        if self._expected is None:
-            head = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
-            if head is None:
-                raise RuntimeError(f"no migrations in {_MIGRATIONS}")
-            self._expected = head
         with self._reader.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision(), self._expected
+            return MigrationContext.configure(connection).get_current_revision(), expected_revision()
 
     def dispose(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+@cache
+def expected_revision() -> str:
+    """Return the schema revision that this program is made for."""
+    head = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
+    if head is None:
+        raise RuntimeError(f"no migrations in {_MIGRATIONS}")
+    return head
 
 
 def _checked(url: str) -> URL:

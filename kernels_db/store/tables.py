@@ -432,6 +432,21 @@ class WorkerRow(Base):
     facts: Mapped[dict[str, Any]] = mapped_column(Document)  # host, pid, versions, device
     started_at: Mapped[float]
     seen_at: Mapped[float]
+    draining_since: Mapped[float | None]  # it was told to end after what it has in hand; a new start begins with None
+
+
+class InviteRow(Base):
+    """An invitation of hosts to run workers. `digest` is the SHA-256 of its token's secret."""
+
+    __tablename__ = "invites"
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128))
+    digest: Mapped[str] = mapped_column(String(64))
+    uses: Mapped[int]  # hosts that may join with it
+    used: Mapped[int]
+    created_at: Mapped[float]
+    expires_at: Mapped[float]
+    revoked_at: Mapped[float | None]
 
 
 class IdempotencyRow(Base):

@@ -1,7 +1,7 @@
 """Which caller may do what: the one place that decides, before the route runs.
 
 Every operation has a scope in `RULES`; one without is refused to everyone, so a new route needs a rule. Every path
-parameter names a row, and the row's team decides:
+parameter names a row, and the row's team decides (of rows for administrators alone the scope does):
 
     404     the row is of a team that keeps its work to itself; the answer is that of a row that is not there
     403     the caller lacks the scope, or would change what is another team's
@@ -39,8 +39,8 @@ from warpsmith.service.api.context import Asker, Service, ServiceDependency, mak
 from warpsmith.service.documents.problems import Forbidden, NotFound, Problem
 
 RULES: Mapping[str, Scope | None] = {
-    # Orchestrators, and a browser that signs in or out.
-    **dict.fromkeys(("healthz", "readyz", "get_session", "sign_in", "sign_out"), None),
+    # Orchestrators, a browser that signs in or out, and a host that joins with a token of its own.
+    **dict.fromkeys(("healthz", "readyz", "get_session", "sign_in", "sign_out", "join_host"), None),
     **dict.fromkeys(
         (
             "prometheus",
@@ -82,7 +82,7 @@ RULES: Mapping[str, Scope | None] = {
         ),
         "read",
     ),
-    "list_audit": "admin",
+    **dict.fromkeys(("list_audit", "create_invite", "list_invites", "revoke_invite", "drain_workers"), "admin"),
     **dict.fromkeys(
         ("create_op", "import_files", "create_pool", "create_search", "create_campaign", "branch_node"), "submit"
     ),
@@ -113,7 +113,10 @@ RULES: Mapping[str, Scope | None] = {
 """The scope that each operation needs, by its id; None: it is open, and asks for none."""
 
 SIGNING = ("sign_in", "sign_out")
-"""Changes that need no scope, for the audit log."""
+"""Changes that need no scope, for the audit log. `join_host` writes its own entry, once the token is known."""
+
+ADMINISTERING = ("create_invite", "revoke_invite", "drain_workers")
+"""Changes of administrators, for the audit log."""
 
 
 def _of_search(table: Any) -> Callable[[str], Select[Any]]:
@@ -180,7 +183,7 @@ async def enforce(request: Request, service: ServiceDependency, caller: Asker) -
     if operation not in RULES:
         raise Forbidden(f"operation: found {operation}, which has no rule, expected one with a scope")
     scope = RULES[operation]
-    if scope in ("submit", "steer") or operation in SIGNING:
+    if scope in ("submit", "steer") or operation in SIGNING or operation in ADMINISTERING:
         entry.action = operation
     if scope is None:
         return

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.store.table_base import Base
 from warpsmith.kernels_db.store.tables import (
     AskRow,
     CampaignRow,
+    InviteRow,
     KernelRow,
     NodeRow,
     OpRow,
@@ -38,6 +39,7 @@ from warpsmith.workers.settings import ALIVE_AFTER_S
 PREFIXES: dict[type[Base], str] = {
     AskRow: "ak",
     CampaignRow: "cm",
+    InviteRow: "iv",
     KernelRow: "kn",
     NodeRow: "nd",
     OpRow: "op",

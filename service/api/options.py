@@ -16,6 +16,7 @@ from warpsmith.kernels_db.spec.op import Target
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.service.api.submission import LANGUAGES
 from warpsmith.service.settings import ServiceSettings
+from warpsmith.service.views.workers import serves
 from warpsmith.workers.judging import machine
 from warpsmith.workers.llm.providers.endpoints import OPENAI_BASE_URL, address, has_key
 from warpsmith.workers.llm.reply.techniques import TECHNIQUES
@@ -88,9 +89,7 @@ def collect_options(session: Session, settings: ServiceSettings, alive_since: fl
 def _list_targets(session: Session, alive_since: float) -> Iterator[TargetOption]:
     """Yield the targets of live judges, and this machine's own processor."""
     rows = session.scalars(
-        select(WorkerRow.target).where(
-            WorkerRow.role == "judge", WorkerRow.target.is_not(None), WorkerRow.seen_at >= alive_since
-        )
+        select(WorkerRow.target).where(WorkerRow.role == "judge", WorkerRow.target.is_not(None), *serves(alive_since))
     ).all()
     for target in sorted({machine.cpu_target(), *filter(None, rows)}, key=lambda name: (-rows.count(name), name)):
         device = Target.parse(target).device

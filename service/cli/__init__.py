@@ -19,6 +19,8 @@ from warpsmith.workers.judging.machine import CannotJudge
 
 COMMANDS = {
     "up": "up.up",
+    "worker": "worker.worker",
+    "workers": "workers.workers_app",
     "search": "search.search",
     "searches": "search.searches",
     "tree": "search.tree",

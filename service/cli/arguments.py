@@ -51,6 +51,14 @@ def parse_limit(option: str, name: str, text: str) -> dict[str, float]:
     return {document_name: int(number) if number == int(number) else number}
 
 
+def parse_duration(option: str, text: str) -> float:
+    """Read a time such as 90, 90s, 10m or 1h as seconds."""
+    number = _parse_seconds(text)
+    if number is None or number <= 0:
+        misuse(option, text, "a time above zero, as in 90, 90s, 10m or 1h")
+    return number
+
+
 def parse_policy(text: str) -> dict[str, str | int | float | bool]:
     """Read `beam=2,ideas=3` as the policy document of a search; the service checks the names."""
     policy: dict[str, str | int | float | bool] = {"name": "idea_beam"}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +22,7 @@ from warpsmith.service.documents.asks import AskDocument, AskSummary
 from warpsmith.service.documents.audit import AuditDocument
 from warpsmith.service.documents.bundles import BundleDocument, DroppedBundle, MergeReport, UnjudgedJob
 from warpsmith.service.documents.campaigns import CampaignDocument, CampaignProgress, CampaignSummary
+from warpsmith.service.documents.joining import ConnectionDocument, InviteDocument, NewInvite
 from warpsmith.service.documents.kernels import KernelDocument, KernelSummary
 from warpsmith.service.documents.nodes import IdeaDocument, NodeDocument, NodeSummary, TreePage
 from warpsmith.service.documents.ops import OpDocument, OpSummary
@@ -37,7 +41,7 @@ from warpsmith.service.documents.searches import (
     SearchSummary,
     StoryDocument,
 )
-from warpsmith.service.documents.system import Ready, WorkerDocument
+from warpsmith.service.documents.system import DrainedWorkers, Health, Ready, WorkerDocument
 from warpsmith.workers.search.tree import ENDED
 
 TIMEOUT_S = 30.0
@@ -55,10 +59,12 @@ Document = TypeVar("Document", bound=BaseModel)
 class Client:
     """A connection to one service. Not thread-safe; close it after use."""
 
-    def __init__(self, url: str, key: str | None = None) -> None:
+    def __init__(self, url: str, key: str | None = None, authority: Path | None = None) -> None:
+        """`authority`: the PEM file of the certificate authorities that are trusted in place of the usual ones."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S)
+        verify = True if authority is None else ssl.create_default_context(cafile=authority)
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S, verify=verify)
 
     def __enter__(self) -> Client:
         return self
@@ -71,6 +77,13 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def health(self) -> tuple[Health, float | None]:
+        """Return the service's version, and its clock (epoch seconds) where the answer says it; needs no key."""
+        answer = self._send_raw("GET", "/healthz")
+        said = answer.headers.get("date")
+        clock = None if said is None else parsedate_to_datetime(said).timestamp()
+        return Health.model_validate(self._read(answer)), clock
 
     def ready(self) -> Ready:
         """Return that the service can work; raises `ProblemError` that names the part that cannot."""
@@ -286,6 +299,27 @@ class Client:
         """List every worker that reported in."""
         return self._list("/v1/workers", WorkerDocument, {})
 
+    def drain(self, name: str) -> DrainedWorkers:
+        """Tell a worker, or all of a host, to drain."""
+        return DrainedWorkers.model_validate(self._send("POST", "/v1/workers/drain", json={"name": name}))
+
+    def invite(self, name: str, uses: int, expires_in_s: float) -> NewInvite:
+        """Make a token with which hosts join as workers."""
+        body = {"name": name, "uses": uses, "expires_in_s": expires_in_s}
+        return NewInvite.model_validate(self._send("POST", "/v1/workers/invites", json=body))
+
+    def invites(self) -> list[InviteDocument]:
+        """List invitations, newest first."""
+        return self._list("/v1/workers/invites", InviteDocument, {})
+
+    def revoke_invite(self, invite_id: str) -> InviteDocument:
+        """Revoke an invitation."""
+        return InviteDocument.model_validate(self._send("DELETE", f"/v1/workers/invites/{_check_id(invite_id)}"))
+
+    def join(self, body: dict[str, str]) -> ConnectionDocument:
+        """Exchange the token of an invitation for what a worker needs; needs no key."""
+        return ConnectionDocument.model_validate(self._send("POST", "/v1/workers/join", json=body))
+
     def follow(self, search_id: str) -> Iterator[EventDocument]:
         """Yield the events of a search, from its beginning to its end.
 
@@ -348,14 +382,14 @@ class Client:
             after = page.next
 
     def _send(self, method: str, path: str, **arguments: Any) -> Any:
-        response = self._send_raw(method, path, **arguments)
+        return self._read(self._send_raw(method, path, **arguments))
+
+    def _read(self, response: httpx.Response) -> Any:
         try:
             return response.json()
         except json.JSONDecodeError:
-            raise ProblemError(
-                response.status_code,
-                {"title": "No Warpsmith service", "detail": f"{self.url}{path} answered something that is not JSON"},
-            ) from None
+            detail = f"{self.url}{response.request.url.path} answered something that is not JSON"
+            raise ProblemError(response.status_code, {"title": "No Warpsmith service", "detail": detail}) from None
 
     def _send_raw(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

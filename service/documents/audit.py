@@ -12,7 +12,7 @@ class AuditDocument(BaseModel):
     created_at: float
     team: str | None
     key_prefix: str | None = Field(description="Of the caller's API key; null where no key was needed")
-    key_name: str | None
+    key_name: str | None = Field(description="The key's name; of a host that joins with a token, the host's")
     action: str = Field(description="The operation's id in the OpenAPI document, or a command on the database")
     object_id: str | None = Field(description="The row that it was about")
     source: str = Field(description="The caller's address, or `command line`")

@@ -7,6 +7,7 @@
     ├── CrossSite            403  a change that a web page of another site asks for (CSRF)
     ├── TokenRequired        403  a change by a session's cookie without the session's CSRF token
     ├── Forbidden            403  the key's scopes, or its team, do not allow it
+    ├── InviteEnded          403  a token of an invitation that was used up or revoked, or has expired
     ├── NotFound             404  no such path, or no row with this id
     ├── MethodNotAllowed     405  the path exists, the method does not
     ├── BodyTooSlow          408  the body did not come in time
@@ -141,6 +142,10 @@ class TokenRequired(Problem):
 
 class Forbidden(Problem):
     code, slug, title = 403, "forbidden", "The key does not allow this"
+
+
+class InviteEnded(Problem):
+    code, slug, title = 403, "invite-ended", "The invitation has ended"
 
 
 class NotFound(Problem):

@@ -7,16 +7,46 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 
+class WorkerDevice(BaseModel):
+    """The device that a judge worker holds."""
+
+    name: str
+    memory_bytes: int | None = Field(description="Its memory; of a MIG slice, the slice's")
+
+
+class WorkerStep(BaseModel):
+    """A step that a worker has in hand, of a search that the caller may read."""
+
+    kind: str = Field(description="ideate, code, judge or verify")
+    search_id: str
+    node_id: str
+
+
 class WorkerDocument(BaseModel):
     """A worker process that reported in."""
 
     name: str
+    host: str = Field(description="The part of the name after @")
     role: str
     target: str | None
+    device: WorkerDevice | None = Field(description="Of a judge, as far as it said")
+    version: str | None = Field(description="Of Warpsmith there")
     alive: bool = Field(description="Whether it reported in lately")
+    state: Literal["working", "idle", "draining", "drained", "silent"] = Field(
+        description="draining: it ends after what it has in hand; drained: it has ended so; silent: it does not report"
+    )
+    running: int = Field(description="Steps, profiles and re-verifications in hand, of any team")
+    steps: list[WorkerStep] = Field(description="The steps among them, of searches that the caller may read")
+    draining_since: float | None
     facts: dict[str, Any]
     started_at: float
     seen_at: float
+
+
+class DrainedWorkers(BaseModel):
+    """The workers that were told to drain."""
+
+    names: list[str]
 
 
 class SessionDocument(BaseModel):

@@ -6,7 +6,7 @@
     beat         Celery beat, where stored kernels are judged again on a schedule
     model        a Celery worker; the only child that is given the model's key
     judge        a Celery worker for this machine's CPU
-    judge-gpuN   one more for each CUDA GPU; it sees that GPU alone
+    judge-gpuN   one more for each CUDA GPU or MIG slice; it sees that alone
 
 The children end with the launcher, however it ends; their unfinished steps return to the queue when the leases expire.
 """
@@ -40,6 +40,7 @@ from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers.judging import machine
 from warpsmith.workers.queue.celery_app import make_app
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
+from warpsmith.workers.settings import Settings
 
 READY_TIMEOUT_S = 120.0
 POLL_S = 0.1
@@ -156,18 +157,12 @@ class Launcher:
         self._await("redis", lambda: _ping_redis(path), READY_TIMEOUT_S)
 
     def _check_broker(self) -> None:
-        connection = make_app(self.settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
-        try:
-            connection.ensure_connection(
-                max_retries=2, interval_start=0.2, interval_step=0.2, timeout=2 * CONNECT_TIMEOUT_S
-            )
-        except (KombuError, OSError) as error:
+        fault = find_broker_fault(self.settings)
+        if fault is not None:
             raise StartError(
-                f"WARPSMITH_BROKER_URL: found {connection.as_uri()}, which does not answer ({error}); "
+                f"WARPSMITH_BROKER_URL: {fault}; "
                 "expected a running Redis or RabbitMQ: start it, or unset the variable for a private Redis"
-            ) from None
-        finally:
-            connection.release()
+            )
 
     def _upgrade_database(self) -> None:
         try:
@@ -232,8 +227,8 @@ class Launcher:
             )
             specs += [
                 ChildSpec(
-                    f"judge-gpu{gpu.index}",
-                    build_worker_command(judge_queue(gpu.target), f"judge-gpu{gpu.index}", GPU_CONCURRENCY, "threads"),
+                    f"judge-{gpu.label}",
+                    build_worker_command(judge_queue(gpu.target), f"judge-{gpu.label}", GPU_CONCURRENCY, "threads"),
                     environment | {"CUDA_VISIBLE_DEVICES": gpu.uuid},
                     WORKER_STOP,
                 )
@@ -297,12 +292,31 @@ class Launcher:
             time.sleep(POLL_S)
 
 
-def build_worker_command(queue: str, name: str, concurrency: int, pool: str = "prefork") -> tuple[str, ...]:
-    """Build the command of a Celery worker for `queue`, with `concurrency` steps in flight."""
-    worker = (*PYTHON, "warpsmith.workers.queue", "worker", "-Q", queue, "-n", f"{name}@%h")
+def build_worker_command(
+    queue: str, name: str, concurrency: int, pool: str = "prefork", *, host: str = "%h"
+) -> tuple[str, ...]:
+    """Build the command of a Celery worker for `queue`, with `concurrency` steps in flight.
+
+    `host` is the host's name in the worker's; Celery replaces %h.
+    """
+    worker = (*PYTHON, "warpsmith.workers.queue", "worker", "-Q", queue, "-n", f"{name}@{host}")
     # Workers here know of each other only through the database.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return (*worker, "--pool", pool, "-c", str(concurrency), "--loglevel", "INFO", *quiet)
+
+
+def find_broker_fault(settings: Settings) -> str | None:
+    """Return what is found in place of a broker that answers, without its password; None where it answers."""
+    connection = make_app(settings).connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
+    try:
+        connection.ensure_connection(
+            max_retries=2, interval_start=0.2, interval_step=0.2, timeout=2 * CONNECT_TIMEOUT_S
+        )
+    except (KombuError, OSError) as error:
+        return f"found {connection.as_uri()}, which does not answer ({error})"
+    finally:
+        connection.release()
+    return None
 
 
 def _ping_redis(path: Path) -> bool:

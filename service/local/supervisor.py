@@ -23,13 +23,17 @@ LOG_TAIL_BYTES = 2_000
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """One child. `stop`: the signals that end it, each with its grace in seconds; then SIGKILL."""
+    """One child. `stop`: the signals that end it, each with its grace in seconds; then SIGKILL.
+
+    `may_end`: where it ends with exit code 0 it is done, and is not started again.
+    """
 
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     stop: tuple[tuple[signal.Signals, float], ...] = ((signal.SIGTERM, 5.0),)
     pass_fds: tuple[int, ...] = ()
+    may_end: bool = False
 
 
 @dataclass
@@ -39,6 +43,7 @@ class _Child:
     started_at: float
     failures: int = 0
     restart_at: float | None = None
+    ended: bool = False
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Supervisor:
     report: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
     _children: dict[str, _Child] = field(default_factory=dict)
+    _ending: bool = False
 
     def start(self, spec: ChildSpec) -> None:
         """Start a child in its own session; its output goes to `<log_directory>/<name>.log`."""
@@ -60,12 +66,28 @@ class Supervisor:
     def poll(self) -> None:
         """Plan a restart of children that died; restart those after their backoff."""
         for child in self._children.values():
+            if child.ended:
+                continue
             if child.restart_at is None and child.process.poll() is not None:
-                self._plan_restart(child)
+                done = child.spec.may_end and child.process.returncode == 0
+                self._note_end(child) if done or self._ending else self._plan_restart(child)
             if child.restart_at is not None and self.clock() >= child.restart_at:
                 child.process = self._spawn(child.spec)
                 child.started_at = self.clock()
                 child.restart_at = None
+
+    def end(self, end_signal: signal.Signals) -> None:
+        """Send the signal to every child; none is started again from now on. `poll` notes those that have ended."""
+        self._ending = True
+        for child in self._children.values():
+            if child.restart_at is not None:
+                child.restart_at, child.ended = None, True
+            elif child.process.poll() is None:
+                child.process.send_signal(end_signal)
+
+    def has_ended(self) -> bool:
+        """Check whether every child is done."""
+        return all(child.ended for child in self._children.values())
 
     def failures(self, name: str) -> int:
         """Return how often the child has died in a row."""
@@ -112,6 +134,12 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 os.killpg(child.process.pid, signal.SIGKILL)
             child.process.wait()
+
+    def _note_end(self, child: _Child) -> None:
+        child.ended = True
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)
+        self.report(f"{child.spec.name} has ended ({describe_exit(child.process.returncode)})")
 
     def _plan_restart(self, child: _Child) -> None:
         if self.clock() - child.started_at >= STEADY_AFTER_S:

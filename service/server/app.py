@@ -23,6 +23,7 @@ from warpsmith.service.api.routes import (
     campaigns,
     health,
     imports,
+    joining,
     kernels,
     nodes,
     ops,
@@ -39,7 +40,15 @@ from warpsmith.service.api.routes import (
 from warpsmith.service.api.streams import Streams
 from warpsmith.service.server import openapi, pages
 from warpsmith.service.server.audit_trail import AuditTrail
-from warpsmith.service.server.middleware import BodyLimit, Breaker, Gatekeeper, RequestLog, RequireKey, ResponseHeaders
+from warpsmith.service.server.middleware import (
+    JOINING,
+    BodyLimit,
+    Breaker,
+    Gatekeeper,
+    RequestLog,
+    RequireKey,
+    ResponseHeaders,
+)
 from warpsmith.service.settings import ServiceSettings
 from warpsmith.workers import log, tracing
 from warpsmith.workers.queue import celery_app
@@ -65,6 +74,7 @@ ROUTERS = (
     campaigns.router,
     reverifications.router,
     workers.router,
+    joining.router,
     system.router,
     audit.router,
 )
@@ -130,7 +140,7 @@ def _list_middleware(service: Service) -> list[Middleware]:
     settings = service.settings
 
     def limit(path: str) -> int:
-        if path == sessions.PATH:  # open to everybody, for a key alone
+        if path in (sessions.PATH, JOINING):  # open to everybody, for a key or a token alone
             return LONGEST_SIGN_IN
         return settings.max_pool_bytes if path in ("/v1/pools", bundles.MERGE) else settings.max_body_bytes
 

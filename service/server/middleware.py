@@ -42,8 +42,9 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 They show only the names of parts that fail.
 """
 
-SIGNING_IN = frozenset({("GET", sessions.PATH), ("HEAD", sessions.PATH), ("POST", sessions.PATH)})
-"""Requests that come before there is a session."""
+JOINING = "/v1/workers/join"
+SIGNING_IN = frozenset({("GET", sessions.PATH), ("HEAD", sessions.PATH), ("POST", sessions.PATH), ("POST", JOINING)})
+"""Requests that come before there is a key or a session: browsers that sign in, hosts that join."""
 
 CSRF_HEADER = "X-CSRF-Token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

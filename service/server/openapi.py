@@ -76,6 +76,7 @@ ITEM_LINKS = {
             "create_bundle",
         ),
     ),
+    "create_invite": ("invite_id", ("revoke_invite",)),
     "create_campaign": ("campaign_id", ("get_campaign", "change_campaign")),
     "create_bundle": ("bundle_id", ("drop_bundle",)),
     "branch_node": ("search_id", ("get_search", "get_tree", "get_events", "cancel_search")),
@@ -87,6 +88,7 @@ ITEM_LINKS = {
     "reverify_kernel": ("reverification_id", ("get_reverification",)),
 }
 LIST_LINKS = {
+    "list_invites": ("invite_id", "revoke_invite"),
     "list_ops": ("op_id", "get_op"),
     "list_searches": ("search_id", "get_search"),
     "list_pools": ("pool_id", "get_pool"),

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.quotas import measure_usage
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, SearchRow, TeamRow, VerdictRow, WorkerRow
 from warpsmith.service.documents.quotas import QuotaDocument
+from warpsmith.service.views.workers import serves
 from warpsmith.workers.queue_names import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
 from warpsmith.workers.steps.bundling import owner_of
 
@@ -100,7 +101,7 @@ def list_versions() -> dict[str, str]:
 def list_queues(session: Session, now: float, alive_after_s: float) -> list[QueueDocument]:
     """List every queue that has steps, an unfinished search, or a worker."""
     found: dict[str, dict[str, Any]] = {MODEL_QUEUE: {}}
-    alive = select(WorkerRow.role, WorkerRow.target, func.count()).where(WorkerRow.seen_at >= now - alive_after_s)
+    alive = select(WorkerRow.role, WorkerRow.target, func.count()).where(*serves(now - alive_after_s))
     for role, target, count in session.execute(alive.group_by(WorkerRow.role, WorkerRow.target)):
         name = MODEL_QUEUE if role == "model" else judge_queue(target) if role == "judge" and target else None
         if name is not None:

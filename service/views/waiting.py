@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, SearchRow, WorkerRow
 from warpsmith.service.documents.searches import WaitingFor
+from warpsmith.service.views.workers import serves
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import owner_of, unjudged
 from warpsmith.workers.steps.outages import again_at
@@ -90,11 +91,7 @@ def _describe_pending(session: Session, search: SearchRow, now: float, alive_aft
             )
         )
     due = [row for row in pending if row.not_before <= now]
-    alive = (
-        session.execute(select(WorkerRow.role, WorkerRow.target).where(WorkerRow.seen_at >= now - alive_after_s))
-        .tuples()
-        .all()
-    )
+    alive = session.execute(select(WorkerRow.role, WorkerRow.target).where(*serves(now - alive_after_s))).tuples().all()
     for role, steps in (
         ("model", [row for row in due if row.kind in MODEL_STEPS]),
         ("judge", [row for row in due if row.kind not in MODEL_STEPS]),

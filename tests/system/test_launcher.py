@@ -126,11 +126,11 @@ def test_what_cannot_be_used_is_said_without_its_secret(
 
 def test_gpus_are_read_from_the_drivers_listing() -> None:
     listing = (
-        "0, NVIDIA H200, 9.0, GPU-aa11\n1, NVIDIA RTX A6000, 8.6, GPU-ab22\nno devices were found\n"
-        "2, broken, [N/A], [N/A]\n"
+        "0, NVIDIA H200, 9.0, GPU-aa11, 143771, Disabled\n1, NVIDIA RTX A6000, 8.6, GPU-ab22, [N/A], [N/A]\n"
+        "no devices were found\n2, broken, [N/A], [N/A], [N/A], [N/A]\n"
     )
-    found = [(gpu.index, gpu.target, gpu.uuid) for gpu in machine.parse_gpus(listing)]
-    assert found == [(0, "cuda:sm_90", "GPU-aa11"), (1, "cuda:sm_86", "GPU-ab22")]
+    found = [(gpu.index, gpu.target, gpu.uuid, gpu.memory_bytes) for gpu in machine.parse_gpus(listing)]
+    assert found == [(0, "cuda:sm_90", "GPU-aa11", 143771 * 2**20), (1, "cuda:sm_86", "GPU-ab22", None)]
 
 
 @pytest.mark.parametrize(

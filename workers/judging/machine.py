@@ -8,13 +8,23 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from warpsmith import IMPORT_ROOT
 from warpsmith.kernels_db.spec.target import Target
+from warpsmith.workers.judge.machine.host import total_bytes
+from warpsmith.workers.judge.machine.processor import cpu_name
 
 NVIDIA_SMI_TIMEOUT_S = 20
+FIELDS = ("index", "name", "compute_cap", "uuid", "memory.total", "mig.mode.current")
+QUERY = (f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits")
+"""The options of nvidia-smi that list GPUs, memory in MiB."""
+WHOLE = re.compile(r"GPU (\d+): ")
+SLICE = re.compile(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]+)\)")
+SLICE_SIZE = re.compile(r"\.(\d+)gb")
+"""Lines of `nvidia-smi -L`, and the memory in a slice's profile, such as 1g.10gb."""
 COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -24,20 +34,28 @@ class CannotJudge(RuntimeError):  # noqa: N818 - named for what is so
 
 @dataclass(frozen=True)
 class Gpu:
-    """One CUDA GPU.
+    """One CUDA GPU, or one MIG slice of it: what a CUDA process may use alone.
 
-    `capability` is NVIDIA's compute capability, "9.0"; `uuid` as CUDA_VISIBLE_DEVICES takes it.
+    `capability` is NVIDIA's compute capability, "9.0"; `uuid` as CUDA_VISIBLE_DEVICES takes it; `slice_number` counts
+    the slices of the GPU `index`, None of a whole one.
     """
 
     index: int
     name: str
     capability: str
     uuid: str
+    memory_bytes: int | None = None
+    slice_number: int | None = None
 
     @property
     def target(self) -> str:
         """The target that this GPU serves, as `cuda:sm_90`."""
         return f"cuda:sm_{self.capability.replace('.', '')}"
+
+    @property
+    def label(self) -> str:
+        """The device's name on its host: gpu0, or gpu0-mig1."""
+        return f"gpu{self.index}" + ("" if self.slice_number is None else f"-mig{self.slice_number}")
 
 
 def cpu_target() -> str:
@@ -48,17 +66,22 @@ def cpu_target() -> str:
 def gpus() -> list[Gpu]:
     """List the CUDA GPUs of the driver that CUDA_VISIBLE_DEVICES leaves visible.
 
-    None where there is no driver, or it fails.
+    A GPU that is partitioned (MIG) is listed as its slices. None where there is no driver, or it fails.
     """
-    status, answer = _ask_driver()
-    return select_visible(parse_gpus(answer), os.environ.get("CUDA_VISIBLE_DEVICES")) if status == 0 else []
+    status, answer = _ask_driver(*QUERY)
+    if status != 0:
+        return []
+    found = parse_gpus(answer)
+    if "Enabled" in answer:
+        found = split_gpus(found, answer, _ask_driver("-L")[1])
+    return select_visible(found, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def select_visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
     """Return those of `found` that a value of CUDA_VISIBLE_DEVICES names, in its order.
 
-    It names GPUs by index or by the beginning of a UUID; None names all. As in CUDA, names after an unknown one do not
-    count.
+    It names GPUs by index or by the beginning of a UUID, slices by theirs (MIG-...); None names all. As in CUDA, names
+    after an unknown one do not count. An index names the first slice of a partitioned GPU.
     """
     if named is None:
         return list(found)
@@ -73,39 +96,82 @@ def select_visible(found: Sequence[Gpu], named: str | None) -> list[Gpu]:
 
 
 def _matches_uuid(uuid: str, name: str) -> bool:
-    return name.startswith("GPU-") and uuid.startswith(name)
+    return name.startswith(("GPU-", "MIG-")) and uuid.startswith(name)
 
 
 def driver_fault() -> str | None:
     """Return the NVIDIA driver's error where it fails; None where it works, or is not installed."""
-    status, answer = _ask_driver()
+    status, answer = _ask_driver(*QUERY)
     if status in (None, 0):
         return None
     first = next((line.strip() for line in answer.splitlines() if line.strip()), f"status {status}")
     return f"the NVIDIA driver fails ({first})"
 
 
-def _ask_driver() -> tuple[int | None, str]:
+def _ask_driver(*options: str) -> tuple[int | None, str]:
     """Run nvidia-smi and return its status and answer; the status is None without that program."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return None, ""
-    query = [program, "--query-gpu=index,name,compute_cap,uuid", "--format=csv,noheader"]
+    command = [program, *options]
     try:
-        result = subprocess.run(query, check=False, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S)
+        result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=NVIDIA_SMI_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, f"nvidia-smi: {error}"
     return result.returncode, result.stdout if result.returncode == 0 else result.stdout + result.stderr
 
 
 def parse_gpus(listing: str) -> list[Gpu]:
-    """Parse an answer to `--query-gpu=index,name,compute_cap,uuid`; skips lines of another form."""
+    """Parse an answer to `QUERY`; skips lines of another form."""
     found = []
-    for line in listing.splitlines():
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 4 and parts[0].isdigit() and parts[2].replace(".", "", 1).isdigit():
-            found.append(Gpu(int(parts[0]), parts[1], parts[2], parts[3]))
+    for parts in _split_lines(listing):
+        memory = int(parts[4]) * 2**20 if parts[4].isdigit() else None
+        found.append(Gpu(int(parts[0]), parts[1], parts[2], parts[3], memory))
     return found
+
+
+def split_gpus(found: Sequence[Gpu], listing: str, slices: str) -> list[Gpu]:
+    """Return the slices of GPUs that are partitioned, and the other GPUs as they are.
+
+    `listing` is the answer to `QUERY`, `slices` that to `nvidia-smi -L`. A partitioned GPU without a slice is none that
+    CUDA can use.
+    """
+    partitioned = {int(parts[0]) for parts in _split_lines(listing) if parts[5] == "Enabled"}
+    by_gpu: dict[int, list[tuple[str, int, str]]] = {}
+    index = -1
+    for line in slices.splitlines():
+        if whole := WHOLE.match(line):
+            index = int(whole[1])
+        elif part := SLICE.match(line):
+            by_gpu.setdefault(index, []).append((part[1], int(part[2]), part[3]))
+    devices: list[Gpu] = []
+    for gpu in found:
+        if gpu.index not in partitioned:
+            devices.append(gpu)
+            continue
+        for profile, number, uuid in by_gpu.get(gpu.index, []):
+            size = SLICE_SIZE.search(profile)
+            memory = None if size is None else int(size[1]) * 2**30
+            name = f"{gpu.name}, MIG {profile}"
+            devices.append(replace(gpu, name=name, uuid=uuid, memory_bytes=memory, slice_number=number))
+    return devices
+
+
+def _split_lines(listing: str) -> list[list[str]]:
+    lines = ([part.strip() for part in line.split(",")] for line in listing.splitlines())
+    return [
+        parts
+        for parts in lines
+        if len(parts) == len(FIELDS) and parts[0].isdigit() and parts[2].replace(".", "", 1).isdigit()
+    ]
+
+
+def describe_device(target: str) -> dict[str, Any] | None:
+    """Describe the device that a judge of `target` holds here: its name and memory; None where there is none."""
+    if target.startswith("cpu:"):
+        return {"name": cpu_name(), "memory_bytes": total_bytes()}
+    gpu = next(iter(gpus()), None)
+    return None if gpu is None else {"name": gpu.name, "memory_bytes": gpu.memory_bytes}
 
 
 def installed(module: str) -> bool:

@@ -16,6 +16,7 @@ here depends on the broker keeping a promise, and any broker of Celery's will do
 from __future__ import annotations
 
 import socket
+import ssl
 import warnings
 from typing import Any
 
@@ -87,6 +88,7 @@ def make_app(settings: Settings, *, answer_timeout_s: float | None = None) -> Ce
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_connection_timeout=CONNECT_TIMEOUT_S,
+        broker_use_ssl=_tls_options(settings),
         broker_transport_options=_transport_options(settings.broker, answer_timeout_s),
         timezone="UTC",
         beat_schedule=_schedule(settings),
@@ -115,6 +117,17 @@ def _longest_step_s(settings: Settings) -> float:
     return max(model, settings.judge_job_timeout_s) + 60.0
 
 
+def _tls_options(settings: Settings) -> dict[str, Any] | None:
+    """Return how the broker's certificate is checked: always and by name, where the address asks for TLS."""
+    authority = None if settings.tls_ca is None else str(settings.tls_ca)
+    if settings.broker.startswith("rediss:"):
+        return {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_check_hostname": True, "ssl_ca_certs": authority}
+    if settings.broker.startswith("amqps:"):
+        # None: the name of the address is the one that the certificate must have.
+        return {"cert_reqs": ssl.CERT_REQUIRED, "server_hostname": None, "ca_certs": authority}
+    return None
+
+
 def _transport_options(broker: str, answer_timeout_s: float | None) -> dict[str, Any]:
     if not broker.startswith("redis"):
         limits = {} if answer_timeout_s is None else dict.fromkeys(("read_timeout", "write_timeout"), answer_timeout_s)
@@ -123,7 +136,7 @@ def _transport_options(broker: str, answer_timeout_s: float | None) -> dict[str,
         **({} if answer_timeout_s is None else {"socket_timeout": answer_timeout_s}),
         "visibility_timeout": VISIBILITY_TIMEOUT_S,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        "socket_keepalive": broker.startswith("redis://"),
+        "socket_keepalive": broker.startswith(("redis://", "rediss://")),
         "health_check_interval": 10,
     }
 

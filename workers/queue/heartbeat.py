@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from sqlalchemy import or_, select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.tables import WorkerRow
 from warpsmith.workers import log
+from warpsmith.workers.judging.machine import describe_device
 from warpsmith.workers.settings import HEARTBEAT_S
 
 PACKAGES = ("warpsmith", "celery", "sqlalchemy")
+DRAINABLE = ("judge", "model")
+"""Roles of the workers that do steps."""
 
 logger = log.get(__name__)
 
@@ -27,49 +33,84 @@ logger = log.get(__name__)
 class Worker:
     """The worker that reports.
 
-    `role`: model, judge, reconciler or beat; `target` for judges alone.
+    `role`: model, judge, reconciler or beat; `target` for judges alone. `pid` and `started_at` are those of the process
+    that makes this, which forks the others.
     """
 
     name: str
     role: str
     target: str | None = None
+    pid: int = field(default_factory=os.getpid)
+    started_at: float = field(default_factory=time.time)
 
 
-def facts() -> dict[str, Any]:
-    """Return the facts about this process: host, pid, versions."""
-    return {
-        "host": socket.gethostname(),
+def collect_facts(worker: Worker) -> dict[str, Any]:
+    """Collect the facts about this process: host, pid, versions, and a judge's device."""
+    found = {
+        "host": worker.name.rpartition("@")[2],
         "pid": os.getpid(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
     }
+    device = None if worker.target is None else describe_device(worker.target)
+    return found if device is None else found | {"device": device}
 
 
-def beat(db: Database, worker: Worker, started_at: float, now: float, ill: str | None = None) -> None:
-    """Write the worker's row; `ill`: why it takes no more steps."""
+def beat(db: Database, worker: Worker, facts: dict[str, Any], now: float, ill: str | None = None) -> bool:
+    """Write the worker's row; return whether the worker is to drain. `ill`: why it takes no more steps.
+
+    What an earlier worker of its name was told does not count.
+    """
     with db.writing() as session:
+        before = session.get(WorkerRow, worker.name)
+        told = before.draining_since if before is not None and before.started_at == worker.started_at else None
         session.merge(
             WorkerRow(
                 name=worker.name,
                 role=worker.role,
                 target=worker.target,
-                facts=facts() | ({} if ill is None else {"ill": ill}),
-                started_at=started_at,
+                facts=facts | ({} if ill is None else {"ill": ill}),
+                started_at=worker.started_at,
                 seen_at=now,
+                draining_since=told,
             )
         )
+    return told is not None
+
+
+def drain(session: Session, name: str, alive_since: float, now: float) -> list[str]:
+    """Tell the live workers with this name, or of the host with this name, to drain; return their names.
+
+    Each learns of it with its next beat, ends what it has in hand and takes nothing more.
+    """
+    rows = session.scalars(
+        select(WorkerRow)
+        .where(WorkerRow.role.in_(DRAINABLE), WorkerRow.seen_at >= alive_since)
+        .where(or_(WorkerRow.name == name, WorkerRow.name.endswith(f"@{name}", autoescape=True)))
+        .order_by(WorkerRow.name)
+    ).all()
+    for row in rows:
+        row.draining_since = row.draining_since or now
+    return [row.name for row in rows]
 
 
 class Heartbeat:
     """A thread that writes the worker's row every few seconds until `stop`.
 
-    A database outage is logged once and waited out.
+    A database outage is logged once and waited out. `on_drain` is called once, when the worker is told to drain.
     """
 
-    def __init__(self, db: Database, worker: Worker, interval_s: float = HEARTBEAT_S) -> None:
+    def __init__(
+        self,
+        db: Database,
+        worker: Worker,
+        interval_s: float = HEARTBEAT_S,
+        on_drain: Callable[[], None] = lambda: None,
+    ) -> None:
         self._db = db
         self._worker = worker
         self._interval_s = interval_s
+        self._on_drain = on_drain
         self._stopped = threading.Event()
         self._ill: str | None = None
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -89,20 +130,21 @@ class Heartbeat:
         self._stopped.set()
 
     def _run(self) -> None:
-        started_at: float | None = None
-        silent = False
+        facts = collect_facts(self._worker)
+        silent = draining = False
         while True:
             try:
-                now = self._db.now()
-                started_at = now if started_at is None else started_at
-                beat(self._db, self._worker, started_at, now, self._ill)
-                silent = False
+                told = beat(self._db, self._worker, facts, self._db.now(), self._ill)
+                if told and not draining:
+                    logger.info("the worker drains: it ends what it has in hand and takes nothing more")
+                    self._on_drain()
+                silent, draining = False, told
             except (SQLAlchemyError, StorageFull) as error:
                 if not silent:
                     logger.warning("the worker could not report in", error=str(error).splitlines()[0])
                 silent = True
             if self._stopped.wait(self._interval_s):
                 break
-        if self._ill is not None and started_at is not None:
+        if self._ill is not None:
             with suppress(SQLAlchemyError, StorageFull):
-                beat(self._db, self._worker, started_at, self._db.now(), self._ill)
+                beat(self._db, self._worker, facts, self._db.now(), self._ill)

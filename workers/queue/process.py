@@ -53,7 +53,7 @@ class WorkerProcess:
 
         Of a prefork pool one child does it for all: a thread in the parent would be running whenever it forks.
         """
-        self._heartbeat = Heartbeat(self.db, worker)
+        self._heartbeat = Heartbeat(self.db, worker, on_drain=end_worker)
         self._heartbeat.start()
 
     def claim_token(self) -> str:
@@ -100,8 +100,8 @@ class WorkerProcess:
 
 
 def end_worker() -> None:
-    """Have the worker of this process end in order: what runs is done, what waits goes to others."""
-    os.kill(os.getpid() if consumer is not None else os.getppid(), signal.SIGTERM)
+    """Begin Celery's warm shutdown of the worker: it waits for the steps in hand and takes no more messages."""
+    os.kill(worker.pid, signal.SIGTERM)
 
 
 _current: WorkerProcess | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,8 +111,8 @@ def test_a_driver_that_fails_is_told_from_none(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_driver_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    smi(tmp_path, monkeypatch, "echo '0, NVIDIA H200, 9.0, GPU-aa11'")
-    assert machine.gpus() == [H200]
+    smi(tmp_path, monkeypatch, "echo '0, NVIDIA H200, 9.0, GPU-aa11, 143771, Disabled'")
+    assert machine.gpus() == [replace(H200, memory_bytes=143771 * 2**20)]
     assert machine.driver_fault() is None
     monkeypatch.setattr(machine, "torch_cuda", lambda: "13.0")
     (finding,) = gpu_findings(monkeypatch)

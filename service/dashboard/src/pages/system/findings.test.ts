@@ -36,8 +36,15 @@ const worker = (changes: Partial<WorkerDocument>): WorkerDocument => ({
   name: "judge@a",
   role: "judge",
   target: "cpu:x86_64",
+  host: "a",
+  device: null,
+  version: "1.0",
   alive: true,
-  facts: { versions: { warpsmith: "1.0" } },
+  state: changes.alive === false ? "silent" : "idle",
+  running: 0,
+  steps: [],
+  draining_since: null,
+  facts: {},
   started_at: 0,
   seen_at: 0,
   ...changes,
@@ -58,9 +65,9 @@ it("gives the command that starts a judge for jobs without one", () =>
     {
       tone: "bad",
       what: "3 steps wait for a judge of cuda:sm_90, and none is alive.",
-      remedy: "Start one on a host that has the device:",
-      command:
-        "CUDA_VISIBLE_DEVICES=0 python -P -m warpsmith.workers.queue worker -Q judge.cuda-sm_90 -n judge-gpu0@%h --pool threads -c 8",
+      remedy:
+        "Start one on a host that has the device; on another host than this, join it (warpsmith workers invite):",
+      command: "warpsmith worker --gpu all",
     },
   ]));
 
@@ -86,8 +93,9 @@ it("tells of long waits, silent workers without a successor, other versions and 
     [
       ...ALL,
       worker({ name: "judge@old", alive: false }),
+      worker({ name: "judge@gone", target: "cuda:sm_80", alive: false, state: "drained" }),
       worker({ name: "judge@gpu", target: "cuda:sm_90", alive: false }),
-      worker({ name: "model@b", role: "model", target: null, facts: { versions: { warpsmith: "0.9" } } }),
+      worker({ name: "model@b", role: "model", target: null, version: "0.9" }),
     ],
   );
   expect(wait?.what).toBe("One step waits for a judge of cpu:x86_64, the oldest for 1 h.");
@@ -102,8 +110,6 @@ it("misses the reconciler", () =>
   ]));
 
 it("serves each queue by its own command", () => {
-  expect(commandFor(QUEUE)).toBe(
-    "python -P -m warpsmith.workers.queue worker -Q judge.cpu-x86_64 -n judge@%h --pool prefork -c 1",
-  );
+  expect(commandFor(QUEUE)).toBe("warpsmith worker --gpu none");
   expect(commandFor({ name: "model", role: "model", target: null })).toContain("-Q model -n model@%h");
 });

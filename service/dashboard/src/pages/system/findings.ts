@@ -23,7 +23,7 @@ export function findings(system: SystemDocument, workers: readonly WorkerDocumen
       ? [noReconciler()]
       : []),
     ...(system.workers_alive > 0
-      ? workers.filter(({ alive, name }) => !alive && !replaced(name, workers)).map(silent)
+      ? workers.filter(({ state, name }) => state === "silent" && !replaced(name, workers)).map(silent)
       : []),
     ...versionsApart(system, workers),
     ...(system.asks_open > 0 ? [asked(system.asks_open)] : []),
@@ -59,9 +59,7 @@ function nobody(workers: readonly WorkerDocument[]): Finding {
 export function commandFor({ name, role, target }: Pick<Queue, "name" | "role" | "target">): string {
   const celery = (rest: string) => `python -P -m warpsmith.workers.queue worker -Q ${name} ${rest}`;
   if (role === "model") return celery("-n model@%h --pool prefork -c 4");
-  return target?.startsWith("cuda")
-    ? `CUDA_VISIBLE_DEVICES=0 ${celery("-n judge-gpu0@%h --pool threads -c 8")}`
-    : celery("-n judge@%h --pool prefork -c 1");
+  return `warpsmith worker --gpu ${target?.startsWith("cuda") ? "all" : "none"}`;
 }
 
 function stalled(queue: Queue): Finding[] {
@@ -76,7 +74,8 @@ function stalled(queue: Queue): Finding[] {
           queue.waiting > 0
             ? `${steps} ${place}, and none is alive.`
             : `A search goes on for ${queue.target ?? queue.name}, and no judge of it is alive.`,
-        remedy: "Start one on a host that has the device:",
+        remedy:
+          "Start one on a host that has the device; on another host than this, join it (warpsmith workers invite):",
         command: commandFor(queue),
       },
     ];
@@ -133,28 +132,19 @@ function silent({ name, target, role }: WorkerDocument): Finding {
 
 function versionsApart(system: SystemDocument, workers: readonly WorkerDocument[]): Finding[] {
   const apart = workers.filter(
-    (worker) => worker.alive && versionOf(worker) && versionOf(worker) !== system.version,
+    (worker) => worker.alive && worker.version !== null && worker.version !== system.version,
   );
   if (apart.length === 0) return [];
-  const names = apart.map((worker) => `${worker.name} (${versionOf(worker)})`).join(", ");
+  const names = apart.map((worker) => `${worker.name} (${worker.version})`).join(", ");
   return [
     {
       tone: "warn",
       what: `Workers run another version than the service's ${system.version}: ${names}.`,
-      remedy: "Install one version everywhere and start them again.",
+      remedy:
+        "Drain their hosts (warpsmith workers drain HOST), install one version everywhere and start them again.",
       command: null,
     },
   ];
-}
-
-/** The version of Warpsmith that a worker runs, if it said so. */
-export function versionOf({ facts }: WorkerDocument): string | null {
-  const versions = facts.versions;
-  const found =
-    typeof versions === "object" && versions !== null
-      ? (versions as Record<string, unknown>).warpsmith
-      : null;
-  return typeof found === "string" ? found : null;
 }
 
 function asked(count: number): Finding {

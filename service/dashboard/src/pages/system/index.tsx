@@ -1,3 +1,4 @@
+import { Link } from "react-router";
 import { type SystemDocument, useSystem, useWorkers, type WorkerDocument } from "../../api/queries";
 import { Loading, Page } from "../../app/Page";
 import {
@@ -16,7 +17,7 @@ import {
   Untrusted,
 } from "../../design";
 import { Devices } from "./Devices";
-import { type Finding, findings, versionOf } from "./findings";
+import { type Finding, findings } from "./findings";
 import styles from "./System.module.css";
 
 export default function SystemPage() {
@@ -216,7 +217,28 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
     header: "State",
     lead: true,
     sortBy: (row) => Number(row.alive),
-    cell: (row) => <StateBadge state={row.alive ? "alive" : "silent"} />,
+    cell: (row) => <StateBadge state={row.state} />,
+  },
+  {
+    key: "hand",
+    header: "In hand",
+    sortBy: (row) => row.running,
+    cell: (row) => (
+      <div className={styles.stacked}>
+        {row.running === 0 ? format.NONE : format.count(row.running)}
+        {row.steps.map((step) => (
+          <Link key={`${step.node_id} ${step.kind}`} to={`/searches/${encodeURIComponent(step.search_id)}?node=${encodeURIComponent(step.node_id)}`}>
+            <Untrusted text={step.kind} />
+          </Link>
+        ))}
+      </div>
+    ),
+  },
+  {
+    key: "host",
+    header: "Host",
+    sortBy: (row) => row.host,
+    cell: (row) => <Untrusted text={row.host} />,
   },
   { key: "role", header: "Role", sortBy: (row) => row.role, cell: (row) => <Untrusted text={row.role} /> },
   {
@@ -225,7 +247,27 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
     sortBy: (row) => row.target,
     cell: (row) => (row.target ? <Untrusted text={row.target} /> : format.NONE),
   },
-  { key: "version", header: "Version", cell: (row) => <Untrusted text={versionOf(row) ?? format.NONE} /> },
+  {
+    key: "device",
+    header: "Device",
+    cell: ({ device }) =>
+      device === null ? (
+        format.NONE
+      ) : (
+        <div className={styles.stacked}>
+          <Untrusted text={device.name} />
+          {device.memory_bytes !== null && (
+            <span className={styles.detail}>{format.bytes(device.memory_bytes)}</span>
+          )}
+        </div>
+      ),
+  },
+  {
+    key: "version",
+    header: "Version",
+    sortBy: (row) => row.version,
+    cell: (row) => <Untrusted text={row.version ?? format.NONE} />,
+  },
   {
     key: "started",
     header: "Started",
@@ -254,7 +296,8 @@ function Workers({ workers }: { workers: readonly WorkerDocument[] }) {
       empty={
         <EmptyState title="No worker has reported in">
           <p>
-            Start them on this machine with <code>warpsmith up</code>
+            Start them on this machine with <code>warpsmith up</code>, on another with{" "}
+            <code>warpsmith worker --join</code>
           </p>
         </EmptyState>
       }

@@ -1,0 +1,77 @@
+"""Invitations of hosts to run workers: tokens `wsj_<id>_<secret>`, each for a few hosts and a short time.
+
+The database holds the SHA-256 of the secret; the token itself is shown once, when it is made. A host that joins with it
+is given the addresses of broker and database with their passwords: it is trusted as the service's own hosts are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import cast
+
+from sqlalchemy import CursorResult, update
+from sqlalchemy.orm import Session
+
+from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.tables import InviteRow
+
+SCHEME = "wsj"
+PREFIX = "iv"
+
+_ABSENT = hashlib.sha256(b"").hexdigest()
+
+
+def create_invite(session: Session, name: str, uses: int, expires_at: float, now: float) -> tuple[InviteRow, str]:
+    """Make an invitation for `uses` hosts; return it and its token, which cannot be read again."""
+    secret = secrets.token_hex(32)
+    row = InviteRow(
+        id=new_id(PREFIX),
+        name=name,
+        digest=_digest(secret),
+        uses=uses,
+        used=0,
+        created_at=now,
+        expires_at=expires_at,
+        revoked_at=None,
+    )
+    session.add(row)
+    return row, f"{SCHEME}_{row.id.removeprefix(PREFIX + '_')}_{secret}"
+
+
+def find_invite(db: Database, token: str) -> InviteRow | None:
+    """Find the invitation of a token, whether or not it still holds; None for any other text.
+
+    The comparison takes as long for an unknown id as for a known one.
+    """
+    scheme, _, rest = token.partition("_")
+    number, _, secret = rest.partition("_")
+    row = None
+    if scheme == SCHEME and number.isascii() and number.isalnum() and len(number) <= 29:
+        with db.reading() as session:
+            row = session.get(InviteRow, f"{PREFIX}_{number}")
+    expected = row.digest if row is not None else _ABSENT
+    return row if hmac.compare_digest(_digest(secret), expected) and row is not None else None
+
+
+def describe_end(row: InviteRow, now: float) -> str | None:
+    """Say why no host may join with the invitation any more; None while one may."""
+    if row.revoked_at is not None:
+        return "one that was revoked"
+    if row.expires_at <= now:
+        return "one that has expired"
+    if row.used >= row.uses:
+        return f"one that {row.used} of {row.uses} hosts have used"
+    return None
+
+
+def use_invite(session: Session, invite_id: str, now: float) -> bool:
+    """Count a host that joins; False where none may any more, of two at once for the second."""
+    still_holds = (InviteRow.revoked_at.is_(None), InviteRow.expires_at > now, InviteRow.used < InviteRow.uses)
+    counted = update(InviteRow).where(InviteRow.id == invite_id, *still_holds).values(used=InviteRow.used + 1)
+    return cast("CursorResult[object]", session.execute(counted)).rowcount == 1
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
