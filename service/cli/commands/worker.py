@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from warpsmith.service.cli.output import say
+from warpsmith.service.cli.options import Json
+from warpsmith.service.cli.output import print_json, say
 from warpsmith.service.client.errors import FAILED, CommandError, misuse
 from warpsmith.service.local.joining import check_database, check_url, join
 from warpsmith.service.local.launcher import SECRETS, StartError, find_broker_fault
@@ -44,6 +45,7 @@ def worker(
     ] = None,
     allow_http: Annotated[bool, typer.Option("--allow-http", help="Join over http://, on a network of yours.")] = False,
     name: Annotated[str | None, typer.Option(help="This host's name in lists; by default its host name.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Run a judge worker for each device of this host, until they are drained.
 
@@ -70,7 +72,7 @@ def worker(
     fault = find_broker_fault(settings)
     if fault is not None:
         raise CommandError(f"broker: {fault}; expected the service's broker: is its port open to this host?")
-    _run(WorkerHost(settings, environment, devices, host, say))
+    _run(WorkerHost(settings, environment, devices, host, say), as_json)
 
 
 def _choose(gpu: str) -> list[Device]:
@@ -89,7 +91,10 @@ def _choose(gpu: str) -> list[Device]:
 def _read_token(file: Path | None, variable: str) -> str | None:
     if file is None:
         return os.environ.get(variable) or None
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        misuse("--token-file", str(file), f"a file with the token ({error})")
     return text.strip() or None
 
 
@@ -105,11 +110,13 @@ class _Signals:
         self.count += 1
 
 
-def _run(workers: WorkerHost) -> None:
+def _run(workers: WorkerHost, as_json: bool) -> None:
     signals = _Signals()
     drains = False
     try:
         workers.start()
+        if as_json:
+            print_json({"pid": os.getpid(), "workers": workers.pids()})
         while workers.poll() and signals.count < 2:
             if signals.count and not drains:
                 drains = True

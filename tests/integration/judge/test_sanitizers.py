@@ -57,6 +57,21 @@ FOUND = {
         ),
         "data race, ",
     ),
+    "one number under two names": (
+        add_cpp(
+            "double total = 0;\n#pragma omp parallel for\nfor (int64_t i = 0; i < n; i++) {\nout[i] = x[i] + y[i];\n"
+            "if (i % 2) {\n#pragma omp critical(odd)\ntotal += 1;\n} else {\n#pragma omp critical(even)\ntotal += 1;\n}\n}\nif (total < 0) out[0] = 0;"
+        ),
+        "data race, ",
+    ),
+    "slots that a team of four never shares": (
+        add_cpp(
+            "std::vector<float> slots(8);\n#pragma omp parallel for schedule(dynamic, 1)\nfor (int64_t i = 0; i < n; i++) {\n"
+            "slots[i % 8] = x[i];\nout[i] = x[i] + y[i];\n}\nif (slots[0] == 12345) out[0] = 0;",
+            "#include <vector>\n",
+        ),
+        "data race, write of 4 bytes",
+    ),
     "a neighbour's element is written too": (
         add_cpp(
             "#pragma omp parallel for\nfor (int64_t i = 0; i < n; i++) {\nout[i] = x[i] + y[i];\nif (i + 1 < n) out[i + 1] = x[i + 1] + y[i + 1];\n}"
@@ -85,6 +100,12 @@ HONEST = {
         "#pragma omp single\nseen = 1;\n#pragma omp critical\nparts += 1;\n#pragma omp barrier\n#pragma omp atomic\nparts += seen;\n"
         "#pragma omp sections\n{\n#pragma omp section\ntotal += 1;\n#pragma omp section\ntotal += 2;\n}\n"
         "if (parts < 0) out[0] = 0;\n}\nif (total < 0) out[0] = 0;"
+    ),
+    "locks, and a number that one thread copies to all": add_cpp(
+        "omp_lock_t locks[3]; for (auto& one : locks) omp_init_lock(&one); double sums[3] = {};\n#pragma omp parallel\n{\ndouble first;\n"
+        "#pragma omp single copyprivate(first)\nfirst = x[0];\n#pragma omp for\nfor (int64_t i = 0; i < n; i++) {\nout[i] = x[i] + y[i];\n"
+        "omp_set_lock(&locks[i % 3]);\nsums[i % 3] += first;\nomp_unset_lock(&locks[i % 3]);\n}\n}\nif (sums[0] == 12345.678) out[0] = 0;",
+        "#include <omp.h>\n",
     ),
     "partial sums by thread": add_cpp(
         "std::vector<double> sums(omp_get_max_threads());\n#pragma omp parallel\n{\nconst int t = omp_get_thread_num(), all = omp_get_num_threads();\n"

@@ -88,18 +88,26 @@ def run(
         runnable=(*confined_compiler.toolchain_places(), str(place)),
         becomes=True,
     )
-    environment = {"LC_ALL": "C"} | tool.variables(memory_bytes)
-    command = Program([str(program), "trace"], environment, profile, tool.address_space, fixed_addresses=True)
-    finished = programs.run(command, place, seconds)
-    log = finished.log.replace(str(place), ".")
-    if finished.timed_out:
-        raise Unsanitized(f"the sanitized calls take longer than {seconds:g} s")
+    for team in tool.teams:
+        environment = {"LC_ALL": "C"} | tool.variables(memory_bytes, team)
+        command = Program([str(program), "trace"], environment, profile, tool.address_space, fixed_addresses=True)
+        finished = programs.run(command, place, seconds)
+        if finished.timed_out:
+            raise Unsanitized(f"the sanitized calls take longer than {seconds:g} s")
+        report = _report(tool, entry, finished.returncode, finished.log.replace(str(place), "."))
+        if report is not None:
+            return report
+    return None
+
+
+def _report(tool: Tool, entry: KernelSource, returncode: int, log: str) -> Report | None:
+    """Return what one run found; None where it found nothing. Raises Unsanitized."""
     problem = tool.problem(log, entry.place)
     if driver.BEGUN not in log or _UNABLE.search(log):
         raise Unsanitized(f"the sanitizer could not do its work ({_last(log)})")
     if problem is None:
-        if finished.returncode != 0:
-            raise Unsanitized(f"the sanitized calls ended with {_ended(finished.returncode)} ({_last(log)})")
+        if returncode != 0:
+            raise Unsanitized(f"the sanitized calls ended with {_ended(returncode)} ({_last(log)})")
         return None
     return Report(problem[:300], _line(entry, log), trim_log(log.partition("Shadow bytes around")[0]))
 

@@ -6,7 +6,6 @@ Source: GCC's manual, "Program Instrumentation Options"; the sanitizers' run-tim
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ _UNSEEN = re.compile(
 class Tool:
     """One build: `checks` to compile and link with, `beside` compiled without them, `libraries` to link.
 
+    `teams`: sizes of OpenMP's teams, one run with each.
     `problem`: what it found, in one line, from its words and the place of a line of the compiled file in the
     candidate's; None where it found nothing.
     """
@@ -52,17 +52,18 @@ class Tool:
     libraries: tuple[str, ...]
     address_space: int | None
     problem: Callable[[str, Callable[[int], int]], str | None]
+    teams: tuple[int, ...]
     options: Mapping[str, int] = field(default_factory=dict)
     beside: Mapping[str, str] = field(default_factory=dict)
 
-    def variables(self, memory_bytes: int) -> dict[str, str]:
-        """Return the environment that sets the tool up."""
+    def variables(self, memory_bytes: int, team: int) -> dict[str, str]:
+        """Return the environment that sets the tool up, with one of its `teams`."""
         options = _COMMON | dict(self.options) | {"hard_rss_limit_mb": memory_bytes >> 20}
         text = ":".join(f"{name}={value}" for name, value in options.items())
         return {
             self.variable: text,
             "UBSAN_OPTIONS": f"{text}:print_stacktrace=1",
-            "OMP_NUM_THREADS": str(max(2, min(openmp.THREADS, len(os.sched_getaffinity(0))))),
+            "OMP_NUM_THREADS": str(team),
             "OMP_STACKSIZE": "64M",
         }
 
@@ -95,6 +96,7 @@ ADDRESS = Tool(
     ("-fopenmp",),
     64 << 40,  # its shadow takes 16 TiB of it, and uses what memory is used
     _stray,
+    (2,),
     {
         "detect_leaks": 0,  # its walk over other threads is refused to a confined process
         "detect_stack_use_after_return": 0,
@@ -108,6 +110,7 @@ THREADS = Tool(
     ("-lpthread",),
     None,  # it raises a limit by itself, and ends where it may not
     _race,
+    openmp.TEAMS,
     {"detect_deadlocks": 0, "report_thread_leaks": 0},
     {"openmp.cpp": openmp.SOURCE},
 )
