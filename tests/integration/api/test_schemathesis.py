@@ -76,7 +76,14 @@ def configuration() -> str:
 )
 def test_schemathesis_finds_nothing(tmp_path: Path, redis_url: str, auth_mode: str, phases: str, examples: int) -> None:
     settings = settings_for(
-        tmp_path, broker_url=redis_url, auth=auth_mode, stream_life_s=0.2, stream_poll_s=0.05, log_level="ERROR"
+        tmp_path,
+        broker_url=redis_url,
+        auth=auth_mode,
+        stream_life_s=0.2,
+        stream_poll_s=0.05,
+        log_level="ERROR",
+        join_broker_url="redis://broker.example:6379/0",  # without them no host is invited
+        join_database_url="postgresql://worker:secret@database.example/warpsmith",
     )
     app = create_app(settings)
     db: Database = app.state.service.db

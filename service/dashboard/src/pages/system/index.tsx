@@ -227,7 +227,10 @@ const WORKERS: readonly Column<WorkerDocument>[] = [
       <div className={styles.stacked}>
         {row.running === 0 ? format.NONE : format.count(row.running)}
         {row.steps.map((step) => (
-          <Link key={`${step.node_id} ${step.kind}`} to={`/searches/${encodeURIComponent(step.search_id)}?node=${encodeURIComponent(step.node_id)}`}>
+          <Link
+            key={`${step.node_id} ${step.kind}`}
+            to={`/searches/${encodeURIComponent(step.search_id)}?node=${encodeURIComponent(step.node_id)}`}
+          >
             <Untrusted text={step.kind} />
           </Link>
         ))}
