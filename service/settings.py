@@ -28,7 +28,8 @@ class ServiceSettings(Settings):
     )
     allowed_hosts: list[str] = Field(
         default_factory=list,
-        description="Host names (without port) that are served; bound to loopback, localhost is served besides",
+        description="Host names (without port) that are served; bound to loopback, localhost is served besides, and "
+        "probes answer under any name",
     )
     openai_key_at_workers: bool = Field(
         False,

@@ -37,7 +37,7 @@ from warpsmith.service.documents.problems import (
 )
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths for orchestrators, open without an API key.
+"""Paths for orchestrators, open without an API key and under any Host: they ask by an address of their own.
 
 They show only the names of parts that fail.
 """
@@ -152,7 +152,7 @@ class Gatekeeper:
     def _problem(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
         host = cut_port(headers.get("host", ""))
-        if self.served_hosts is not None and host not in self.served_hosts:
+        if self.served_hosts is not None and host not in self.served_hosts and scope["path"] not in OPEN_PATHS:
             return HostRefused(f"Host: found {host[:200]!r}, expected one of {', '.join(sorted(self.served_hosts))}")
         if scope["method"] in SAFE_METHODS:
             return None

@@ -79,6 +79,8 @@ def test_paths_and_methods_that_are_not_there(client: TestClient) -> None:
 
 def test_a_foreign_host_is_refused_on_loopback(client: TestClient) -> None:
     problem(client.get("/v1/searches", headers={"Host": "evil.example:8420"}), 403, "host-refused")
+    for probe in ("/healthz", "/readyz"):  # asked by a container's own address
+        assert client.get(probe, headers={"Host": "10.1.2.3:8420"}).status_code in (200, 503)
     for host in ("localhost:8420", "127.0.0.1", "[::1]:8420", "LOCALHOST"):
         assert client.get("/healthz", headers={"Host": host}).status_code == 200
 
