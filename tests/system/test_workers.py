@@ -84,7 +84,7 @@ def test_the_reconciler_survives_a_database_that_is_not_there_yet(tmp_path: Path
     url = f"sqlite:///{tmp_path / 'warpsmith.db'}"
     with Fleet(tmp_path / "home", redis_server.url, url) as fleet:
         fleet.start("reconciler")
-        wait_until(lambda: "the database cannot be used" in fleet.log("reconciler"), 30, "the outage to be logged")
+        wait_until(lambda: "nothing is reconciled" in fleet.log("reconciler"), 30, "the missing schema to be logged")
         db = Database(url)
         db.upgrade()
 

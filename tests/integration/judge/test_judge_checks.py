@@ -137,6 +137,7 @@ def test_a_reference_that_is_wrong_at_a_derived_shape_is_not_at_fault(client: Ju
     assert "hold-out at rows 30 left out" in verdict["reason"]
 
 
+@pytest.mark.alone  # a neighbour's burst makes the candidate slower than the baseline, and then nothing is too good
 def test_a_time_below_the_physical_limit_is_quarantined(client: JudgeClient) -> None:
     """The spec says that a call takes 10^12 operations, of which the times show nothing."""
     slow = LAYER_NORM.replace("    return", "    for _ in range(200):\n        x.exp()\n    return")

@@ -607,7 +607,7 @@ def test_a_device_that_fell_over_stands_on_the_failure() -> None:
     """No GPU falls over when it is told to."""
     device = SimpleNamespace(kind="cuda", fault=lambda: "unspecified launch failure")
     bench: Any = SimpleNamespace(device=device, warm=SimpleNamespace(drop_broken=lambda: None))
-    judge: Any = SimpleNamespace(must_restart=False)
+    judge: Any = SimpleNamespace(must_restart=False, _check_device=lambda _: None)
     crashed: Any = ("rejected", "verify", "broke its CUDA context", {"kind": "crash", "message": "said"})
     word, gate, reason, failure = referee.Referee._proven(judge, crashed, bench)
     assert (word, gate, failure) == ("rejected", "verify", {"kind": "crash", "message": "said", "cause": "device"})

@@ -156,7 +156,7 @@ def test_the_models_key_and_the_way_out_are_the_model_workers_alone() -> None:
         for spec in policies.values()
         if "egress" in spec
     ]
-    assert out == ["warpsmith-worker-model"]
+    assert out == ["worker-model"]
     for name in NAMES:
         labels = WORKLOADS[name]["spec"]["template"]["metadata"]["labels"]
         assert labels == {"app.kubernetes.io/name": "warpsmith", "app.kubernetes.io/component": name}
