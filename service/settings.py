@@ -10,6 +10,14 @@ from pydantic import Field, SecretStr
 from warpsmith.workers.settings import Settings
 
 
+def is_loopback(host: str) -> bool:
+    """Check whether a host name or address is this machine's own, which no other reaches."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class ServiceSettings(Settings):
     """`WARPSMITH_*` settings of the API; see `warpsmith.workers.settings` for the shared ones."""
 
@@ -76,12 +84,7 @@ class ServiceSettings(Settings):
     @property
     def loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def keys_required(self) -> bool:

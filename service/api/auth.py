@@ -5,8 +5,6 @@ The database holds the SHA-256 of the secret; the key itself is shown once, when
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 import time
 from collections.abc import Collection, Sequence
@@ -18,6 +16,7 @@ from sqlalchemy import select
 from warpsmith.kernels_db.store import audit
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, ApiKeyRow, TeamRow
+from warpsmith.service.api import tokens
 
 Scope = Literal["read", "submit", "steer", "admin"]
 """What a key may do: read; submit ops, pools and searches; steer its team's searches; all of it, of every team."""
@@ -29,7 +28,7 @@ SCHEME = "wsk"
 SCOPE_CALLER = "warpsmith.caller"
 """Entry of a request's ASGI scope for its `Caller`; absent where the server requires no keys."""
 
-_ABSENT = hashlib.sha256(b"").hexdigest()
+LONGEST_PREFIX = 16
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def create_key(db: Database, name: str, team: str = DEFAULT_TEAM, scopes: Collec
         session.add(
             ApiKeyRow(
                 prefix=prefix,
-                digest=_digest(secret),
+                digest=tokens.digest(secret),
                 name=name.strip(),
                 team=team,
                 scopes=" ".join(scope for scope in SCOPES if scope in scopes),
@@ -112,22 +111,13 @@ def list_keys(db: Database) -> Sequence[ApiKeyRow]:
 
 
 def valid_key(db: Database, key: str) -> ApiKeyRow | None:
-    """Find the row of a valid key; None for any other.
-
-    The comparison takes as long for an unknown prefix as for a known one.
-    """
-    scheme, _, rest = key.partition("_")
-    prefix, _, secret = rest.partition("_")
+    """Find the row of a valid key; None for any other."""
+    prefix, secret = tokens.split(key, SCHEME, LONGEST_PREFIX)
     row = None
-    if scheme == SCHEME and prefix.isascii() and prefix.isalnum() and len(prefix) <= 16:
+    if prefix is not None:
         with db.reading() as session:
             row = session.get(ApiKeyRow, prefix)
             if row is not None:
                 session.expunge(row)
-    expected = row.digest if row is not None else _ABSENT
-    valid = hmac.compare_digest(_digest(secret), expected)
+    valid = tokens.matches(secret, None if row is None else row.digest)
     return row if valid and row is not None and row.revoked_at is None else None
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

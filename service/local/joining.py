@@ -6,7 +6,6 @@ upgrade, when the token has long ended. Another token is exchanged anew and repl
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import time
@@ -21,6 +20,7 @@ from warpsmith.kernels_db.store.db import Database, expected_revision
 from warpsmith.service.client.errors import CommandError, misuse
 from warpsmith.service.client.http import Client
 from warpsmith.service.documents.joining import find_mismatch
+from warpsmith.service.settings import is_loopback
 from warpsmith.workers.settings import Settings
 
 KEPT = "joined.json"
@@ -75,7 +75,7 @@ def check_url(url: str, *, allow_http: bool) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         misuse("--join", url, "the URL of a service, such as https://kernels.example")
-    if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         misuse(
             "--join", url, "https://: over http:// anybody on the way reads the token and the passwords (--allow-http)"
         )
@@ -120,13 +120,6 @@ def _check_clock(clock: float | None) -> None:
     if abs(skew_s) > MOST_SKEW_S:
         found = f"{abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} the service's"
         raise CommandError(f"clock: found one {found}, expected at most {MOST_SKEW_S:g} s apart; synchronise it (NTP)")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _read(home: Path, url: str) -> Joined | None:

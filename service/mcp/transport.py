@@ -24,6 +24,7 @@ from warpsmith.service.documents.authorization import read_bearer_key
 from warpsmith.service.documents.problems import KeyRequired, NotReady, Problem
 from warpsmith.service.local.connections import ConnectionLimits, make_protocol
 from warpsmith.service.local.listening import listen
+from warpsmith.service.settings import is_loopback
 
 PATH = "/mcp"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -51,10 +52,7 @@ class Address:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can connect."""
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def wildcard(self) -> bool:
