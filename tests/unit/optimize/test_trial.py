@@ -102,3 +102,23 @@ def test_a_file_that_says_nothing_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "found").write_text(text)
     assert trial.read(tmp_path / "found") is None
     assert trial.read(tmp_path / "absent") is None
+
+
+def test_calls_without_a_pause_are_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU the last call has never ended when it is noted, where the caller does not wait for it."""
+    spans: list[Any] = []
+    made_of = trial._Span.__init__
+
+    def begin(self: Any, device: torch.device) -> None:
+        spans.append(self)
+        made_of(self, device)
+
+    monkeypatch.setattr(trial._Span, "__init__", begin)
+    monkeypatch.setattr(trial._Span, "done", lambda self: spans.index(self) < len(spans) - 3)
+    both, made = timed(0.0, LONG_S, tmp_path / "found")
+    for _ in range(2 * (WARM_ROUNDS + ROUNDS) + 4):
+        both.call(torch.zeros(2))
+    assert both.tried
+    assert both.outcome is not None
+    assert both.outcome.gains
+    assert made[-1] == "kernels"

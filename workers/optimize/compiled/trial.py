@@ -98,15 +98,19 @@ class Trial:
         self._open.append((name, sizes, span))
         if len(self._open) == 2:
             (_, one, _), (_, other, _) = self._open
-            if one == other and self._calls > 2 * WARM_ROUNDS:
+            if one == other and self._calls > 2 * WARM_ROUNDS and len(self._rounds) < ROUNDS:
                 self._rounds.append({name: span for name, _, span in self._open})
             self._open = []
-        if len(self._rounds) >= ROUNDS and all(each.done() for each in self._rounds[-1].values()):
+        if len(self._rounds) >= ROUNDS:
+            # Of calls without a pause the last has never ended when it is noted: those after the last that counts
+            # are let go by.
+            if not all(each.done() for each in self._rounds[ROUNDS - 1].values()):
+                return
             times = {name: [each[name].us() for each in self._rounds] for name in self._variants}
             self.outcome = Outcome(*ratio_with_interval(times["plain"], times["kernels"], 0))
             self._keep(asdict(self.outcome))
             self._settle("kernels" if self.outcome.gains else "plain")
-        elif self._calls >= MOST_CALLS and len(self._rounds) < ROUNDS:
+        elif self._calls >= MOST_CALLS:
             self._settle("kernels")
 
     def _settle(self, name: str) -> None:
