@@ -11,6 +11,7 @@ any honest kernel was rejected or quarantined; a verdict that this host could no
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import sys
@@ -18,8 +19,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
 
 import torch
 
@@ -31,6 +34,9 @@ from warpsmith.workers.judge.protocol.client import JudgeClient, JudgeDied, Judg
 VERIFICATIONS = 200
 TIME_S = 0.02
 """Seconds of timing of a workload: what is measured is whether results are found right."""
+
+AT_ONCE = {"cpu": 1, "cuda": 6}
+"""Judges that verify at once, by device type: times are not what is measured."""
 
 REFUSALS = ("rejected", "quarantined")
 
@@ -48,27 +54,33 @@ class Row:
     reasons: list[str] = field(default_factory=list)
 
 
-def measure(client: JudgeClient, entries: Sequence[Control], verifications: int) -> list[Row]:
-    """Verify controls in turn, so many times in all."""
+def measure(clients: Sequence[JudgeClient], entries: Sequence[Control], verifications: int) -> list[Row]:
+    """Verify controls in turn, so many times in all, one at a time on each judge."""
     rows = [Row(entry.op.name, entry.dtype, f"{entry.name} [{entry.language}]") for entry in entries]
-    for number in range(verifications):
-        entry, row = entries[number % len(entries)], rows[number % len(entries)]
-        row.verifications += 1
+    free: SimpleQueue[JudgeClient] = SimpleQueue()
+    for client in clients:
+        free.put(client)
+
+    def verify(number: int) -> tuple[str, str]:
+        """Return a verdict, or the name of what kept one from being reached; and the reason."""
+        client = free.get()
         try:
-            verdict = verify_control(client, entry, TIME_S)
+            verdict = verify_control(client, entries[number % len(entries)], TIME_S)
         except (JudgeDied, JudgeTimeout) as error:
-            row.undecided += 1
-            row.reasons.append(f"{type(error).__name__}: {str(error)[-300:]}")
-            continue
-        print(
-            f"{number + 1} of {verifications}: {row.implementation}: {verdict['verdict']}", file=sys.stderr, flush=True
-        )
-        if verdict["verdict"] == "accepted":
-            continue
-        row.rejected += verdict["verdict"] in REFUSALS
-        row.undecided += verdict["verdict"] not in REFUSALS
-        row.reasons.append(f"{verdict['verdict']} at {verdict['gate']}: {verdict['reason']}")
-        print(f"    {row.reasons[-1]}", file=sys.stderr, flush=True)
+            return type(error).__name__, str(error)[-300:]
+        finally:
+            free.put(client)
+        return str(verdict["verdict"]), f"at {verdict['gate']}: {verdict['reason']}"
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        for number, (found, reason) in enumerate(pool.map(verify, range(verifications))):
+            row = rows[number % len(entries)]
+            row.verifications += 1
+            said = "" if found == "accepted" else f"    {reason}"
+            print(f"{number + 1} of {verifications}: {row.implementation}: {found}{said}", file=sys.stderr, flush=True)
+            row.rejected += found in REFUSALS
+            row.undecided += found not in (*REFUSALS, "accepted")
+            row.reasons += [f"{found} {reason}"] if said else []
     return [row for row in rows if row.verifications]
 
 
@@ -90,8 +102,9 @@ def main() -> int:
         parser.error(f"argument --only: found {arguments.only}, expected a part of a control's name, op or dtype")
     random.shuffle(entries)  # fewer verifications than controls are a sample of them
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="warpsmith-honest-") as cache, JudgeClient(cache=Path(cache)) as client:
-        rows = measure(client, entries, arguments.verifications)
+    with tempfile.TemporaryDirectory(prefix="warpsmith-honest-") as cache, contextlib.ExitStack() as stack:
+        judges = [JudgeClient(cache=Path(cache) / str(number)) for number in range(AT_ONCE[device])]
+        rows = measure([stack.enter_context(judge) for judge in judges], entries, arguments.verifications)
     _print_table(rows, time.monotonic() - start)
     if arguments.json:
         arguments.json.write_text(json.dumps({"device": device, "rows": [asdict(row) for row in rows]}, indent=1))

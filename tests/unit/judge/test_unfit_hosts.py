@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import judging
-from warpsmith.workers.judge.gates.referee import FULL, Referee
+from warpsmith.workers.judge.gates.referee import FULL, Referee, _without_neighbours
 from warpsmith.workers.judge.gates.verdict import Unfit
 from warpsmith.workers.judge.machine import device, host
 from warpsmith.workers.judge.protocol.client import JudgeUnfit, _verdict
@@ -110,3 +110,45 @@ def test_the_client_tells_an_unfit_host_from_a_fault() -> None:
     with pytest.raises(JudgeUnfit, match="the judge's host cannot judge, disk: full") as unfit:
         _verdict({"id": "1", "unfit": {"part": "disk", "reason": "full"}}, JOB)
     assert unfit.value.part == "disk"
+
+
+class Warm(list[str]):
+    """Warm ops by name, which hold memory of a GPU until they end."""
+
+    close = list.clear
+
+
+def crowd(others: int, warm: list[str]) -> Any:
+    """A bench of which programs of others hold so many of 100 bytes, and each warm op ten."""
+    kept = Warm(warm)
+    gpu = SimpleNamespace(kind="cuda", release=lambda: None, all_bytes=lambda: 100)
+    gpu.free_bytes = lambda: 100 - others - 10 * len(kept)
+    return SimpleNamespace(device=gpu, warm=kept)
+
+
+SHORT: Any = ("rejected", "time", "ran out of memory", {"kind": "memory", "message": "ran out of memory"})
+
+
+def test_memory_that_other_programs_hold_is_no_verdict() -> None:
+    (word, gate, reason, failure), again = _without_neighbours(SHORT, crowd(60, ["its own"]))
+    assert (word, gate, again) == ("ambiguous", "memory", False)
+    assert failure is not None
+    assert failure["kind"] == "host"
+    assert reason == "ran out of memory; other programs hold 60 bytes of the 100 that an empty device has"
+
+
+def test_memory_that_warm_runners_of_other_ops_held_is_worth_another_try() -> None:
+    neighbours = crowd(5, ["another", "its own"])
+    assert _without_neighbours(SHORT, neighbours) == (SHORT, True)
+    assert not neighbours.warm
+
+
+def test_who_runs_out_of_an_empty_gpu_is_rejected() -> None:
+    assert _without_neighbours(SHORT, crowd(5, ["its own"])) == (SHORT, False)
+
+
+@pytest.mark.parametrize("outcome", [CRASHED, ("accepted", "physics", "", None), (*SHORT[:1], "memory", *SHORT[2:])])
+def test_other_outcomes_leave_warm_runners_alone(outcome: Any) -> None:
+    neighbours = crowd(60, ["another", "its own"])
+    assert _without_neighbours(outcome, neighbours) == (outcome, False)
+    assert len(neighbours.warm) == 2

@@ -38,6 +38,9 @@ FULL = "No space left on device"
 FALLEN = ("crash", "timeout", "memory", "protocol", "raises")
 """Kinds of failure after which a GPU is proven before the next job."""
 
+OTHERS_SHARE = 0.1
+"""Of a GPU's memory: who runs out of it while other programs hold more is not to blame."""
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -97,33 +100,34 @@ class Referee:
         job, report = ready.job, ready.report
         bench = self._bench(self._device(job["target"]))
         for last in (False, True):
+            again = False
             try:
                 outcome = self._judge(ready, bench)
-                break
             except ForkServerDied as death:
                 bench.warm.close()
                 bench.server.start()
                 outcome = "ambiguous", "screen", f"the judge's own processes were killed twice ({death})", None
+                again = True
             except RunnerFault as fault:
                 bench.warm.close()
                 outcome = _ended(fault)
-                if last or not fault.external:
-                    break
+                again = fault.external
             except NotConfined as error:
                 bench.warm.close()
                 reason = f"a runner could not be confined: {error}"
                 outcome = "ambiguous", "sandbox", reason, {"kind": "sandbox", "message": reason}
-                break
             except (OSError, torch.OutOfMemoryError) as error:  # the latter on a GPU that others fill
                 bench.warm.close()
                 if is_out_of_room(error):
                     raise Unfit("disk", str(error)) from error
                 reason = f"the judge's host refuses what it needs: {error}"
                 outcome = "ambiguous", "memory", reason, {"kind": "host", "message": reason}
-                break
             except RuntimeError:  # torch's word for an error of the device, in the referee's own work
                 self._check_device(bench)
                 raise
+            outcome, crowded = _without_neighbours(outcome, bench)
+            if last or not (again or crowded):
+                break
             ready = self.prepare(job)
             report = ready.report
         self._check_room(outcome, job)
@@ -209,6 +213,25 @@ class Referee:
         except BadDistribution as bad:
             failure = {"kind": "distribution", "message": str(bad), "field": bad.field, "found": bad.dist}
             return "rejected", "reference", str(bad), failure  # type: ignore[return-value]  # the literal is a Failure
+
+
+def _without_neighbours(outcome: Outcome, bench: Bench) -> tuple[Outcome, bool]:
+    """Return the outcome, and whether it is worth one more try: what others hold of a GPU is no verdict on a candidate.
+
+    Where a runner ran out of the GPU's memory, this judge's warm runners end. If they held some for other ops, the job
+    is tried again; if other programs hold more than OTHERS_SHARE, nothing can be said of it.
+    """
+    _, gate, reason, failure = outcome
+    if bench.device.kind == "cpu" or failure is None or failure["kind"] != "memory" or gate == "memory":
+        return outcome, False
+    crowded = len(bench.warm) > 1
+    bench.warm.close()
+    bench.device.release()
+    free, ever = bench.device.free_bytes(), bench.device.all_bytes()
+    if free >= (1 - OTHERS_SHARE) * ever:
+        return outcome, crowded
+    reason = f"{reason}; other programs hold {ever - free} bytes of the {ever} that an empty device has"
+    return ("ambiguous", "memory", reason, {"kind": "host", "message": reason}), False
 
 
 def _ended(fault: RunnerFault) -> Outcome:

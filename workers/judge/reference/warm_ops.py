@@ -21,6 +21,9 @@ class WarmOps:
     def __init__(self) -> None:
         self._ops: dict[str, OpRunners] = {}
 
+    def __len__(self) -> int:
+        return len(self._ops)
+
     def find(self, op: JobOp) -> OpRunners | None:
         """Return the runners of an op, where they are warm."""
         return self._ops.get(_warm_key(op))
