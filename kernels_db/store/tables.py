@@ -148,7 +148,7 @@ class SearchRow(Base):
         Index(None, "created_at", "id"),
         Index(None, "state", "team"),
         Index(None, "pruned_at", "updated_at"),
-        Index(None, "target"),
+        Index(None, "target", "created_at", "id"),
     )
 
 
@@ -333,7 +333,9 @@ class KernelRow(Base):
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest", "team"),
         Index(None, "created_at", "id"),
+        Index(None, "score", "id"),
         Index(None, "search_id"),
+        Index(None, "target"),
     )
 
 
@@ -420,6 +422,21 @@ class EventRow(Base):
     payload: Mapped[dict[str, Any]] = mapped_column(Document)
     created_at: Mapped[float]
     __table_args__ = (Index(None, "search_id", "id"), {"sqlite_autoincrement": True})
+
+
+class TallyRow(Base):
+    """A change of a count: a trigger of the table that is counted adds it, in the transaction that changes the table.
+
+    The sum of `change` over (`counted`, `label_1`, `label_2`) is the count; `kernels_db.store.tallies` reads the sums
+    and folds the rows. A label that does not apply is empty.
+    """
+
+    __tablename__ = "tallies"
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    counted: Mapped[str] = mapped_column(String(16))  # a table, or `spend`
+    label_1: Mapped[str] = mapped_column(String(64))
+    label_2: Mapped[str] = mapped_column(String(64))
+    change: Mapped[float]
 
 
 class WorkerRow(Base):
