@@ -189,8 +189,11 @@ class NodeRow(Base):
     idea: Mapped[dict[str, Any] | None] = mapped_column(Document)
     reason: Mapped[str | None] = mapped_column(Text)  # why it was closed, or the verdict's reason
     source: Mapped[str | None] = mapped_column(Text)
+    # Of the latest change, by a trigger on PostgreSQL; 0 on SQLite, and before the first change under that trigger.
+    revision: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     __table_args__ = (
         UniqueConstraint("search_id", "seq"),
+        Index(None, "search_id", "revision"),
         Index(None, "search_id", "source_digest"),
     )
 
