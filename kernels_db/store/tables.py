@@ -193,6 +193,7 @@ class NodeRow(Base):
     revision: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     __table_args__ = (
         UniqueConstraint("search_id", "seq"),
+        Index(None, "search_id", "parent_id"),
         Index(None, "search_id", "revision"),
         Index(None, "search_id", "source_digest"),
     )

@@ -1,4 +1,4 @@
-"""Revisions of nodes on PostgreSQL: `advance` reads the nodes of a large tree that changed since it last looked.
+"""Revisions of nodes on PostgreSQL: `advance` reads what changed of a large tree; an index of a node's children.
 
 Revision: 0014.
 """
@@ -15,6 +15,7 @@ depends_on = None
 def upgrade() -> None:
     """Apply."""
     op.add_column("nodes", sa.Column("revision", sa.BigInteger(), server_default="0", nullable=False))
+    op.create_index(op.f("ix_nodes_search_id_parent_id"), "nodes", ["search_id", "parent_id"])
     op.create_index(op.f("ix_nodes_search_id_revision"), "nodes", ["search_id", "revision"])
     if op.get_bind().dialect.name == "sqlite":
         return
