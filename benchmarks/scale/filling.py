@@ -95,6 +95,9 @@ _STATEMENTS = (
         FROM generate_series(0, :searches - :running) AS s""",
 )
 
+_BEST = """UPDATE searches SET best_score = coalesce(nodes.score, -1), best_limit = coalesce(nodes.limit_fraction, -1)
+    FROM nodes WHERE nodes.id = searches.best_node_id"""
+
 
 @dataclass(frozen=True)
 class Filled:
@@ -136,7 +139,8 @@ def fill(db: Database, nodes: int) -> Filled:
         session.execute(text("SET LOCAL default_toast_compression = lz4"))  # a tenth of the time of the default
         for statement in _STATEMENTS:
             session.execute(text(_with_literals(statement, numbers)))
-        recount(session)  # no trigger fired
+        session.execute(text(_BEST))  # no trigger fired
+        recount(session)
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
     sizes = text("SELECT pg_total_relation_size(CAST(:name AS text))")

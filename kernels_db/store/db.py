@@ -233,7 +233,8 @@ def _sqlite_engine(url: URL) -> Engine:
 
 def _postgresql_engine(url: URL) -> Engine:
     known = {name: value for name, value in _NOTICES_A_CUT.items() if name not in url.query}
-    engine = create_engine(url, isolation_level="READ COMMITTED", connect_args=known)
+    # The connection that was used last has its statements prepared, and remembers large trees (`steps.tree_reading`).
+    engine = create_engine(url, isolation_level="READ COMMITTED", connect_args=known, pool_use_lifo=True)
 
     @event.listens_for(engine, "before_cursor_execute")
     def ask_for_binary(

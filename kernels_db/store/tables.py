@@ -144,11 +144,16 @@ class SearchRow(Base):
     created_at: Mapped[float]
     updated_at: Mapped[float]
     pruned_at: Mapped[float | None]  # when what only its watchers needed was deleted (`workers.steps.pruning`)
+    # Of the best node, -1 where there is none: kept by triggers, and written by nothing else. Lists are sorted by them.
+    best_score: Mapped[float] = mapped_column(default=-1.0, server_default="-1")
+    best_limit: Mapped[float] = mapped_column(default=-1.0, server_default="-1")
     __table_args__ = (
         Index(None, "created_at", "id"),
         Index(None, "state", "team"),
         Index(None, "pruned_at", "updated_at"),
         Index(None, "target", "created_at", "id"),
+        Index(None, "best_score", "id"),
+        Index(None, "best_limit", "id"),
     )
 
 

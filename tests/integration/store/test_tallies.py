@@ -259,7 +259,9 @@ def test_a_recount_mends_what_was_missed_and_changes_nothing_that_is_right(url: 
 
 
 @on_both_databases("url")
-def test_the_migration_counts_what_is_there(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_migrations_count_what_is_there_and_find_the_best(
+    url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     fresh = (
         f"sqlite:///{tmp_path / 'old.db'}" if url.startswith("sqlite") else str(request.getfixturevalue("postgres_url"))
     )
@@ -270,14 +272,24 @@ def test_the_migration_counts_what_is_there(url: str, tmp_path: Path, request: p
         session.execute(
             text(
                 "INSERT INTO searches (id, op_id, target, language, policy, budget, model, state, round, next_seq,"
-                " candidates, model_calls, tokens, cost_usd, active_s, created_at, updated_at) VALUES"
-                " ('sr_1', 'op_1', 'cpu', 'cpp', '{}', '{}', '{}', 'running', 0, 1, 0, 2, 30, 0.5, 0, 0, 0)"
+                " candidates, model_calls, tokens, cost_usd, active_s, created_at, updated_at, best_node_id) VALUES"
+                " ('sr_1', 'op_1', 'cpu', 'cpp', '{}', '{}', '{}', 'running', 0, 1, 0, 2, 30, 0.5, 0, 0, 0, 'nd_1')"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO nodes (id, search_id, seq, round, state, score, repairs, ideation, ideated, verification,"
+                " variant, created_at, updated_at) VALUES ('nd_1', 'sr_1', 0, 0, 'judged', 1.5, 0, 'none', 0, 'none',"
+                " 0, 0, 0)"
             )
         )
     old.upgrade()
     with old.reading() as session:
         kept = tallies.read_tallies(session)
         assert kept.counts["searches"] == {("running",): 1}
+        assert kept.counts["nodes"] == {("judged", ""): 1}
         assert kept.spend == {"calls": 2.0, "tokens": 30.0, "usd": 0.5}
+        search = find_search(session)
+        assert (search.best_score, search.best_limit) == (1.5, -1.0)
         expect_right(session)
     old.dispose()
