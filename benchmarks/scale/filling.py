@@ -39,7 +39,7 @@ _STATEMENTS = (
             '{{"provider": "openai", "model": "gpt-5"}}',
             CASE WHEN s > :searches - :running THEN 'running' WHEN s % 20 = 0 THEN 'failed'
                 WHEN s % 20 = 1 THEN 'cancelled' ELSE 'finished' END,
-            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 1 ELSE :large + (s - 1) * :per + 1 END")},
+            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 2 ELSE :large + (s - 1) * :per + 2 END")},
             10, :per, :per - 1, :per - 1, 1000 * :per, s % 97, 60.0,
             CASE WHEN s > :searches - :running THEN :began + s * :every END,
             :began + s * :every, :began + s * :every + 60
@@ -88,7 +88,7 @@ _STATEMENTS = (
             ci_high, limit_fraction, envelope, evidence, lineage, created_at, verified_at)
         SELECT 'kn_' || {_ID.format("s")}, :op, CASE WHEN s % 50 = 1 THEN 'cuda:sm_75' ELSE :target END,
             'sr_' || {_ID.format("s")},
-            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 1 ELSE :large + (s - 1) * :per + 1 END")}, 'cpp',
+            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 2 ELSE :large + (s - 1) * :per + 2 END")}, 'cpp',
             repeat(md5(s::text), 90), md5(s::text) || md5((s + 1)::text), 1.0 + (s % 2000 * 7919 % 2000) / 1000.0, 1.0,
             3.0, 0.4, '{{}}', '{{"workloads": [], "device": {{}}, "versions": {{}}, "fingerprint": ""}}', '[]',
             :began + s * :every, :began + s * :every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warpsmith.kernels_db.store.tables import SearchRow, VerdictRow
@@ -22,9 +22,8 @@ def list_recent_verdicts(session: Session, target: str, *which: ColumnElement[bo
     To sort all verdicts of the target reads every verdict there is where none is found: 14 s at a million of them, for
     kernels whose target has searches that wait for their first judge.
     """
-    of_search = select(VerdictRow.id).where(VerdictRow.search_id == SearchRow.id, *which)
     # With its LIMIT it is looked up search by search; an EXISTS may be planned as a join with all verdicts.
-    newest = of_search.order_by(VerdictRow.id.desc()).limit(1).correlate(SearchRow).scalar_subquery()
+    newest = _newest(SearchRow.id, which).limit(1).correlate(SearchRow).scalar_subquery()
     searches = (
         select(newest.label("verdict_id"), SearchRow.id)
         .where(SearchRow.target == target, newest.is_not(None))
@@ -34,9 +33,18 @@ def list_recent_verdicts(session: Session, target: str, *which: ColumnElement[bo
     found = {str(verdict_id): search_id for verdict_id, search_id in session.execute(searches)}
     if not found:
         return []
-    of_last = select(VerdictRow.id).where(VerdictRow.search_id == found[max(found)], *which)
-    more = session.scalars(of_last.order_by(VerdictRow.id.desc()).limit(VERDICTS))
+    more = session.scalars(_newest(found[max(found)], which).limit(VERDICTS))
     return sorted({*found, *more}, reverse=True)
+
+
+def _newest(search_id: Any, which: tuple[ColumnElement[bool], ...]) -> Select[tuple[str]]:
+    """Select the ids of a search's verdicts, newest first, in the order of the index of both columns.
+
+    Where the search is said to equal, PostgreSQL drops it from the order, and may read the verdicts of all searches
+    from the newest on until there are enough of this one: it guesses that they lie evenly.
+    """
+    query = select(VerdictRow.id).where(VerdictRow.search_id.between(search_id, search_id), *which)
+    return query.order_by(VerdictRow.search_id.desc(), VerdictRow.id.desc())
 
 
 def list_values(session: Session, column: InstrumentedAttribute[str]) -> list[str]:
