@@ -360,6 +360,7 @@ class ReverificationRow(Leased):
     target: Mapped[str] = mapped_column(String(64))  # the kernel's
     cause: Mapped[str] = mapped_column(String(16))  # asked schedule
     asked_by: Mapped[str | None] = mapped_column(String(128))  # the name of an API key
+    team: Mapped[str | None] = mapped_column(String(64))  # whose device seconds it spends; None: nobody's
     outcome: Mapped[str | None] = mapped_column(String(16))  # holds wrong slower uncompilable unknown
     reason: Mapped[str | None] = mapped_column(Text)
     fingerprint: Mapped[str | None] = mapped_column(String(64))

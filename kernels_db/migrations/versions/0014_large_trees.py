@@ -3,7 +3,8 @@
 Revision: 0014.
 
 Revisions of nodes on PostgreSQL, by which `advance` reads what changed of a tree. An index of a node's children. The
-score and the share of the limit of a search's best node in the search's own row, by which searches are sorted.
+score and the share of the limit of a search's best node in the search's own row, by which searches are sorted. The team
+whose device seconds a re-verification spends.
 """
 
 import sqlalchemy as sa
@@ -49,6 +50,7 @@ def upgrade() -> None:
         op.add_column("searches", sa.Column(name, sa.Float(), server_default="-1", nullable=False))
         op.create_index(op.f(f"ix_searches_{name}_id"), "searches", [name, "id"])
     op.execute(f"UPDATE searches SET {_BEST.format(best='best_node_id')} WHERE best_node_id IS NOT NULL")
+    op.add_column("reverifications", sa.Column("team", sa.String(length=64), nullable=True))
     if op.get_bind().dialect.name == "sqlite":
         _add_on_sqlite()
     else:
