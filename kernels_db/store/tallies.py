@@ -70,13 +70,16 @@ def read_tallies(session: Session) -> Tallies:
     return Tallies(counts, spend)
 
 
+def is_long(session: Session) -> bool:
+    """Check whether there are so many rows that they are to be folded."""
+    return (session.scalar(select(func.count()).select_from(TallyRow)) or 0) >= FOLD_AT
+
+
 def fold(session: Session) -> int:
-    """Replace the rows by their sums where there are FOLD_AT or more; return how many rows went.
+    """Replace the rows by their sums; return how many rows went.
 
     Rows that others add meanwhile stay. Of two that fold at once the second waits, and finds the rows gone.
     """
-    if (session.scalar(select(func.count()).select_from(TallyRow)) or 0) < FOLD_AT:
-        return 0
     sums: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     gone = session.execute(delete(TallyRow).returning(*_KEY, TallyRow.change)).tuples().all()
     for counted, label_1, label_2, change in gone:

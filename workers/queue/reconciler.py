@@ -87,8 +87,11 @@ class Reconciler:
         sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
-        with self._db.writing() as session:
-            tallies.fold(session)
+        with self._db.reading() as session:
+            is_long = tallies.is_long(session)
+        if is_long:
+            with self._db.writing() as session:
+                tallies.fold(session)
         if time.monotonic() - self._pruned_at >= PRUNE_EVERY_S:
             self._prune()
         return sent
