@@ -14,7 +14,7 @@ from sqlalchemy import insert, update
 
 from benchmarks.op import OP, TARGET
 from warpsmith.kernels_db.store.db import Database, new_id
-from warpsmith.kernels_db.store.tables import NodeRow
+from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import steps
 from warpsmith.workers.search.idea_beam import IdeaBeam
 from warpsmith.workers.search.policy import policy_document
@@ -79,6 +79,7 @@ def plant(db: Database, size: int) -> tuple[str, list[str]]:
     with db.writing() as session:
         session.execute(update(NodeRow).where(NodeRow.search_id == search_id).values(**root))
         session.execute(insert(NodeRow), rows)
+        session.execute(update(SearchRow).where(SearchRow.id == search_id).values(next_seq=size))
     return search_id, [row["id"] for row in rows[-CALLS:]]
 
 

@@ -2,8 +2,9 @@
 
 First every search is done once in quiet. Then searches are submitted, three at a time, while faults strike at random,
 some of them while others last; at the end everything is mended, the searches end, and each is held against the quiet
-one, node for node. Prints faults by kind, searches, and what was lost or doubled; exits with 1 where anything was, or
-where a search ended otherwise. The same seed draws the same faults, at moments that the machine decides.
+one, node for node, and the counts that the database keeps against its tables. Prints faults by kind, searches, and what
+was lost or doubled; exits with 1 where anything was, or where a search ended otherwise. The same seed draws the same
+faults, at moments that the machine decides.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from benchmarks.chaos.faults import Undo, World
 from benchmarks.chaos.fleet import Fleet
 from benchmarks.chaos.searches import Found
 from benchmarks.chaos.services import Missing, PostgreSQL, RabbitMQ, Redis, Service
+from warpsmith.kernels_db.store import tallies
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import SearchRow
 from warpsmith.service.cli.output import say, tell
@@ -156,6 +158,13 @@ class Run:
             for search_id, name in self.open.items()
         ]
 
+    def check_counts(self) -> None:
+        """Hold the counts that triggers kept through all of it against the tables."""
+        with self.db.writing() as session:
+            wrong = tallies.recount(session)
+        if wrong:
+            self.problems.append(f"tables: {wrong} counts are wrong")
+
     def report(self, seconds: float) -> str:
         """Return what happened, as Markdown."""
         lines = [
@@ -207,6 +216,7 @@ def measure(minutes: float, seed: int, broker_name: str, home: Path) -> bool:
         run.rage(60 * minutes)
         seconds = time.monotonic() - began
         run.calm()
+        run.check_counts()
         tell(run.report(seconds))
         return not run.problems
 

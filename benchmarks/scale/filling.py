@@ -15,6 +15,7 @@ from sqlalchemy import text
 from benchmarks.op import OP, TARGET
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.records import add_op
+from warpsmith.kernels_db.store.tallies import recount
 
 NODES_A_SEARCH = 500
 LARGE = 10_000
@@ -38,7 +39,7 @@ _STATEMENTS = (
             '{{"provider": "openai", "model": "gpt-5"}}',
             CASE WHEN s > :searches - :running THEN 'running' WHEN s % 20 = 0 THEN 'failed'
                 WHEN s % 20 = 1 THEN 'cancelled' ELSE 'finished' END,
-            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 1 ELSE :large + (s - 1) * :per + 1 END")},
+            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 2 ELSE :large + (s - 1) * :per + 2 END")},
             10, :per, :per - 1, :per - 1, 1000 * :per, s % 97, 60.0,
             CASE WHEN s > :searches - :running THEN :began + s * :every END,
             :began + s * :every, :began + s * :every + 60
@@ -87,12 +88,15 @@ _STATEMENTS = (
             ci_high, limit_fraction, envelope, evidence, lineage, created_at, verified_at)
         SELECT 'kn_' || {_ID.format("s")}, :op, CASE WHEN s % 50 = 1 THEN 'cuda:sm_75' ELSE :target END,
             'sr_' || {_ID.format("s")},
-            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 1 ELSE :large + (s - 1) * :per + 1 END")}, 'cpp',
+            'nd_' || {_ID.format("CASE WHEN s = 0 THEN 2 ELSE :large + (s - 1) * :per + 2 END")}, 'cpp',
             repeat(md5(s::text), 90), md5(s::text) || md5((s + 1)::text), 1.0 + (s % 2000 * 7919 % 2000) / 1000.0, 1.0,
             3.0, 0.4, '{{}}', '{{"workloads": [], "device": {{}}, "versions": {{}}, "fingerprint": ""}}', '[]',
             :began + s * :every, :began + s * :every
         FROM generate_series(0, :searches - :running) AS s""",
 )
+
+_BEST = """UPDATE searches SET best_score = coalesce(nodes.score, -1), best_limit = coalesce(nodes.limit_fraction, -1)
+    FROM nodes WHERE nodes.id = searches.best_node_id"""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,8 @@ def fill(db: Database, nodes: int) -> Filled:
         session.execute(text("SET LOCAL default_toast_compression = lz4"))  # a tenth of the time of the default
         for statement in _STATEMENTS:
             session.execute(text(_with_literals(statement, numbers)))
+        session.execute(text(_BEST))  # no trigger fired
+        recount(session)
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
     sizes = text("SELECT pg_total_relation_size(CAST(:name AS text))")

@@ -21,6 +21,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from psycopg.pq import Format
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import InvalidatePoolError, OperationalError
@@ -232,7 +233,16 @@ def _sqlite_engine(url: URL) -> Engine:
 
 def _postgresql_engine(url: URL) -> Engine:
     known = {name: value for name, value in _NOTICES_A_CUT.items() if name not in url.query}
-    engine = create_engine(url, isolation_level="READ COMMITTED", connect_args=known)
+    # The connection that was used last has its statements prepared, and remembers large trees (`steps.tree_reading`).
+    engine = create_engine(url, isolation_level="READ COMMITTED", connect_args=known, pool_use_lifo=True)
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def ask_for_binary(
+        _connection: Connection, cursor: Any, _sql: str, _values: Any, context: Any, _many: bool
+    ) -> None:
+        """Take many narrow rows as the server has them: half the time of reading them as text."""
+        if context is not None and context.execution_options.get("warpsmith_binary", False):
+            cursor.format = Format.BINARY
 
     @event.listens_for(engine, "checkin")
     def note_rest(_connection: Any, record: ConnectionPoolEntry) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Float, Select, case, cast, func, literal, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.tables import (
@@ -43,8 +43,8 @@ KernelSort = Literal["created", "score", "limit"]
 
 SEARCH_SORTS: dict[SearchSort, ColumnElement[Any]] = {
     "updated": SearchRow.updated_at.expression,
-    "score": NodeRow.score.expression,
-    "limit": NodeRow.limit_fraction.expression,
+    "score": SearchRow.best_score.expression,
+    "limit": SearchRow.best_limit.expression,
     "cost": case((SearchRow.unpriced_calls == 0, SearchRow.cost_usd)),
     "candidates": SearchRow.candidates.expression,
 }
@@ -54,8 +54,10 @@ KERNEL_SORTS: dict[KernelSort, ColumnElement[Any]] = {
 }
 """The orders of lists besides their rows' age; no value is below 0.
 
-A search's score and limit are those of its best node.
+A search's score and limit are those of its best node, -1 where it has none.
 """
+
+NONE_IS_NEGATIVE = (SearchRow.best_score.expression, SearchRow.best_limit.expression)
 
 _ABOVE_ALL = 1e300
 
@@ -143,9 +145,8 @@ def list_searches(
     if text is not None:
         named = SearchRow.op_id.in_(select(OpRow.id).where(_holds(OpRow.name, text)))
         filters.append(or_(named, _holds(SearchRow.id, text), _holds(func.coalesce(SearchRow.reason, ""), text)))
-    best = and_(NodeRow.search_id == SearchRow.id, NodeRow.id == SearchRow.best_node_id)
-    query = select(SearchRow).outerjoin(NodeRow, best) if sort in ("score", "limit") else select(SearchRow)
-    return _sorted_page(session, SearchRow, query.where(*filters), SEARCH_SORTS.get(sort), order, limit, after)
+    query = select(SearchRow).where(*filters)
+    return _sorted_page(session, SearchRow, query, SEARCH_SORTS.get(sort), order, limit, after)
 
 
 def list_kernels(
@@ -287,9 +288,7 @@ def _sorted_page(
 
     A cursor names both.
     """
-    key: Any = table.created_at
-    if by is not None:  # a row without a value comes last, whichever the order
-        key = func.coalesce(cast(by, Float(53)), literal(-1.0 if order == "desc" else _ABOVE_ALL))
+    key: Any = table.created_at if by is None else _sort_key(by, order)
     here: Any = tuple_(key, table.id)
     query = query.add_columns(key).limit(limit + 1)
     query = query.order_by(key.desc(), table.id.desc()) if order == "desc" else query.order_by(key, table.id)
@@ -299,6 +298,18 @@ def _sorted_page(
     rows: Sequence[Any] = session.execute(query).all()
     last = rows[limit - 1] if len(rows) > limit else None
     return Page([row for row, _ in rows[:limit]], None if last is None else _cursor(float(last[1]), last[0].id))
+
+
+def _sort_key(by: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
+    """Return what to sort by: a row without a value comes last, whichever the order.
+
+    A column that always has one is sorted by as it is, so that its index serves.
+    """
+    if order == "asc" and any(by is one for one in NONE_IS_NEGATIVE):
+        return case((by < 0, literal(_ABOVE_ALL)), else_=by)
+    if not getattr(by, "nullable", True):
+        return by
+    return func.coalesce(cast(by, Float(53)), literal(-1.0 if order == "desc" else _ABOVE_ALL))
 
 
 def _cursor(key: float, row_id: str) -> str:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.documents import NsightKernel
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import new_id
+from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, ProfileRow, SearchRow
 
 SEND_AGAIN_S = 60.0
@@ -122,13 +123,18 @@ def finish_profile(
     told: dict[str, Any],
     now: float,
     trace: dict[str, Any] | None = None,
+    device_seconds: float = 0.0,
 ) -> bool:
-    """End a profile that `owner` holds; False, and nothing is written, where it does not."""
+    """End a profile that `owner` holds; False, and nothing is written, where it does not.
+
+    `device_seconds`: for which the judge held the device; the search's team has spent them.
+    """
     row = leases.held(session, ProfileRow, profile_id, owner)
     if row is None:
         return False
     leases.finish(row, state, now)
     row.document, row.trace = told, trace
+    add_spending(session, session.get_one(SearchRow, row.search_id).team, now, device_seconds=device_seconds)
     return True
 
 

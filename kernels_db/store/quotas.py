@@ -14,7 +14,8 @@ from warpsmith.kernels_db.store.teams import insert_for
 
 DAY_S = 86_400
 OPEN_SEARCHES = "open_searches"
-DAILY = {"candidates_a_day": "candidates", "cost_usd_a_day": "cost_usd", "device_seconds_a_day": "device_seconds"}
+DEVICE_SECONDS = "device_seconds_a_day"
+DAILY = {"candidates_a_day": "candidates", "cost_usd_a_day": "cost_usd", DEVICE_SECONDS: "device_seconds"}
 """Quotas of a day, and the columns of their spending."""
 
 QUOTAS = (OPEN_SEARCHES, *DAILY)
@@ -22,7 +23,7 @@ LABELS = {
     OPEN_SEARCHES: "open searches",
     "candidates_a_day": "candidates today",
     "cost_usd_a_day": "US dollars for models today",
-    "device_seconds_a_day": "device seconds today",
+    DEVICE_SECONDS: "device seconds today",
 }
 UTC = "%Y-%m-%d %H:%M UTC"
 OPEN_STATES = ("queued", "running", "paused")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, exists, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from warpsmith.kernels_db.store.recent import list_recent_verdicts, list_values
 from warpsmith.kernels_db.store.tables import BundleJobRow, KernelRow, ReverificationRow, SearchRow, VerdictRow
 
 DAY_S = 86400.0
@@ -67,13 +68,13 @@ def presents(session: Session, targets: Iterable[str] | None = None) -> dict[str
     None means all targets that have kernels.
     """
     if targets is None:
-        targets = session.scalars(select(KernelRow.target).distinct()).all()
+        targets = list_values(session, KernelRow.target)
     found = {target: present(session, target) for target in targets}
     return {target: one for target, one in found.items() if one is not None}
 
 
 def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[str, float] | None:
-    """Return fingerprint and time of the newest of these verdicts of searches for the target.
+    """Return fingerprint and time of the newest of these verdicts of the target's latest searches.
 
     Kernels ship for targets that no search is for: to find no verdict of theirs, each one's document would be read.
     """
@@ -82,9 +83,10 @@ def _newest(session: Session, target: str, which: ColumnElement[bool]) -> tuple[
     fingerprint = VerdictRow.document["fingerprint"].as_string()
     row = session.execute(
         select(fingerprint, VerdictRow.created_at)
-        .join(SearchRow, SearchRow.id == VerdictRow.search_id)
         .where(
-            SearchRow.target == target, which, func.coalesce(fingerprint, "") != "", _on(VerdictRow.document, target)
+            VerdictRow.id.in_(list_recent_verdicts(session, target, which)),
+            func.coalesce(fingerprint, "") != "",
+            _on(VerdictRow.document, target),
         )
         .order_by(VerdictRow.id.desc())
         .limit(1)

@@ -144,11 +144,16 @@ class SearchRow(Base):
     created_at: Mapped[float]
     updated_at: Mapped[float]
     pruned_at: Mapped[float | None]  # when what only its watchers needed was deleted (`workers.steps.pruning`)
+    # Of the best node, -1 where there is none: kept by triggers, and written by nothing else. Lists are sorted by them.
+    best_score: Mapped[float] = mapped_column(default=-1.0, server_default="-1")
+    best_limit: Mapped[float] = mapped_column(default=-1.0, server_default="-1")
     __table_args__ = (
         Index(None, "created_at", "id"),
         Index(None, "state", "team"),
         Index(None, "pruned_at", "updated_at"),
-        Index(None, "target"),
+        Index(None, "target", "created_at", "id"),
+        Index(None, "best_score", "id"),
+        Index(None, "best_limit", "id"),
     )
 
 
@@ -189,8 +194,12 @@ class NodeRow(Base):
     idea: Mapped[dict[str, Any] | None] = mapped_column(Document)
     reason: Mapped[str | None] = mapped_column(Text)  # why it was closed, or the verdict's reason
     source: Mapped[str | None] = mapped_column(Text)
+    # Of the latest change, by a trigger on PostgreSQL; 0 on SQLite, and before the first change under that trigger.
+    revision: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     __table_args__ = (
         UniqueConstraint("search_id", "seq"),
+        Index(None, "search_id", "parent_id"),
+        Index(None, "search_id", "revision"),
         Index(None, "search_id", "source_digest"),
     )
 
@@ -333,7 +342,9 @@ class KernelRow(Base):
     __table_args__ = (
         UniqueConstraint("op_id", "target", "source_digest", "team"),
         Index(None, "created_at", "id"),
+        Index(None, "score", "id"),
         Index(None, "search_id"),
+        Index(None, "target"),
     )
 
 
@@ -349,6 +360,7 @@ class ReverificationRow(Leased):
     target: Mapped[str] = mapped_column(String(64))  # the kernel's
     cause: Mapped[str] = mapped_column(String(16))  # asked schedule
     asked_by: Mapped[str | None] = mapped_column(String(128))  # the name of an API key
+    team: Mapped[str | None] = mapped_column(String(64))  # whose device seconds it spends; None: nobody's
     outcome: Mapped[str | None] = mapped_column(String(16))  # holds wrong slower uncompilable unknown
     reason: Mapped[str | None] = mapped_column(Text)
     fingerprint: Mapped[str | None] = mapped_column(String(64))
@@ -420,6 +432,21 @@ class EventRow(Base):
     payload: Mapped[dict[str, Any]] = mapped_column(Document)
     created_at: Mapped[float]
     __table_args__ = (Index(None, "search_id", "id"), {"sqlite_autoincrement": True})
+
+
+class TallyRow(Base):
+    """A change of a count: a trigger of the table that is counted adds it, in the transaction that changes the table.
+
+    The sum of `change` over (`counted`, `label_1`, `label_2`) is the count; `kernels_db.store.tallies` reads the sums
+    and folds the rows. A label that does not apply is empty.
+    """
+
+    __tablename__ = "tallies"
+    id: Mapped[int] = mapped_column(BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    counted: Mapped[str] = mapped_column(String(16))  # a table, or `spend`
+    label_1: Mapped[str] = mapped_column(String(64))
+    label_2: Mapped[str] = mapped_column(String(64))
+    change: Mapped[float]
 
 
 class WorkerRow(Base):

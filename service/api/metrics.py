@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,39 +18,21 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from warpsmith.kernels_db.store import tallies
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.tables import (
-    AskRow,
-    AttemptRow,
-    KernelRow,
-    NodeRow,
-    ProfileRow,
-    ReverificationRow,
-    SearchRow,
-    WorkerRow,
-)
+from warpsmith.kernels_db.store.tables import AttemptRow, ProfileRow, ReverificationRow, SearchRow, WorkerRow
 from warpsmith.workers.queue_names import MODEL_QUEUE, judge_queue
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-COUNTED: tuple[tuple[str, str, *tuple[InstrumentedAttribute[Any], ...]], ...] = (
-    ("searches", "Searches by state", SearchRow.state),
-    ("nodes", "Nodes by state and verdict", NodeRow.state, NodeRow.verdict),
-    ("attempts", "Attempts by kind and state", AttemptRow.kind, AttemptRow.state),
-    ("asks", "Asks by state", AskRow.state),
-    (
-        "kernels",
-        "Kernels by target and by what their latest re-verification found",
-        KernelRow.target,
-        KernelRow.standing,
-    ),
-    (
-        "reverifications",
-        "Re-verifications of kernels by state and outcome",
-        ReverificationRow.state,
-        ReverificationRow.outcome,
-    ),
-)
-"""What is counted by columns, whose names are the labels."""
+COUNTED = {
+    "searches": "Searches by state",
+    "nodes": "Nodes by state and verdict",
+    "attempts": "Attempts by kind and state",
+    "asks": "Asks by state",
+    "kernels": "Kernels by target and by what their latest re-verification found",
+    "reverifications": "Re-verifications of kernels by state and outcome",
+}
+"""What is counted; the names of the columns that it is counted by are the labels."""
 MODEL_KINDS = ("ideate", "code")
 OPEN_SEARCHES = ("queued", "running", "paused")
 PROFILE_WAITS_S = 3600.0
@@ -97,10 +79,11 @@ class _DatabaseCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         now = time.time()
         with self._db.reading() as session:
-            yield from (_count_rows(session, *counted) for counted in COUNTED)
+            kept = tallies.read_tallies(session)
+            yield from (_describe_counts(name, text, kept.counts[name]) for name, text in COUNTED.items())
             yield from _describe_queues(_measure_queues(session, now, now - self._alive_after_s), now)
             yield _count_workers(session, now - self._alive_after_s)
-            yield _sum_spend(session)
+            yield _describe_spend(kept.spend)
 
 
 class _BrokerCollector(Collector):
@@ -117,10 +100,11 @@ class _BrokerCollector(Collector):
         yield family
 
 
-def _count_rows(session: Session, name: str, text: str, *columns: InstrumentedAttribute[Any]) -> Metric:
-    family = GaugeMetricFamily(f"warpsmith_{name}", text, labels=[column.key for column in columns])
-    for *values, count in session.execute(select(*columns, func.count()).group_by(*columns)):
-        family.add_metric([str(value or "none") for value in values], count)
+def _describe_counts(name: str, text: str, counts: Mapping[tuple[str, ...], int]) -> Metric:
+    labels = [column.key for column in tallies.COUNTED[name]]
+    family = GaugeMetricFamily(f"warpsmith_{name}", text, labels=labels)
+    for values, count in counts.items():
+        family.add_metric([value or "none" for value in values], count)
     return family
 
 
@@ -232,9 +216,8 @@ def _count_workers(session: Session, since: float) -> Metric:
     return family
 
 
-def _sum_spend(session: Session) -> Metric:
+def _describe_spend(spend: Mapping[str, float]) -> Metric:
     family = GaugeMetricFamily("warpsmith_model_spend", "What all searches have spent on models", labels=["unit"])
-    columns = (func.sum(SearchRow.model_calls), func.sum(SearchRow.tokens), func.sum(SearchRow.cost_usd))
-    for unit, value in zip(("calls", "tokens", "usd"), session.execute(select(*columns)).one(), strict=True):
-        family.add_metric([unit], float(value or 0))
+    for unit, value in spend.items():
+        family.add_metric([unit], value)
     return family

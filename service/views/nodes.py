@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlalchemy import or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer, load_only
 
 from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, VerdictRow
 from warpsmith.service.documents.nodes import (
@@ -19,6 +19,21 @@ from warpsmith.service.documents.nodes import (
 )
 from warpsmith.service.views.kernels import find_kernel
 from warpsmith.service.views.rows import make_document, make_interval, read_title
+
+REFERENCED = (
+    NodeRow.id,
+    NodeRow.seq,
+    NodeRow.parent_id,
+    NodeRow.technique,
+    NodeRow.state,
+    NodeRow.verdict,
+    NodeRow.score,
+    NodeRow.idea,
+)
+"""The columns that a reference to a node needs: its code is most of a row."""
+
+WITHOUT_SOURCE = defer(NodeRow.source, raiseload=True)
+"""For the rows of many nodes, whose summaries need no code."""
 
 
 def make_node_summary(row: NodeRow, best_id: str | None) -> NodeSummary:
@@ -64,6 +79,7 @@ def make_node_document(session: Session, row: NodeRow, best_id: str | None) -> N
     model_calls = [make_document(ModelCallDocument, call) for call in calls]
     near = session.scalars(
         select(NodeRow)
+        .options(load_only(*REFERENCED, raiseload=True))
         .where(
             NodeRow.search_id == row.search_id,
             or_(NodeRow.parent_id == row.id, NodeRow.id.in_([row.parent_id, best_id])),

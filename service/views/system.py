@@ -12,7 +12,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.quotas import measure_usage
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, KernelRow, SearchRow, TeamRow, VerdictRow, WorkerRow
+from warpsmith.kernels_db.store.recent import list_recent_verdicts, list_values
+from warpsmith.kernels_db.store.tables import AttemptRow, SearchRow, TeamRow, VerdictRow, WorkerRow
+from warpsmith.kernels_db.store.tallies import read_tallies
 from warpsmith.service.documents.quotas import QuotaDocument
 from warpsmith.service.views.workers import serves
 from warpsmith.workers.queue_names import JUDGE_PREFIX, MODEL_QUEUE, judge_queue, role_of, target_of
@@ -156,14 +158,9 @@ def _rank(name: str) -> tuple[bool, str]:
 def list_devices(session: Session) -> list[DeviceDocument]:
     """List the devices of the newest verdicts on each target, the latest first."""
     found: dict[tuple[str, str], DeviceDocument] = {}
-    for target in session.scalars(select(SearchRow.target).distinct()):
-        newest = (
-            select(VerdictRow)
-            .join(SearchRow, SearchRow.id == VerdictRow.search_id)
-            .where(SearchRow.target == target)
-            .order_by(VerdictRow.id.desc())
-            .limit(LOOKED_AT)
-        )
+    for target in list_values(session, SearchRow.target):
+        recent = list_recent_verdicts(session, target)[:LOOKED_AT]
+        newest = select(VerdictRow).where(VerdictRow.id.in_(recent)).order_by(VerdictRow.id.desc())
         for row in session.scalars(newest):
             name = str((row.document.get("device") or {}).get("name") or "")
             known = found.get((target, name))
@@ -200,10 +197,9 @@ def _read_level(row: VerdictRow) -> str | None:
 
 def count_rows(session: Session) -> tuple[dict[str, int], int, int]:
     """Count searches by state, open asks and kernels."""
-    by_state = select(SearchRow.state, func.count()).group_by(SearchRow.state)
-    asks = session.scalar(select(func.count()).select_from(AskRow).where(AskRow.state == "open")) or 0
-    kernels = session.scalar(select(func.count()).select_from(KernelRow)) or 0
-    return dict(session.execute(by_state).tuples().all()), asks, kernels
+    counts = read_tallies(session).counts
+    by_state = {state: count for (state,), count in counts["searches"].items()}
+    return by_state, counts["asks"].get(("open",), 0), sum(counts["kernels"].values())
 
 
 def list_quotas(session: Session, team: str | None, now: float) -> list[QuotaDocument]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, Field
-from sqlalchemy import RowMapping, func, select
+from pydantic import BaseModel, Field, TypeAdapter
+from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.job.documents import Gate
@@ -43,6 +43,10 @@ class TreeRow(BaseModel):
     ci95: list[float] | None = None
     limit_fraction: float | None = None
     updated_at: float
+
+
+_NAMES = tuple(name for name in TreeRow.model_fields if name != "ci95")
+_ROWS = TypeAdapter(list[TreeRow])  # checks thousands of rows in one call
 
 
 class TreeRows(BaseModel):
@@ -144,30 +148,15 @@ def make_tree_rows(
 ) -> TreeRows:
     """Make a page of a tree's rows."""
     as_of = time.time() - OVERLAP_S
-    columns = (
-        NodeRow.id,
-        NodeRow.parent_id,
-        NodeRow.seq,
-        NodeRow.round,
-        NodeRow.state,
-        NodeRow.verdict,
-        NodeRow.gate,
-        NodeRow.technique,
-        NodeRow.idea["title"].as_string().label("title"),
-        NodeRow.origin,
-        NodeRow.mark,
-        NodeRow.verification,
-        NodeRow.score,
-        NodeRow.ci_low,
-        NodeRow.ci_high,
-        NodeRow.limit_fraction,
-        NodeRow.updated_at,
+    columns = [NodeRow.idea["title"].as_string() if name == "title" else getattr(NodeRow, name) for name in _NAMES]
+    query = select(*columns, NodeRow.ci_low, NodeRow.ci_high).where(
+        NodeRow.search_id == search.id, NodeRow.seq > after_seq
     )
-    query = select(*columns).where(NodeRow.search_id == search.id, NodeRow.seq > after_seq)
     if updated_since is not None:
         query = query.where(NodeRow.updated_at >= updated_since)
-    found = session.execute(query.order_by(NodeRow.seq).limit(limit + 1)).mappings().all()
-    rows = [_make_row(row) for row in found[:limit]]
+    query = query.order_by(NodeRow.seq).limit(limit + 1).execution_options(warpsmith_binary=True)
+    found = session.execute(query).all()
+    rows = _ROWS.validate_python([_read_fields(row) for row in found[:limit]])
     return TreeRows(
         search_id=search.id,
         state=search.state,
@@ -180,23 +169,25 @@ def make_tree_rows(
     )
 
 
-def _make_row(row: RowMapping) -> TreeRow:
-    """Make a row without its null fields, which in a young tree are most."""
-    known = {**row, "ci95": make_interval(row["ci_low"], row["ci_high"])}
-    return TreeRow(**{name: known[name] for name in TreeRow.model_fields if known[name] is not None})
+def _read_fields(row: Row[Any]) -> dict[str, Any]:
+    """Read a row's fields without its nulls, which in a young tree are most."""
+    *values, low, high = row
+    known = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
+    interval = make_interval(low, high)
+    return known if interval is None else {**known, "ci95": interval}
 
 
 def _find_best_path(session: Session, search: SearchRow) -> list[str]:
     if search.best_node_id is None:
         return []
-    pairs = select(NodeRow.id, NodeRow.parent_id).where(NodeRow.search_id == search.id)
-    parents: dict[str, str | None] = dict(session.execute(pairs).tuples().all())
-    path: list[str] = []
-    node_id: str | None = search.best_node_id
-    while node_id in parents and node_id not in path:
-        path.append(node_id)
-        node_id = parents[node_id]
-    return path[::-1]
+    of_search = NodeRow.search_id == search.id
+    best = select(NodeRow.id, NodeRow.parent_id, NodeRow.seq).where(of_search, NodeRow.id == search.best_node_id)
+    path = best.cte("path", recursive=True)
+    # UNION, not UNION ALL: it ends where a node comes again.
+    path = path.union(
+        select(NodeRow.id, NodeRow.parent_id, NodeRow.seq).where(of_search, NodeRow.id == path.c.parent_id)
+    )
+    return list(session.scalars(select(path.c.id).order_by(path.c.seq)))
 
 
 def make_progress(session: Session, search: SearchRow, alive_after_s: float) -> ProgressDocument:

@@ -18,6 +18,7 @@ from warpsmith.kernels_db.store.profiles import (
     latest_metrics,
     source_sha256,
 )
+from warpsmith.kernels_db.store.quotas import DEVICE_SECONDS, find_reached
 from warpsmith.kernels_db.store.tables import NodeRow, SearchRow
 from warpsmith.workers import log
 from warpsmith.workers.judge.nsight import access
@@ -41,11 +42,11 @@ def perform_profile(here: WorkerProcess, profile_id: str) -> None:
     if work is None:
         return
     with log.bound(profile=profile_id, node=work.node_id):
-        told, trace = _made(here, work)
+        told, trace, held_s = _made(here, work)
         logger.info("profiled", done=trace is not None, reason=told.get("reason"))
         with here.db.writing() as session:
             state: Literal["done", "failed"] = "failed" if trace is None else "done"
-            finish_profile(session, profile_id, owner, state, told, here.db.now(), trace)
+            finish_profile(session, profile_id, owner, state, told, here.db.now(), trace, held_s)
 
 
 def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
@@ -53,7 +54,7 @@ def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
 
     Nsight Compute's metrics help the next candidates that build on it. Asked for where this host has `ncu`, for the
     candidate that leads its search and for those that were verified: from these the next round's parents come. None
-    where there is nothing to ask for. No step waits for it.
+    where there is nothing to ask for, and where the team has no device seconds left. No step waits for it.
     """
     if not work.target.startswith("cuda") or work.node.source is None or not _has_ncu(here.settings):
         return None
@@ -63,7 +64,10 @@ def survivor_profile(here: WorkerProcess, work: Work) -> str | None:
         survives = node.verification == "passed" or search.best_node_id == node.id
         if not survives or node.verdict != "accepted" or latest_metrics(session, node):
             return None
-        row, announce = ask_profile(session, node.id, here.db.now())
+        now = here.db.now()
+        if find_reached(session, search.team, now, (DEVICE_SECONDS,)) is not None:
+            return None
+        row, announce = ask_profile(session, node.id, now)
         return row.id if announce else None
 
 
@@ -92,15 +96,16 @@ def told_of(verdict: Verdict, source: str) -> tuple[dict[str, Any], dict[str, An
     return plain(told), plain(found["trace"])
 
 
-def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _made(here: WorkerProcess, work: ProfileWork) -> tuple[dict[str, Any], dict[str, Any] | None, float]:
+    """Return what `told_of` reads, and the seconds for which the judge held the device."""
     from warpsmith.workers.judge.protocol.client import JudgeError  # noqa: PLC0415 - model workers have no judge
 
     try:
         verdict = here.judge().judge(profile_job(work, here.settings), here.settings.judge_job_timeout_s)
-        return told_of(verdict, work.source)
+        return *told_of(verdict, work.source), verdict["seconds"].get("exclusive", 0.0)
     except (SpecErrors, JudgeError) as error:
-        return {"reason": str(plain(str(error)))}, None
+        return {"reason": str(plain(str(error)))}, None, 0.0
     except Exception as error:
         # A fault of ours: the waiting reader is told, and the worker goes on.
         logger.exception("the profile failed")
-        return {"reason": str(plain(f"{type(error).__name__}: {error}"))}, None
+        return {"reason": str(plain(f"{type(error).__name__}: {error}"))}, None, 0.0

@@ -19,7 +19,7 @@ from types import FrameType
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 
-from warpsmith.kernels_db.store import audit
+from warpsmith.kernels_db.store import audit, tallies
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.workers import log, reverification, steps, tracing
 from warpsmith.workers.queue import dispatch
@@ -87,6 +87,11 @@ class Reconciler:
         sent += dispatch.send_reverifications(self._app, again)
         if sent:
             logger.info("steps were sent again", steps=sent)
+        with self._db.reading() as session:
+            is_long = tallies.is_long(session)
+        if is_long:
+            with self._db.writing() as session:
+                tallies.fold(session)
         if time.monotonic() - self._pruned_at >= PRUNE_EVERY_S:
             self._prune()
         return sent

@@ -20,9 +20,11 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.counterexamples import Counterexample, keep_counterexample, known_counterexamples
 from warpsmith.kernels_db.store.db import Database, new_id
+from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import KernelRow, OpRow, ReverificationRow
 from warpsmith.workers.queue_names import judge_queue
 from warpsmith.workers.reverification.finding import Finding
+from warpsmith.workers.steps.quotas import check_device
 from warpsmith.workers.steps.rows import plain
 from warpsmith.workers.steps.values import Message
 from warpsmith.workers.text import storable
@@ -66,11 +68,18 @@ def message(row: ReverificationRow) -> Message:
 
 
 def ask(
-    session: Session, kernel_id: str, now: float, *, cause: Literal["asked", "schedule"], by: str | None = None
+    session: Session,
+    kernel_id: str,
+    now: float,
+    *,
+    cause: Literal["asked", "schedule"],
+    by: str | None = None,
+    team: str | None = None,
 ) -> tuple[ReverificationRow, bool]:
     """Return the kernel's open re-verification, or a new one, and whether it is new.
 
-    A new one is to be announced. `by`: the name of the API key that asked. Raises LookupError for an unknown kernel.
+    A new one is to be announced. `by`: the name of the API key that asked; `team`: whose device seconds it spends
+    (None: nobody's). Raises LookupError for an unknown kernel, QuotaReached where the team has none left for a new one.
     """
     kernel = session.get(KernelRow, kernel_id, with_for_update=True, populate_existing=True)
     if kernel is None:
@@ -79,6 +88,8 @@ def ask(
     row = session.scalar(select(ReverificationRow).where(of_kernel, ReverificationRow.state.in_(OPEN)))
     if row is not None:
         return row, False
+    if team is not None:
+        check_device(session, team, now)
     latest = session.scalar(select(func.max(ReverificationRow.ordinal)).where(of_kernel))
     row = ReverificationRow(
         id=new_id("rv"),
@@ -87,6 +98,7 @@ def ask(
         target=kernel.target,
         cause=cause,
         asked_by=by,
+        team=team,
         state="pending",
         sent_at=now,
         created_at=now,
@@ -145,6 +157,8 @@ def finish(db: Database, row_id: str, owner: str, found: Finding, verdict: Verdi
         if row is None:
             return False
         end(kernel, row, found, verdict, now)
+        if row.team is not None and verdict is not None:
+            add_spending(session, row.team, now, device_seconds=verdict["seconds"].get("exclusive", 0.0))
         if row.verdict is not None:
             keep_counterexample(session, kernel.op_id, kernel.target, row.verdict, now, kernel_id=kernel.id)
         return True

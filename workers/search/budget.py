@@ -122,13 +122,13 @@ def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
     A candidate counts as spent when it has been screened; while it is being written or judged, its node holds its
     place. A written candidate that waits holds none: it asks for one, before anything new is written.
     """
-    coding = sum(node.state == "coding" for node in tree.nodes)
-    judging = sum(node.state == "judging" for node in tree.nodes)
-    ideating = sum(node.ideation == "open" for node in tree.nodes)
+    coding = sum(node.state == "coding" for node in tree.under_way)
+    judging = sum(node.state == "judging" for node in tree.under_way)
+    ideating = sum(node.ideation == "open" for node in tree.under_way)
     candidates = math.inf if budget.candidates is None else budget.candidates - spend.candidates - coding - judging
     calls = math.inf if budget.model_calls is None else budget.model_calls - spend.model_calls
     calls -= CALLS_PER_STEP * (coding + ideating)
-    timed = judging + sum(node.verification == "open" for node in tree.nodes)
+    timed = judging + sum(node.verification == "open" for node in tree.under_way)
     return Allowance(
         candidates,
         calls,

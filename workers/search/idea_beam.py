@@ -71,12 +71,10 @@ class IdeaBeam(RoundsPolicy):
         An open request for ideas counts as all the nodes that it may bring.
         """
         taken_on = {step.node_id for step in turn.carried}
-        total = under_way = 0
-        for node in turn.tree.nodes[1:]:
-            if node.round == turn.rounds:
-                total += 1
-                under_way += node.state in ("coding", "judging") or node.id in taken_on
-        asked = [node for node in turn.tree.nodes if node.ideation == "open" and node.ideated == turn.rounds]
+        latest = [node for node in turn.tree.nodes if node.round == turn.rounds and node.seq > 0]
+        total = len(latest)
+        under_way = sum(node.state in ("coding", "judging") or node.id in taken_on for node in latest)
+        asked = [node for node in turn.tree.under_way if node.ideation == "open" and node.ideated == turn.rounds]
         awaited = self.codes * sum(self._ideas_on(node) for node in asked)
         total, under_way = total + awaited, under_way + awaited
         return total - under_way >= math.ceil(self.round_share * total - 1e-9)  # 0.9 of 10 is 9

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from warpsmith.kernels_db.spec.errors import SpecError
@@ -29,6 +30,8 @@ POLICIES: dict[str, type[Policy]] = {
 }
 """Every policy there is; the first is the default."""
 
+_MARK = attrgetter("mark")
+
 
 def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list[Step]:
     """Return the steps to open next for `tree`; empty while open steps have to end first.
@@ -36,7 +39,7 @@ def next_steps(tree: Tree, policy: Policy, budget: Budget, spend: Spend) -> list
     Pure: a call on an unchanged tree gives the same steps; `policy_base.TreePolicy` says what else every
     policy guarantees.
     """
-    if any(node.mark == "banned" for node in tree.nodes):
+    if "banned" in map(_MARK, tree.nodes):
         tree = Tree([_hidden(node) if node.mark == "banned" else node for node in tree.nodes])
     return policy.steps(tree, budget, spend)
 

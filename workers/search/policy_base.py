@@ -105,9 +105,9 @@ def look(tree: Tree, allowed: Allowance, repairs: int) -> Turn:
         allowed=allowed,
         carried=carry_on(tree.nodes[1:], allowed, repairs),
         contenders=ranked(tree.nodes[1:]),
-        rounds=max(max(node.round, node.ideated) for node in tree.nodes),
-        any_open=any(is_open(node) for node in tree.nodes),
-        verifying=any(node.verification == "open" for node in tree.nodes),
+        rounds=tree.rounds,
+        any_open=bool(tree.under_way),
+        verifying=any(node.verification == "open" for node in tree.under_way),
     )
 
 
@@ -116,12 +116,17 @@ def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> lis
 
     Written candidates are judged first; then code and repairs are asked for.
     """
+    waiting = [
+        node
+        for node in nodes
+        if node.state in ("coded", "planned") or (node.verdict == "rejected" and node.repairs < repairs)
+    ]
     steps = [
         Step("judge", node.id, ordinal=node.repairs)
-        for node in nodes
+        for node in waiting
         if node.state == "coded" and not is_open(node) and allowed.screen()
     ]
-    for node in nodes:
+    for node in waiting:
         rejected = node.state == "judged" and node.verdict == "rejected" and node.repairs < repairs
         if (node.state == "planned" or rejected) and not is_open(node):
             calls = allowed.calls_for_step(candidates=1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 NodeState = Literal["planned", "coding", "coded", "judging", "judged", "closed"]
@@ -43,6 +45,10 @@ class NodeView(NamedTuple):
     origin: str = "model"  # source of the idea: model, person, stored (a kernel of an earlier search), branch
 
 
+_ROUND = attrgetter("round")
+_IDEATED = attrgetter("ideated")
+
+
 def planned(node_id: str, seq: int, parent_id: str | None, round_: int, technique: str | None) -> NodeView:
     """Make a node of which nothing is known but its place."""
     return NodeView(
@@ -72,6 +78,21 @@ class Tree:
     """
 
     nodes: list[NodeView]
+
+    @cached_property
+    def under_way(self) -> list[NodeView]:
+        """The nodes that have an open attempt, few of a large tree."""
+        return [
+            node
+            for node in self.nodes
+            if node.state in ("coding", "judging") or node.ideation == "open" or node.verification == "open"
+        ]
+
+    @cached_property
+    def rounds(self) -> int:
+        """The latest round that has nodes or was asked for."""
+        latest: int = max(*map(_ROUND, self.nodes), *map(_IDEATED, self.nodes))
+        return latest
 
 
 @dataclass(frozen=True)

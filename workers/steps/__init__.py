@@ -37,7 +37,7 @@ from warpsmith.workers.steps.lifecycle import advance, cancel, create_search, fi
 from warpsmith.workers.steps.merging import Merged, VerdictRefused, merge_verdict, note_unjudged
 from warpsmith.workers.steps.outages import defer, put_off
 from warpsmith.workers.steps.pruning import Pruned, prune
-from warpsmith.workers.steps.quotas import QuotaReached, find_reached_quota, wait_for_quota
+from warpsmith.workers.steps.quotas import QuotaReached, check_device, find_reached_quota, wait_for_quota
 from warpsmith.workers.steps.reconciling import reconcile
 from warpsmith.workers.steps.turns import take
 from warpsmith.workers.steps.values import Message, ModelCall, NodeRecord, Tried, Work, WrongState
@@ -58,6 +58,7 @@ __all__ = [
     "WrongState",
     "advance",
     "cancel",
+    "check_device",
     "claim",
     "close_branch",
     "complete_code",

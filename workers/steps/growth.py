@@ -20,14 +20,13 @@ from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
 from warpsmith.workers.steps.rows import OPEN, add_event, message, spend
+from warpsmith.workers.steps.tree_reading import read_nodes
 from warpsmith.workers.steps.values import Message
 
 Decide: TypeAlias = Callable[[Tree, Policy, Budget, Spend], list[Step]]
 """The policy's seam: `warpsmith.workers.search.policy.next_steps`."""
 
 logger = log.get(__name__)
-
-_VIEW = select(*(getattr(NodeRow, name) for name in NodeView._fields)).order_by(NodeRow.seq)
 
 
 class PolicyFault(ValueError):  # noqa: N818 - named for whose fault it is
@@ -66,7 +65,7 @@ def _decided(
     session: Session, search: SearchRow, ask: Callable[[list[NodeView]], list[Step]], now: float
 ) -> tuple[list[NodeView], list[Step]]:
     """Return the tree with all nodes that the policy wanted planted, and its next steps."""
-    nodes = read_nodes(session, search.id)
+    nodes = read_nodes(session, search)
     steps = _answer(search, ask, nodes)
     wanted = [step for step in steps if step.kind == "plant"]
     if not wanted:
@@ -74,7 +73,7 @@ def _decided(
     for step in wanted:
         _plant(session, search, nodes, step, now)
     session.flush()
-    nodes = read_nodes(session, search.id)
+    nodes = read_nodes(session, search)
     steps = _answer(search, ask, nodes)
     if any(step.kind == "plant" for step in steps):
         raise PolicyFault("it asked for nodes again before it opened those that it had")
@@ -104,18 +103,6 @@ def _node_of(step: Step, by_id: Mapping[str, NodeView]) -> NodeView:
     if node is None:
         raise PolicyFault(f"it asked for {step.kind} on node {step.node_id}, which is not in the tree")
     return node
-
-
-def read_nodes(session: Session, search_id: str) -> list[NodeView]:
-    """Read the tree as the policy sees it: one SELECT of exactly its columns.
-
-    The driver's tuples are taken as they are (no column here needs conversion): a third less time at 5,000 nodes.
-    """
-    result = session.connection().execute(_VIEW.where(NodeRow.search_id == search_id))
-    assert result.cursor is not None  # a SELECT has one
-    rows = result.cursor.fetchall()
-    result.close()
-    return list(map(NodeView._make, rows))
 
 
 def _open(session: Session, search: SearchRow, nodes: list[NodeView], steps: list[Step], now: float) -> list[Message]:

@@ -7,6 +7,8 @@ a person may before, once the quota was raised. Nothing is lost: the step is pen
     model step      cost_usd_a_day, where an endpoint is asked; candidates_a_day, where it writes a candidate
     judge step      device_seconds_a_day, baselines and verifications included; candidates_a_day, for a screening
 
+Profiles, and re-verifications that a team asks for, spend device seconds as well, and are refused where none are left.
+
 Spending is committed with the step that spends. So a quota is exceeded by no more than the steps under way when it was
 reached, and by verdicts that come back in bundles.
 """
@@ -19,7 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store.db import Database
-from warpsmith.kernels_db.store.quotas import QUOTAS, Usage, find_reached, find_reached_of
+from warpsmith.kernels_db.store.quotas import DEVICE_SECONDS, QUOTAS, Usage, find_reached, find_reached_of
 from warpsmith.kernels_db.store.tables import SearchRow, TeamRow
 from warpsmith.workers.steps.endings import pause_search
 from warpsmith.workers.steps.rows import held, put_back
@@ -42,6 +44,13 @@ def check_submission(session: Session, team: str, now: float) -> None:
         # Locked, so that of two submissions at once one takes the last place.
         session.get(TeamRow, team, with_for_update=True, populate_existing=True)
     reached = find_reached(session, team, now, QUOTAS)
+    if reached is not None:
+        raise QuotaReached(reached)
+
+
+def check_device(session: Session, team: str, now: float) -> None:
+    """Raise QuotaReached where `team` has no device seconds left for a profile or a re-verification."""
+    reached = find_reached(session, team, now, (DEVICE_SECONDS,))
     if reached is not None:
         raise QuotaReached(reached)
 
@@ -70,7 +79,7 @@ def wait_for_quota(db: Database, attempt_id: str, owner: str, usage: Usage, now:
 
 def _needed(work: Work) -> Iterator[str]:
     if work.kind in ("judge", "verify"):
-        yield "device_seconds_a_day"
+        yield DEVICE_SECONDS
         if work.level == "screen":
             yield "candidates_a_day"
         return

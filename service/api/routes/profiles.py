@@ -10,9 +10,17 @@ from fastapi.responses import JSONResponse
 from warpsmith.kernels_db.store.profiles import ask_profile, latest_profile
 from warpsmith.kernels_db.store.tables import NodeRow, ProfileRow, SearchRow
 from warpsmith.service.api.context import ServiceDependency
-from warpsmith.service.documents.problems import InvalidInput, NotFound, StorageFull, WrongState, document_problems
+from warpsmith.service.documents.problems import (
+    InvalidInput,
+    NotFound,
+    QuotaReached,
+    StorageFull,
+    WrongState,
+    document_problems,
+)
 from warpsmith.service.documents.profiles import ProfileDocument
 from warpsmith.workers.queue_names import judge_queue
+from warpsmith.workers.steps import check_device
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 
@@ -22,20 +30,25 @@ router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
     status_code=202,
     summary="Ask for a profile",
     response_model=ProfileDocument,
-    responses=document_problems(NotFound, WrongState, StorageFull),
+    responses=document_problems(NotFound, WrongState, QuotaReached, StorageFull),
 )
 def request_profile(node_id: str, service: ServiceDependency) -> JSONResponse:
     """Have a judge worker run a few calls of the node's candidate under a profiler.
 
     One profile of a node is made at a time: a further request returns the same one. It takes the device for a moment,
-    counts towards no budget and changes nothing of the search, which may have ended. 409 where the node has no code."""
+    counts towards no budget and changes nothing of the search, which may have ended. It spends device seconds of the
+    search's team: 429 where its quota of the day is used up. 409 where the node has no code."""
+    now = service.db.now()
     with service.db.writing() as session:
         service.row(session, NodeRow, node_id, "node")
         try:
-            row, announce = ask_profile(session, node_id, service.db.now())
+            row, announce = ask_profile(session, node_id, now)
         except ValueError as error:
             raise WrongState.one("node", str(error), "a node that has code") from error
-        target = session.get_one(SearchRow, row.search_id).target
+        search = session.get_one(SearchRow, row.search_id)
+        if announce:
+            check_device(session, search.team, now)
+        target = search.target
         document = make_profile_document(row, trace=False)
     if announce:
         service.outbox.send_profile(document.id, judge_queue(target))

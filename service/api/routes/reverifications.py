@@ -20,6 +20,7 @@ from warpsmith.service.documents.page import Page
 from warpsmith.service.documents.problems import (
     InvalidInput,
     NotFound,
+    QuotaReached,
     StorageFull,
     document_problems,
     document_problems_with_body,
@@ -59,15 +60,18 @@ class ReverifyRequest(StrictBody):
     status_code=202,
     summary="Have a kernel judged again",
     response_model=ReverificationDocument,
-    responses=document_problems(NotFound, StorageFull),
+    responses=document_problems(NotFound, QuotaReached, StorageFull),
 )
 def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) -> JSONResponse:
     """Have a judge worker verify the kernel in full on its present device and versions.
 
-    One re-verification of a kernel runs at a time: a further request returns the same one."""
+    One re-verification of a kernel runs at a time: a further request returns the same one. It spends device seconds of
+    the caller's team: 429 where its quota of the day is used up."""
     with service.db.writing() as session:
         service.row(session, KernelRow, kernel_id, "kernel")
-        row, new = reverification.ask(session, kernel_id, service.db.now(), cause="asked", by=asker.name)
+        row, new = reverification.ask(
+            session, kernel_id, service.db.now(), cause="asked", by=asker.name, team=asker.team
+        )
         document = make_reverification_document(session, row)
         messages = [reverification.message(row)] if new else []
     service.outbox.send_reverifications(messages)
@@ -78,10 +82,12 @@ def reverify_kernel(kernel_id: str, service: ServiceDependency, asker: Asker) ->
     "/kernels/reverify",
     status_code=202,
     summary="Have kernels judged again",
-    responses=document_problems_with_body(StorageFull),
+    responses=document_problems_with_body(QuotaReached, StorageFull),
 )
 def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: Asker) -> ReverificationBatch:
-    """Have every matching kernel of the caller's team, and shipped one, judged again, the longest unjudged first."""
+    """Have every matching kernel of the caller's team, and shipped one, judged again, the longest unjudged first.
+
+    They spend device seconds of the caller's team: 429 where its quota of the day is used up."""
     now = service.db.now()
     wanted = None if body.target is None else str(parse_target(body.target, "target"))
     filters: list[ColumnElement[bool]] = []
@@ -101,7 +107,10 @@ def reverify_kernels(body: ReverifyRequest, service: ServiceDependency, asker: A
             select(KernelRow.id).where(*filters).order_by(last_judged(), KernelRow.id).limit(body.limit)
         ).all()
         # Locked in one order, so that two concurrent requests cannot block each other.
-        asked = [reverification.ask(session, each, now, cause="asked", by=asker.name) for each in sorted(chosen)]
+        asked = [
+            reverification.ask(session, each, now, cause="asked", by=asker.name, team=asker.team)
+            for each in sorted(chosen)
+        ]
         messages = [reverification.message(row) for row, new in asked if new]
         batch = ReverificationBatch(
             asked=len(messages),

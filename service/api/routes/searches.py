@@ -52,7 +52,7 @@ from warpsmith.service.story import tell
 from warpsmith.service.story.document import make_story_document
 from warpsmith.service.story.gather import gather
 from warpsmith.service.views import searches
-from warpsmith.service.views.nodes import make_node_summary
+from warpsmith.service.views.nodes import WITHOUT_SOURCE, make_node_summary
 from warpsmith.workers import steps, tracing
 from warpsmith.workers.llm.estimate import Forecast, one_line
 
@@ -187,24 +187,31 @@ def get_search(search_id: str, service: ServiceDependency) -> SearchDocument:
         return searches.make_search_document(session, row, service.alive_after_s)
 
 
-@router.get("/{search_id}/tree", summary="The tree", responses=document_problems(NotFound, InvalidInput))
+@router.get(
+    "/{search_id}/tree",
+    summary="The tree",
+    response_model=TreePage,
+    responses=document_problems(NotFound, InvalidInput),
+)
 def get_tree(
     search_id: str,
     service: ServiceDependency,
     after_seq: Annotated[int, Query(ge=-1, le=2**31 - 1, description="Only nodes with a higher `seq`")] = -1,
     limit: Annotated[int, Query(ge=1, le=1000, description="Nodes on one page")] = 500,
-) -> TreePage:
+) -> Response:
     """Get the nodes by rising `seq`; `parent_id` links them, and parents come before children."""
     with service.db.reading() as session:
         row = service.row(session, SearchRow, search_id, "search")
         query = select(NodeRow).where(NodeRow.search_id == search_id, NodeRow.seq > after_seq).order_by(NodeRow.seq)
-        nodes = session.scalars(query.limit(limit + 1)).all()
-        return TreePage(
+        nodes = session.scalars(query.options(WITHOUT_SOURCE).limit(limit + 1)).all()
+        found = TreePage(
             search_id=search_id,
             state=row.state,
             nodes=[make_node_summary(node, row.best_node_id) for node in nodes[:limit]],
             next_after_seq=nodes[limit - 1].seq if len(nodes) > limit else None,
         )
+    # Serialised here: the framework would check each of the nodes again.
+    return Response(found.model_dump_json(), media_type="application/json")
 
 
 @router.get("/{search_id}/story", summary="The story", responses=document_problems(NotFound))

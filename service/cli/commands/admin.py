@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from warpsmith.kernels_db.library import BrokenEntry
 from warpsmith.kernels_db.library.seed_library import stock
-from warpsmith.kernels_db.store import audit
+from warpsmith.kernels_db.store import audit, tallies
 from warpsmith.kernels_db.store.db import Database, StorageFull
 from warpsmith.kernels_db.store.tables import DEFAULT_TEAM, ApiKeyRow
 from warpsmith.service.api import auth
@@ -76,6 +76,20 @@ def revision(as_json: Json = False) -> None:
         tell(f"found {found or 'an empty database'}, expected {expected}")
     if found != expected:
         raise typer.Exit(1)
+
+
+@db_app.command()
+def recount(as_json: Json = False) -> None:
+    """Count the tables anew for `/metrics` and `/v1/system`; needed after a restore of data without its schema alone.
+
+    It reads the tables whole; the service may go on meanwhile.
+    """
+    with database() as db, db.writing() as session:
+        wrong = tallies.recount(session)
+    if as_json:
+        print_json({"wrong": wrong})
+    else:
+        tell(f"{wrong} counts were wrong and are right now")
 
 
 @keys_app.command()

@@ -11,12 +11,14 @@ from celery import Celery
 from sqlalchemy import func, select
 
 from tests.support.api_support import ENDPOINT, SEARCH, application, problem, settings_for
-from tests.support.steps_support import SETTINGS, Driver, create, verdict
+from tests.support.reverifying import keep
+from tests.support.steps_support import OP, SETTINGS, Driver, create, verdict
 from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.profiles import claim_profile, finish_profile
 from warpsmith.kernels_db.store.quotas import DAY_S, measure_usage
-from warpsmith.kernels_db.store.tables import AttemptRow, OpRow, SearchRow, TeamRow
+from warpsmith.kernels_db.store.tables import AttemptRow, OpRow, ProfileRow, ReverificationRow, SearchRow, TeamRow
 from warpsmith.service.api import auth
-from warpsmith.workers import steps
+from warpsmith.workers import reverification, steps
 from warpsmith.workers.queue import process, tasks
 from warpsmith.workers.queue.process import WorkerProcess
 from warpsmith.workers.search.policy import next_steps
@@ -195,3 +197,61 @@ def test_the_api_says_what_is_used_and_when_it_begins_anew(tmp_path: Any) -> Non
         unpriced = {**SEARCH, "model": {"provider": "openai", "model": "mine", "base_url": ENDPOINT}}
         refused = problem(client.post("/v1/searches", json=unpriced, headers=key), 422, "invalid-input")
         assert refused["errors"][0]["field"] == "model"
+
+
+def device_verdict(seconds: float) -> Any:
+    """A verdict whose judge held the device for so long."""
+    return verdict("verify", score=2.0, seconds={"verify": 9.0, "exclusive": seconds})
+
+
+def test_a_reverification_spends_device_seconds_of_the_team_that_asks(db: Database) -> None:
+    add_team(db, device_seconds_a_day=5.0)
+    kernel_id = keep(db, OP)
+
+    def ask(now: float, **who: Any) -> str:
+        with db.writing() as session:
+            return reverification.ask(session, kernel_id, now, **{"cause": "asked", **who})[0].id
+
+    def judge(row_id: str, now: float) -> None:
+        assert reverification.claim(db, row_id, "me", 30.0, now) is not None
+        found = reverification.Finding("holds", "as before")
+        assert reverification.finish(db, row_id, "me", found, device_verdict(4.0), now)
+
+    judge(ask(NOON, team="limited"), NOON)
+    assert used(db, NOON)["device_seconds_a_day"] == 4.0
+    judge(ask(NOON, cause="schedule"), NOON)  # the operator's own
+    assert used(db, NOON)["device_seconds_a_day"] == 4.0
+    waiting = ask(NOON, team="limited")
+    assert ask(NOON, team="limited") == waiting
+    judge(waiting, NOON)
+    with pytest.raises(steps.QuotaReached, match="8 of 5 device seconds today; anew at 1970-04-12 00:00 UTC"):
+        ask(NOON, team="limited")
+    with db.reading() as session:
+        assert session.scalar(select(func.count()).select_from(ReverificationRow)) == 3
+    ask(MIDNIGHT, team="limited")
+
+
+def test_a_profile_spends_device_seconds_of_its_searchs_team(tmp_path: Any) -> None:
+    from fastapi.testclient import TestClient  # noqa: PLC0415 - the other tests need no API
+
+    app = application(settings_for(tmp_path))
+    db: Database = app.state.service.db
+    now = db.now()
+    add_team(db, device_seconds_a_day=5.0)
+    driver = Driver(db, create(db, now, team="limited"), now=now)
+    driver.run()
+    node = next(node for node in driver.nodes() if node.source is not None)
+    before = used(db, now)["device_seconds_a_day"]
+    with TestClient(app, base_url="http://127.0.0.1:8420") as client:
+        first = client.post(f"/v1/nodes/{node.id}/profile")
+        assert first.status_code == 202
+        with db.writing() as session:
+            assert claim_profile(session, first.json()["id"], "me", 900.0, now) is not None
+        assert client.post(f"/v1/nodes/{node.id}/profile").status_code == 202  # the one that is under way
+        with db.writing() as session:
+            assert finish_profile(session, first.json()["id"], "me", "done", {}, now, {}, 6.0)
+        assert used(db, now)["device_seconds_a_day"] == before + 6.0
+        refused = client.post(f"/v1/nodes/{node.id}/profile")
+        assert problem(refused, 429, "quota-reached")["quota"]["quota"] == "device_seconds_a_day"
+    with db.reading() as session:
+        assert session.scalar(select(func.count()).select_from(ProfileRow)) == 1

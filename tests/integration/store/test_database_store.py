@@ -161,6 +161,34 @@ def test_lists_sort_and_page_by_any_value(db: Database, sort: listing.SearchSort
 
 
 @on_both_databases("db")
+def test_a_searchs_row_has_the_score_of_its_best_node(db: Database) -> None:
+    driver = Driver(db, create(db))
+    driver.run()
+
+    def read() -> tuple[tuple[float, float], tuple[float | None, float | None]]:
+        with db.reading() as session:
+            search = session.get_one(SearchRow, driver.search_id)
+            best = session.get_one(NodeRow, search.best_node_id)
+            return (search.best_score, search.best_limit), (best.score, best.limit_fraction)
+
+    kept, of_node = read()
+    assert kept == of_node
+    assert kept[0] > 0.0
+    best_id = driver.search().best_node_id
+    with db.writing() as session:
+        for node in session.scalars(select(NodeRow)).all():
+            node.score, node.limit_fraction = node.seq + 1.0, None
+    kept, of_node = read()
+    assert kept == (of_node[0], -1.0)
+    with db.writing() as session:
+        session.get_one(SearchRow, driver.search_id).best_node_id = None
+    assert (driver.search().best_score, driver.search().best_limit) == (-1.0, -1.0)
+    with db.writing() as session:
+        session.get_one(SearchRow, driver.search_id).best_node_id = best_id
+    assert read() == (kept, of_node)
+
+
+@on_both_databases("db")
 @pytest.mark.parametrize("cursor", ["", "x", "é", "bnVsbA", "WzEsMl0", "W05hTiwgInNyXzEiXQ", "W10" * 2000, "[1.0,"])
 def test_a_cursor_that_no_page_gave_is_refused(db: Database, cursor: str) -> None:
     with db.reading() as session, pytest.raises(listing.BadCursor, match="expected the `next` of a page"):

@@ -210,6 +210,9 @@ def test_nothing_is_lost_in_any_state(before: Database) -> None:
     profiles, old_profiles = new.pop("profiles"), old.pop("profiles")
     assert {row.pop("team") for name in ("searches", "kernels") for row in new[name].values()} == {"default"}
     assert {row.pop("pruned_at") for row in new["searches"].values()} == {None}
+    assert {row.pop(name) for name in ("best_score", "best_limit") for row in new["searches"].values()} == {-1.0}
+    assert {row.pop("revision") for row in new["nodes"].values()} == {0}
+    assert {row.pop("team") for row in new["reverifications"].values()} == {None}
     assert new == old
     for row_id, row in profiles.items():
         document = {"state": row["state"], **row["document"]}
