@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.profiles import latest_metrics
-from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.planting import bare_variants
 from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
@@ -52,6 +52,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         ledger=_ledger(session, search.id) if kind == "ideate" else (),
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
+        replies=_replies(session, attempt) if asks_model and attempt.deferrals else 0,
         known_binaries=_known_binaries(session, search.id) if kind == "judge" and node.seq > 0 else {},
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
     )
@@ -170,6 +171,12 @@ def _asked(session: Session, attempt: AttemptRow) -> int:
         AttemptRow.node_id == attempt.node_id, AttemptRow.kind == "ideate", AttemptRow.ordinal < attempt.ordinal
     )
     return session.scalar(earlier) or 0
+
+
+def _replies(session: Session, attempt: AttemptRow) -> int:
+    """Count the replies that the step had, and could not use, before it was put off."""
+    of_step = (ModelCallRow.node_id == attempt.node_id, ModelCallRow.attempt_id == attempt.id)
+    return session.scalar(select(func.count()).where(*of_step, ModelCallRow.reply.is_not(None))) or 0
 
 
 def _variants(session: Session, node: NodeRow) -> int:
