@@ -249,6 +249,51 @@ def test_what_is_forged_is_refused_and_leaves_nothing(
     assert merged(client, forged, "{", line)["merged"] == 1  # and keeps nothing else from being merged
 
 
+def verifying(db: Database) -> str:
+    """A running search whose best candidate waits for its verification."""
+    now = time.time()
+    driver = steps_support.Driver(db, steps_support.create(db, now), now=now)
+    driver.luck.random = lambda: 1.0  # type: ignore[method-assign]  # every candidate is accepted
+    waiting = driver.advance()
+    while driver.attempt(waiting[0].attempt_id).kind != "verify":
+        assert driver.step(waiting.pop(0))
+        waiting += driver.advance()
+    return driver.search_id
+
+
+@pytest.mark.parametrize("lacks", ["ragged", "holdout-1"])
+@on_both_databases("db")
+def test_a_verification_that_lacks_a_workload_of_its_job_is_refused(
+    lacks: str, client: TestClient, db: Database
+) -> None:
+    search_id = verifying(db)
+    bundle = bundled(client, search_id)
+    ids = [workload["id"] for workload in json.loads(bundle.jobs[0])["job"]["workloads"]]
+    assert {"large", "ragged", "holdout-1"} <= set(ids), "hold-outs are drawn for the job"
+    whole = verdict_line(bundle)
+    (large, test) = whole["verdict"]["workloads"]
+    whole["verdict"]["language"] = "cpp"
+    whole["verdict"]["workloads"] = [large, *({**test, "id": each} for each in ids if each != "large")]
+    partial = json.loads(json.dumps(whole))
+    partial["verdict"]["workloads"] = [item for item in whole["verdict"]["workloads"] if item["id"] != lacks]
+    field, expected = refusal(client, partial)
+    assert field == "verdict.workloads"
+    assert lacks in expected
+    assert not [node for node in nodes(db, search_id) if node.verification == "passed"]
+    more = json.loads(json.dumps(whole))
+    more["verdict"]["workloads"].append({**test, "id": "another"})
+    assert refusal(client, more)[0] == "verdict.workloads"
+    assert merged(client, partial, whole)["merged"] == 1
+    assert [node.verification for node in nodes(db, search_id) if node.verification == "passed"] == ["passed"]
+
+
+def test_a_rejecting_verification_ends_at_its_first_wrong_workload(client: TestClient, db: Database) -> None:
+    search_id = verifying(db)
+    line = verdict_line(bundled(client, search_id), verdict="rejected", score=None, score_ci95=None, language="cpp")
+    line["verdict"] |= {"failure": {"kind": "wrong_value", "message": "wrong"}, "gate": "verify", "workloads": []}
+    assert merged(client, line)["merged"] == 1
+
+
 def test_a_file_of_another_service_is_refused(client: TestClient, db: Database) -> None:
     line = verdict_line(bundled(client, created(db)))
     foreign = json.loads(json.dumps(line).replace(line["nonce"], "bj_" + "0" * 26))

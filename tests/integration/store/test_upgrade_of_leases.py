@@ -210,6 +210,7 @@ def test_nothing_is_lost_in_any_state(before: Database) -> None:
     profiles, old_profiles = new.pop("profiles"), old.pop("profiles")
     assert {row.pop("team") for name in ("searches", "kernels") for row in new[name].values()} == {"default"}
     assert {row.pop("pruned_at") for row in new["searches"].values()} == {None}
+    assert {row.pop("workloads") for row in new["bundle_jobs"].values()} == {None}
     assert new == old
     for row_id, row in profiles.items():
         document = {"state": row["state"], **row["document"]}
