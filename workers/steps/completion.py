@@ -20,6 +20,7 @@ from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from warpsmith.workers.steps.planting import digest_of, ideas_so_far, plan
 from warpsmith.workers.steps.rows import (
@@ -150,6 +151,10 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     if verdict["level"] != level:
         raise ValueError(f"verdict.level: found {verdict['level']!r}, expected {level!r}")
     document: dict[str, Any] = plain(verdict)
+    if level == "screen" and node.source is not None and (sweep := document.get("sweep")) is not None:
+        # From here on the node is the configuration that the verdict is on. Its digest stays that of what was written:
+        # requests are told apart by it, and a measured choice must not change what a recorded pool answers.
+        node.source = specialise(node.source, sweep["chosen"])
     session.add(
         VerdictRow(
             id=new_id("vd"),

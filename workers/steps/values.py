@@ -175,8 +175,8 @@ class BenchTime(NamedTuple):
 class Tried(NamedTuple):
     """One candidate that was tried and its outcome, for the ledger.
 
-    `idea` is None where it came without one. `times`, and `built`, the compile report of its screening: of an accepted
-    one, of the search's latest ones alone.
+    `idea` is None where it came without one. `times`, `built`, the compile report of its screening, and `sweep`, over
+    its tunables where it has any: of an accepted one, of the search's latest ones alone.
     """
 
     seq: int
@@ -189,6 +189,7 @@ class Tried(NamedTuple):
     ci_high: float | None = None
     times: tuple[BenchTime, ...] = ()
     built: Mapping[str, Any] | None = None
+    sweep: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,9 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     rows = session.execute(query.order_by(NodeRow.seq)).all()
     accepted = [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:]
     times, built = _bench_times(session, accepted), _reports(session, accepted)
-    return tuple(Tried._make((*columns, times.get(node_id, ()), built.get(node_id))) for node_id, *columns in rows)
+    return tuple(
+        Tried._make((*columns, times.get(node_id, ()), *built.get(node_id, (None, None)))) for node_id, *columns in rows
+    )
 
 
 def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
@@ -155,15 +157,18 @@ def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[Bench
     }
 
 
-def _reports(session: Session, node_ids: list[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the compile report of each node's latest accepted screening.
+def _reports(
+    session: Session, node_ids: list[str]
+) -> dict[str, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
+    """Return the compile report and the sweep of each node's latest accepted screening.
 
     A verification's may tell of hold-out shapes.
     """
-    columns = (VerdictRow.node_id, VerdictRow.document["compile"])
+    columns = (VerdictRow.node_id, VerdictRow.document["compile"], VerdictRow.document["sweep"])
     of_screenings = (VerdictRow.verdict == "accepted", VerdictRow.level == "screen")
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), *of_screenings)
-    return {node_id: report for node_id, report in session.execute(query.order_by(VerdictRow.id)).tuples() if report}
+    found = session.execute(query.order_by(VerdictRow.id)).tuples()
+    return {node_id: (report or None, sweep or None) for node_id, report, sweep in found}
 
 
 def _asked(session: Session, attempt: AttemptRow) -> int:

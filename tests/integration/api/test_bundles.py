@@ -19,6 +19,7 @@ from tests import REPOSITORY
 from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import client_of, fields, problem, settings_for
+from tests.support.steps_support import small_policy
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.bundle import digest
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
@@ -285,6 +286,25 @@ def test_a_verification_that_lacks_a_workload_of_its_job_is_refused(
     assert refusal(client, more)[0] == "verdict.workloads"
     assert merged(client, partial, whole)["merged"] == 1
     assert [node.verification for node in nodes(db, search_id) if node.verification == "passed"] == ["passed"]
+
+
+def test_a_sweep_that_chose_what_the_candidate_does_not_have_is_refused(client: TestClient, db: Database) -> None:
+    now = time.time()
+    driver = steps_support.Driver(db, steps_support.create(db, now), small_policy(codes=1, ideas=1), now=now)
+    work = driver.until("code")
+    source = 'TUNE = {"N": [1, 2]}\nN = 1\n\n\ndef run(x, y, out):\n    return N\n'
+    assert steps.complete_code(db, work.attempt_id, "me", source, "cpp", [], driver.now)
+    driver.advance()
+    entry = {"values": {"N": 2}, "time_us": {"large": 5.0}, "rounds": 1}
+    line = verdict_line(bundled(client, driver.search_id), language="cpp")
+    line["verdict"]["sweep"] = {"chosen": {"N": 3}, "configurations": [entry], "seconds": 1.0}
+    assert refusal(client, line)[0] == "verdict.sweep.chosen"
+    line["verdict"]["sweep"] |= {"chosen": {"N": 2}, "configurations": [{**entry, "time_us": {"large": 0.0}}]}
+    assert refusal(client, line)[0] == "verdict.sweep.configurations[0].time_us.large"
+    line["verdict"]["sweep"]["configurations"] = [entry]
+    assert merged(client, line)["merged"] == 1
+    (node,) = (node for node in nodes(db, driver.search_id) if node.verdict == "accepted" and node.seq > 0)
+    assert "N = 2" in (node.source or "")
 
 
 def test_a_rejecting_verification_ends_at_its_first_wrong_workload(client: TestClient, db: Database) -> None:
