@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,9 @@ from warpsmith.workers.judge.machine import cache_pruning
 
 MOST_COMPILERS = 8
 """Configurations of a candidate that are compiled at once, at most."""
+
+COMPILE_S = 120.0
+"""Seconds after which no further configuration is compiled."""
 
 DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
 
@@ -48,7 +52,8 @@ class Prepared:
 class Variant:
     """One configuration of a candidate with tunables: its source, and how it compiled.
 
-    `refused`: why it has no `prepared`. `compiled`: its compile report.
+    `refused`: why it has no `prepared`; None there, too, where there was no time to compile it. `compiled`: its compile
+    report.
     """
 
     values: Configuration
@@ -192,9 +197,12 @@ def _compile_all(
     Raises Stopped where the default does not compile and no other does.
     """
     unknown: Job = {**job, "known_binaries": {}}  # which one is judged is not known yet
+    deadline = time.monotonic() + COMPILE_S
 
     def compiled(values: Configuration) -> Variant:
         source = specialise(candidate["source"], values)
+        if time.monotonic() > deadline and values != tunables.default:
+            return Variant(values, source, None, None, None)
         own: JobCandidate = {**candidate, "source": source}
         own_report = Report(job)
         try:

@@ -66,7 +66,8 @@ def sweep(job_run: JobRun) -> None:
     if not variants or not workloads:
         return
     started = time.monotonic()
-    entries = [_Entry(variant, failure=variant.refused) for variant in variants]
+    built = [variant for variant in variants if variant.prepared is not None or variant.refused is not None]
+    entries = [_Entry(variant, failure=variant.refused) for variant in built]
     weights = {workload["id"]: weight_of(workload) for workload in workloads}
     with job_run.report.gate("time"), job_run.on_device():
         _halve(job_run, entries, workloads, weights, started + SWEEP_S)
@@ -75,7 +76,7 @@ def sweep(job_run: JobRun) -> None:
         raise next(entry.failure for entry in entries if entry.failure is not None)
     last = max(entry.rounds for entry in timed)
     chosen = min((entry for entry in timed if entry.rounds == last), key=lambda entry: _mean(entry, entries, weights))
-    left_out = sum(entry.failure is None and not entry.rounds for entry in entries)
+    left_out = len(variants) - sum(entry.failure is not None or entry.rounds > 0 for entry in entries)
     known = [entry for entry in entries if entry.failure is not None or entry.rounds]
     known.sort(key=lambda entry: (entry is not chosen, entry.failure is not None, _mean(entry, entries, weights)))
     job_run.report.sweep = {
