@@ -13,7 +13,8 @@ MOST_SHOWN = 3
 class SweptConfiguration(TypedDict):
     """One configuration: the value of each tunable, and microseconds by bench workload.
 
-    rounds: how many rounds of the sweep timed it; of several its times are the last's, which took the most calls.
+    rounds: how many rounds of the sweep timed it. Its times are the last's; of one that left earlier they are scaled by
+    what the chosen one took in the last round and in that one, so that they compare.
     failure: why it has no times, or none that count: it does not compile, is wrong, or fails.
     """
 

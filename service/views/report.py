@@ -84,7 +84,9 @@ class SweptConfigurationDocument(BaseModel):
 
     values: dict[str, int]
     time_us: dict[str, float] = Field(description="By bench workload; empty where it is out")
-    rounds: int = Field(description="Rounds of the sweep that timed it; its times are of the last")
+    rounds: int = Field(
+        description="Rounds of the sweep that timed it; its times are of the last, scaled to the last of all"
+    )
     failure: str | None = Field(None, description="Why it is out: it does not compile, or is wrong")
 
 

@@ -41,14 +41,34 @@ LONGEST_FAILURE = 300
 @dataclass
 class _Entry:
     variant: Variant
-    time_us: dict[str, float] = field(default_factory=dict)
-    rounds: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
     failure: Stopped | None = None
 
-    def document(self) -> SweptConfiguration:
+    @property
+    def rounds(self) -> int:
+        """How many rounds timed it."""
+        return len(self.history)
+
+    @property
+    def time_us(self) -> dict[str, float]:
+        """Its latest times; nothing where it is out."""
+        return self.history[-1] if self.history and self.failure is None else {}
+
+    def beside(self, chosen: _Entry) -> dict[str, float]:
+        """Return its times as they would be in the chosen one's last round.
+
+        The machine may have been slower in one round than in another, so it is compared within its own last one.
+        """
+        if not self.time_us:
+            return {}
+        then, last = chosen.history[self.rounds - 1], chosen.time_us
+        return {name: value * last[name] / then[name] for name, value in self.time_us.items()}
+
+    def document(self, chosen: _Entry) -> SweptConfiguration:
+        """Write it for the verdict, beside the chosen one."""
         found: SweptConfiguration = {
             "values": dict(self.variant.values),
-            "time_us": {name: round(value, 3) for name, value in self.time_us.items()},
+            "time_us": {name: round(value, 3) for name, value in self.beside(chosen).items()},
             "rounds": self.rounds,
         }
         if self.failure is not None:
@@ -75,13 +95,19 @@ def sweep(job_run: JobRun) -> None:
     if not timed:
         raise next(entry.failure for entry in entries if entry.failure is not None)
     last = max(entry.rounds for entry in timed)
-    chosen = min((entry for entry in timed if entry.rounds == last), key=lambda entry: _mean(entry, entries, weights))
+    final = [entry for entry in timed if entry.rounds == last]
+    chosen = min(final, key=lambda entry: mean_ratio(entry.time_us, final[0].time_us, weights))
     left_out = len(variants) - sum(entry.failure is not None or entry.rounds > 0 for entry in entries)
     known = [entry for entry in entries if entry.failure is not None or entry.rounds]
-    known.sort(key=lambda entry: (entry is not chosen, entry.failure is not None, _mean(entry, entries, weights)))
+
+    def place(entry: _Entry) -> tuple[bool, float]:
+        times = entry.beside(chosen)
+        return entry is not chosen, mean_ratio(times, chosen.time_us, weights) if times else float("inf")
+
+    known.sort(key=place)
     job_run.report.sweep = {
         "chosen": dict(chosen.variant.values),
-        "configurations": [entry.document() for entry in known],
+        "configurations": [entry.document(chosen) for entry in known],
         "seconds": round(time.monotonic() - started, 3),
     }
     if left_out:
@@ -111,7 +137,8 @@ def _halve(
         left = [entry for entry in left if entry.failure is None]
         if len(left) <= LAST:
             return
-        left.sort(key=lambda entry: _mean(entry, entries, weights))
+        first = left[0].time_us
+        left.sort(key=lambda entry: mean_ratio(entry.time_us, first, weights))
         fastest = {id(min(left, key=lambda entry: entry.time_us[name])) for name in weights}
         half = (len(left) + 1) // 2
         left = left[:half] + [entry for entry in left[half:] if id(entry) in fastest]
@@ -133,10 +160,4 @@ def _time(job_run: JobRun, entry: _Entry, workloads: Sequence[ResolvedWorkload],
     except Stopped as stopped:
         entry.failure = stopped
         return
-    entry.time_us, entry.rounds = found, entry.rounds + 1
-
-
-def _mean(entry: _Entry, entries: Sequence[_Entry], weights: dict[str, float]) -> float:
-    """Return the mean of an entry's times beside the first that has any; infinite where it has none."""
-    like = next((known.time_us for known in entries if known.time_us), {})
-    return mean_ratio(entry.time_us, like, weights) if entry.time_us else float("inf")
+    entry.history.append(found)
