@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 from warpsmith.kernels_db.job.attack_documents import Accuracy, Attack, InputValues, Recipe
+from warpsmith.kernels_db.job.sweep_documents import Sweep
 
 Level = Literal["baseline", "screen", "verify", "profile"]
 """How much of a job the judge does.
@@ -363,6 +364,9 @@ class Verdict(TypedDict):
     protocol: NotRequired[int]  # the judge's (job/protocol_number.py); absent: an early one
     admission: NotRequired[list[AdmissionCheck]]  # at level baseline
     attack: NotRequired[Attack]  # where `limits.attack_s` or `op.counterexamples` asked for one
+    sweep: NotRequired[
+        Sweep
+    ]  # at level screen, of a candidate with tunables: the verdict is on the chosen configuration
     generated: NotRequired[Generated]  # at level baseline, for the largest bench workload, where `compile` made any
     profile: NotRequired[Profile]  # at level profile
     host_us: NotRequired[HostTime]  # at level verify, of an accepted candidate; absent: an earlier judge, or it failed

@@ -305,6 +305,7 @@ class BundleJobRow(Base):
     search_id: Mapped[str] = mapped_column(ForeignKey("searches.id"))
     attempt_id: Mapped[str] = mapped_column(ForeignKey("attempts.id"), index=True)
     job_digest: Mapped[str] = mapped_column(String(64))
+    workloads: Mapped[list[str] | None] = mapped_column(Document)  # their ids; None: it left before they were kept
     created_at: Mapped[float]
     merged_at: Mapped[float | None]
 

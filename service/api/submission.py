@@ -271,6 +271,7 @@ def estimate_submission(service: Service, session: Session, request: SearchReque
         budget=found.budget,
         model=found.model,
         settings=service.settings,
+        seeds=found.seeds,
     )
 
 

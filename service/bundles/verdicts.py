@@ -165,6 +165,7 @@ def check_verdict(verdict: Verdict) -> None:
         raise BrokenDocument("verdict.failure.wrong_elements", wrong, f"a share of {elements} elements")
     _check_score(verdict)
     _check_host_time(verdict)
+    _check_sweep(verdict)
     seen: set[str] = set()
     for position, workload in enumerate(verdict["workloads"]):
         path = f"verdict.workloads[{position}]"
@@ -202,6 +203,13 @@ def _check_host_time(verdict: Verdict) -> None:
     for name, value in verdict.get("host_us", {}).items():
         if isinstance(value, int | float):
             _check_range(value, f"verdict.host_us.{name}", least=0.0)
+
+
+def _check_sweep(verdict: Verdict) -> None:
+    sweep = verdict.get("sweep")
+    for position, entry in enumerate(() if sweep is None else sweep["configurations"]):
+        for name, value in entry["time_us"].items():
+            _check_range(value, f"verdict.sweep.configurations[{position}].time_us.{name}")
 
 
 def _check_workload(workload: WorkloadVerdict, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,19 @@ TIMES = frozenset({"wall_clock_s", "gpu_seconds"})
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 PROVIDERS = "replay:FILE, replay:POOL-ID, openai, openai:MODEL, agent, agent:FILE, agent:POOL-ID or a JSON document"
 MODEL_DOCUMENT = 'a JSON object such as {"provider": "openai", "models": [{"model": "gpt-5"}]}'
+
+
+DEFAULT_BUDGET = {"candidates": 20}
+"""The limits of a search where none are given, as on the dashboard's page; a recorded pool has its own."""
+
+
+def choose_budget(text: str, model: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return the budget document that `--budget` names; None leaves it to the service, `{}` has no limit."""
+    if text == "none":
+        return {}
+    if text:
+        return parse_budget(text)
+    return None if {"file", "pool"} & model.keys() else dict(DEFAULT_BUDGET)
 
 
 def parse_budget(text: str) -> dict[str, float]:

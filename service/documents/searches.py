@@ -23,7 +23,7 @@ class Spend(BaseModel):
 
 
 class ForecastDocument(BaseModel):
-    """One play of a search in figures."""
+    """A play of a search, or a bound on all, in figures."""
 
     model_calls: int
     calls: dict[str, int] = Field(description="By kind of request: ideate, reflect, code, repair")
@@ -33,14 +33,16 @@ class ForecastDocument(BaseModel):
     completion_tokens: int
     cost_usd: float | None = Field(description="US dollars; null where a price is not known")
     ends: str = Field(description="Why the search would end")
-    complete: bool = Field(description="false: too large to be played to its end, so it may take more")
+    complete: bool = Field(
+        description="false: too large to be played to its end, so it may take more; a bound is always complete"
+    )
 
 
 class EstimateDocument(BaseModel):
     """What a search will cost. Nothing is stored and no model is asked."""
 
     expected: ForecastDocument
-    worst: ForecastDocument = Field(description="The worst of each figure by itself")
+    worst: ForecastDocument = Field(description="What no search exceeds, each figure by itself")
     unpriced: list[str] = Field(
         description="Models without a price: limit tokens, or add prices (WARPSMITH_MODEL_PRICES)"
     )

@@ -13,6 +13,7 @@ from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.job.peaks import arithmetic_of, bandwidth_gbs
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.kernels_db.store.tables import NodeRow, OpRow, SearchRow, VerdictRow
@@ -76,6 +77,27 @@ class AttackDocument(BaseModel):
     )
     found: bool = Field(description="Whether it found such inputs: then they are the failure's")
     skipped: str | None = Field(None, description="The reason why nothing was searched")
+
+
+class SweptConfigurationDocument(BaseModel):
+    """One configuration of a candidate's tunables."""
+
+    values: dict[str, int]
+    time_us: dict[str, float] = Field(description="By bench workload; empty where it is out")
+    rounds: int = Field(
+        description="Rounds of the sweep that timed it; its times are of the last, scaled to the last of all"
+    )
+    failure: str | None = Field(None, description="Why it is out: it does not compile, or is wrong")
+
+
+class SweepDocument(BaseModel):
+    """The sweep over a candidate's tunables; the verdict is on the chosen configuration."""
+
+    chosen: dict[str, int]
+    configurations: list[SweptConfigurationDocument] = Field(description="The fastest first")
+    seconds: float
+    left_out: int = Field(0, description="Configurations for which there was no time")
+    summary: str = Field(description="In a line: the best, and by how much others are slower")
 
 
 class ErrorDocument(BaseModel):
@@ -162,6 +184,7 @@ class ReportDocument(BaseModel):
     failure: FailureDocument | None
     compile: CompileDocument | None
     attack: AttackDocument | None = Field(None, description="null where no search for a counterexample was asked for")
+    sweep: SweepDocument | None = Field(None, description="null for a candidate without tunables, or not screened")
     workloads: list[WorkloadReport]
     device: dict[str, Any] = Field(description="The device that it ran on, with the measured peaks")
     versions: dict[str, str]
@@ -195,6 +218,7 @@ def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) 
         failure=FailureDocument(**_pick_fields(FailureDocument, failure)) if failure else None,
         compile=CompileDocument(**_pick_fields(CompileDocument, compiled)) if compiled else None,
         attack=None if attack is None else AttackDocument(**attack),
+        sweep=_make_sweep(found),
         workloads=[
             _make_workload(item, resolved.get(item["id"]), device, node, others)
             for item in found.get("workloads") or []
@@ -205,6 +229,14 @@ def make_report(session: Session, node: NodeRow, verdict_id: str | None = None) 
         fingerprint=found.get("fingerprint"),
         seconds=found.get("seconds") or {},
     )
+
+
+def _make_sweep(found: Mapping[str, Any]) -> SweepDocument | None:
+    sweep = found.get("sweep")
+    if not sweep:
+        return None
+    weights = {item["id"]: weight_of(item) for item in found.get("workloads") or []}
+    return SweepDocument(**_pick_fields(SweepDocument, sweep), summary=describe_sweep(sweep, weights))
 
 
 def _find_verdict(session: Session, node_id: str, verdict_id: str | None) -> VerdictRow | None:

@@ -274,10 +274,26 @@ class Driver:
                     func.coalesce(func.sum(ModelCallRow.cost_usd), 0.0),
                 ).where(of_search)
             ).one()
+            replied = set(
+                session.scalars(select(ModelCallRow.attempt_id).where(of_search, ModelCallRow.reply.is_not(None)))
+            )
             levels = session.scalars(select(VerdictRow.level).where(VerdictRow.search_id == self.search_id)).all()
         assert (search.model_calls, search.tokens, search.cost_usd) == (calls, prompts + replies, cost)
-        assert search.candidates == levels.count("screen")
-        assert (search.running_since is not None) == (search.state == "running")
+        by_id = {node.id: node for node in nodes}
+        unjudged = [a for a in attempts if a.kind == "judge" and a.state == "failed" and by_id[a.node_id].seq > 0]
+        unreadable = [a for a in attempts if a.kind == "code" and a.state == "failed" and a.id in replied]
+        repeated = [
+            a
+            for a in attempts
+            if (a.kind, a.state, by_id[a.node_id].state) == ("code", "succeeded", "closed")
+            and not any((b.node_id, b.kind, b.ordinal) == (a.node_id, "judge", a.ordinal) for b in attempts)
+        ]
+        # Each code step with a reply counts once, and each seed: with its screening, or where it ends before one.
+        assert search.candidates == levels.count("screen") + len(unjudged) + len(unreadable) + len(repeated)
+        assert search.running_since is None or search.state == "running"
+        if search.state == "running" and search.running_since is None:  # the model is away
+            assert {a.state for a in attempts} & {"pending", "waiting"}
+            assert not [a for a in attempts if a.state == "running"]
         by_node: dict[str, list[AttemptRow]] = {}
         for attempt in attempts:
             assert (attempt.state == "running") == (attempt.owner is not None and attempt.lease_expires_at is not None)

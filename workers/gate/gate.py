@@ -11,6 +11,7 @@ An allow-list of syntax, imports, names, attributes and calls. What a candidate 
 - a tensor is viewed or passed to a kernel; arithmetic, comparison or truth of a tensor on the host is a library op
   (`tensors`).
 - `run` launches a kernel, and what it passes fits the kernel's parameters (`launches`).
+- `TUNE` names numbers that the judge may choose (`tunables`).
 - with `library_calls`, also the torch functions and methods of that list.
 
 The gate runs nothing, needs the standard library alone, and answers any text with a list of problems.
@@ -29,6 +30,7 @@ from warpsmith.workers.gate.module import Module
 from warpsmith.workers.gate.problems import Problem
 from warpsmith.workers.gate.scope import read_scope
 from warpsmith.workers.gate.tensors import tensor_problems
+from warpsmith.workers.gate.tunables import tunable_problems
 
 __all__ = ["Problem", "check"]
 
@@ -68,6 +70,7 @@ def check(
     library = _library(library_calls)
     problems: list[Problem] = []
     Module(scope, problems, library).check(tree, parameters)
+    problems += tunable_problems(tree)
     if not problems:
         problems = tensor_problems(tree, scope, library, frozenset(scalars))
     if not problems:

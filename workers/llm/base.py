@@ -14,6 +14,14 @@ from typing import Literal, Protocol
 
 RequestKind = Literal["reflect", "ideate", "code", "repair"]
 
+CHARS_PER_TOKEN = 4
+"""Characters of a token, where nobody counts them; every provider counts in its own way."""
+
+
+def approximate_tokens(chars: int) -> int:
+    """Return the tokens of a text of `chars` characters, about."""
+    return -(-chars // CHARS_PER_TOKEN)
+
 
 @dataclass(frozen=True)
 class ModelRequest:

@@ -1,7 +1,7 @@
 """Estimate the cost of a search before it begins.
 
-Its policy is played on assumed outcomes, its real prompts are weighed, its models are priced. Reads the price file, and
-nothing else.
+Its policy is played on assumed outcomes, its real prompts are weighed, its models are priced; the worst is a bound on
+all outcomes. Reads the price file, and nothing else.
 
 Tokens are approximated as characters divided by four: every provider counts in its own way, and code takes more tokens
 than prose. Reasoning tokens, which some models bill beside the text, are in the worst case alone (`model_max_tokens` a
@@ -19,16 +19,17 @@ from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import resolve_workload
-from warpsmith.workers.llm.base import RequestKind
+from warpsmith.workers.llm.base import CHARS_PER_TOKEN, RequestKind, approximate_tokens
+from warpsmith.workers.llm.bound import Bound, bound
 from warpsmith.workers.llm.forecast import CallSize, Play
-from warpsmith.workers.llm.prompt import facts, requests
+from warpsmith.workers.llm.prompt import facts, logs, requests
 from warpsmith.workers.llm.providers.cost import Prices
 from warpsmith.workers.llm.providers.shares import Choice, parse_choices, serving
+from warpsmith.workers.llm.reply import parsing
 from warpsmith.workers.search.budget import parse_budget
-from warpsmith.workers.search.policy import parse_policy
+from warpsmith.workers.search.policy import Policy, parse_policy
 from warpsmith.workers.settings import Settings
 
-CHARS_PER_TOKEN = 4
 IDEA_TOKENS = 300
 CODE_TOKENS = 1_150
 LESSONS_TOKENS = 600
@@ -38,11 +39,13 @@ The first two as the pools that ship with Warpsmith have them: 1,130 and 4,500 c
 """
 
 SOURCE_CHARS, LEDGER_LINES, CAUSE_CHARS = 4_500, 20, 180
-WORST_SOURCE_CHARS, WORST_LEDGER_LINES, WORST_LOG_CHARS = 18_000, 80, 4_000
-"""Stand-ins for text that only the search will write.
+"""Stand-ins for text that only the search will write: a candidate, the lines of the ledger and their causes."""
 
-A candidate, the lines of the ledger (ideas and their outcomes), a compiler's log.
-"""
+WORST_MEASURED_CHARS = 16_000
+"""More than any verdict takes in a prompt: its workloads, kernels, profile and inputs that were wrong."""
+
+WORST_TITLE_CHARS = 120
+"""Of an idea's title in the ledger (`requests.ledger_lines`)."""
 
 IDEA: dict[str, str] = {
     "technique": "memory_access",
@@ -57,30 +60,26 @@ IDEA: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Forecast:
-    """A play in figures.
+    """A play, or a bound, in figures; of a bound each by itself.
 
     `cost_usd` is None where a price is not known. `complete` is False where the search is too large to be played to its
-    end: it may take more.
+    end: it may take more. A bound is complete.
     """
 
     model_calls: int
     calls: dict[str, int]
     candidates: int
+    tokens: int
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None
     ends: str
     complete: bool
 
-    @property
-    def tokens(self) -> int:
-        """Prompt and reply tokens together."""
-        return self.prompt_tokens + self.completion_tokens
-
 
 @dataclass(frozen=True)
 class Estimate:
-    """The expected course, the worst case, the models without a price, and the assumptions."""
+    """The expected course, the worst case that no search exceeds, the models without a price, and the assumptions."""
 
     expected: Forecast
     worst: Forecast
@@ -97,8 +96,9 @@ def estimate(
     budget: Mapping[str, Any],
     model: Mapping[str, Any],
     settings: Settings,
+    seeds: int = 0,
 ) -> Estimate:
-    """Estimate a search of these documents.
+    """Estimate a search of these documents, whose tree starts with at most `seeds` stored kernels.
 
     Raises SpecError, and PriceError for an unusable price file.
     """
@@ -106,22 +106,28 @@ def estimate(
     ideas = int(getattr(read, "ideas", 1))
     prices = Prices.load(settings.model_prices)
     choices = parse_choices(model) if model["provider"] == "openai" else ()
-    plays = []
-    for worst in (False, True):
-        sizes = {
-            kind: CallSize(
-                _prompt_tokens(kind, op, target, language, ideas, worst=worst),
-                settings.model_max_tokens if worst else _reply_tokens(kind, ideas),
-                None,
+    limits = parse_budget(budget)
+    usual, largest = (
+        {
+            kind: _priced(
+                CallSize(
+                    _prompt_tokens(kind, op, target, language, ideas, settings if worst else None, read),
+                    settings.model_max_tokens if worst else _reply_tokens(kind, ideas),
+                    None,
+                ),
+                kind,
+                choices,
+                prices,
+                settings,
+                worst=worst,
             )
             for kind in get_args(RequestKind)
         }
-        sizes = {kind: _priced(size, kind, choices, prices, settings, worst=worst) for kind, size in sizes.items()}
-        plays.append(Play(read, parse_budget(budget), sizes, worst).run())
-    expected, dearest = (_figures(play) for play in plays)
+        for worst in (False, True)
+    )
     return Estimate(
-        expected=expected,
-        worst=_at_least(expected, dearest),
+        expected=_figures(Play(read, limits, usual).run()),
+        worst=_bounded(bound(read, limits, largest, seeds, _together(choices, settings))),
         unpriced=unpriced(model, prices, settings),
         assumptions=_assumptions(settings),
     )
@@ -144,6 +150,7 @@ def _figures(play: Play) -> Forecast:
         model_calls=play.spend.model_calls,
         calls=dict(sorted(play.calls.items())),
         candidates=play.spend.candidates,
+        tokens=play.prompt_tokens + play.completion_tokens,
         prompt_tokens=play.prompt_tokens,
         completion_tokens=play.completion_tokens,
         cost_usd=play.spend.cost_usd if known else None,
@@ -152,23 +159,24 @@ def _figures(play: Play) -> Forecast:
     )
 
 
-def _at_least(expected: Forecast, worst: Forecast) -> Forecast:
-    """Return the worst of each figure by itself.
-
-    A budget of money ends the play of dear calls after few of them.
-    """
-    costs = [forecast.cost_usd for forecast in (expected, worst) if forecast.cost_usd is not None]
-    return replace(
-        worst,
-        model_calls=max(expected.model_calls, worst.model_calls),
-        calls={
-            kind: max(play.calls.get(kind, 0) for play in (expected, worst)) for kind in expected.calls | worst.calls
-        },
-        candidates=max(expected.candidates, worst.candidates),
-        prompt_tokens=max(expected.prompt_tokens, worst.prompt_tokens),
-        completion_tokens=max(expected.completion_tokens, worst.completion_tokens),
-        cost_usd=max(costs) if len(costs) == 2 else None,
+def _bounded(found: Bound) -> Forecast:
+    return Forecast(
+        model_calls=found.model_calls,
+        calls=found.calls,
+        candidates=found.candidates,
+        tokens=found.tokens,
+        prompt_tokens=found.prompt_tokens,
+        completion_tokens=found.completion_tokens,
+        cost_usd=found.cost_usd,
+        ends="the policy, or the budget, allows no more",
+        complete=True,
     )
+
+
+def _together(choices: Sequence[Choice], settings: Settings) -> int | None:
+    """Return the calls that a host may have under way; None in agent mode, where answers wait for their steps."""
+    most = max(settings.model_concurrency, *settings.model_concurrency_by_endpoint.values(), 0)
+    return most * len({choice.base_url for choice in choices}) or None
 
 
 def _priced(
@@ -194,30 +202,33 @@ def _reply_tokens(kind: str, ideas: int) -> int:
     return {"ideate": ideas * IDEA_TOKENS, "reflect": LESSONS_TOKENS}.get(kind, CODE_TOKENS)
 
 
-def _prompt_tokens(kind: RequestKind, op: Op, target: Target, language: str, ideas: int, *, worst: bool) -> int:
-    """Count the tokens of a rendered request.
+def _prompt_tokens(
+    kind: RequestKind,
+    op: Op,
+    target: Target,
+    language: str,
+    ideas: int,
+    settings: Settings | None,
+    policy: Policy,
+) -> int:
+    """Count the tokens of a rendered request; with `settings` of the largest that there is.
 
-    In the worst case a re-ask, with the reply that could not be read.
+    That is a re-ask, with the reply that could not be read, on nodes as large as a reply may be.
     """
-    context = _context(kind, op, target, language, ideas, worst=worst)
-    if worst:
-        context = requests.reask(context, "x" * requests.MAX_ECHO_CHARS, "p" * 200)
+    context = _context(kind, op, target, language, ideas)
+    if settings is not None:
+        context = _largest(context, settings.model_max_tokens * CHARS_PER_TOKEN, policy)
     chars = sum(len(message["content"]) for message in requests.build(context).messages)
-    if worst:
-        chars += facts.MAX_GENERATED_CHARS
-    return -(-chars // CHARS_PER_TOKEN)
+    if settings is not None:
+        chars += facts.MAX_GENERATED_CHARS + 3 * WORST_MEASURED_CHARS
+    return approximate_tokens(chars)
 
 
-def _context(
-    kind: RequestKind, op: Op, target: Target, language: str, ideas: int, *, worst: bool
-) -> requests.RequestContext:
+def _context(kind: RequestKind, op: Op, target: Target, language: str, ideas: int) -> requests.RequestContext:
     example = prompts.example(language)
-    chars, lines = (WORST_SOURCE_CHARS, WORST_LEDGER_LINES) if worst else (SOURCE_CHARS, LEDGER_LINES)
-    cause = "c" * (requests.MAX_CAUSE_CHARS if worst else CAUSE_CHARS)
-    source = (example * (1 + chars // max(len(example), 1)))[:chars]
+    source = (example * (1 + SOURCE_CHARS // max(len(example), 1)))[:SOURCE_CHARS]
     parent = requests.NodeFacts(1, IDEA, source, "0" * 64, None)
     asks_ideas = kind in ("ideate", "reflect")
-    log = "l" * (WORST_LOG_CHARS if worst else 400)
     return requests.RequestContext(
         kind=kind,
         attempt_id="",
@@ -229,13 +240,52 @@ def _context(
         parent=parent,
         best=requests.NodeFacts(2, IDEA, source, "1" * 64, None) if asks_ideas else None,
         ledger=tuple(
-            requests.LedgerEntry(seq, IDEA["technique"], f"{IDEA['title']} {seq}", "rejected at screen", cause)
-            for seq in range(1, lines + 1)
+            requests.LedgerEntry(
+                seq, IDEA["technique"], f"{IDEA['title']} {seq}", "rejected at screen", "c" * CAUSE_CHARS
+            )
+            for seq in range(1, LEDGER_LINES + 1)
         ),
         ideas=ideas,
         idea=None if asks_ideas else IDEA,
-        failing=requests.NodeFacts(3, IDEA, source, "2" * 64, _rejected(log)) if kind == "repair" else None,
+        failing=requests.NodeFacts(3, IDEA, source, "2" * 64, _rejected("l" * 400)) if kind == "repair" else None,
     )
+
+
+def _largest(context: requests.RequestContext, reply_chars: int, policy: Policy) -> requests.RequestContext:
+    """Return `context` with every part as long as it may be, asked again after an unreadable reply.
+
+    `reply_chars`: of the longest reply; neither a source nor an idea is longer. A line of the ledger has the variants
+    of its idea.
+    """
+    source = "x" * min(reply_chars, parsing.MAX_SOURCE_CHARS)
+    field = "i" * min(reply_chars // (len(IDEA) - 1), parsing.MAX_FIELD_CHARS)
+    idea = {name: IDEA[name] if name == "technique" else field for name in IDEA}
+
+    def grown(node: requests.NodeFacts | None) -> requests.NodeFacts | None:
+        return node and replace(node, idea=idea, source=source)
+
+    failing = grown(context.failing)
+    variants = int(getattr(policy, "codes", 1))
+    cause = "c" * requests.MAX_CAUSE_CHARS
+    context = replace(
+        context,
+        parent=grown(context.parent),
+        best=grown(context.best),
+        idea=context.idea and idea,
+        failing=failing and replace(failing, verdict=_rejected("l" * logs.MAX_LOG_CHARS)),
+        ledger=tuple(
+            requests.LedgerEntry(
+                seq, IDEA["technique"], f"{seq} {'t' * WORST_TITLE_CHARS}", "rejected at screen", cause
+            )
+            for seq in range(requests.MAX_LEDGER_LINES)
+            for _ in range(variants)
+        ),
+        lessons=tuple(
+            parsing.Lesson(lesson="l" * parsing.MAX_LESSON_CHARS, evidence="e" * parsing.MAX_LESSON_CHARS)
+            for _ in range(parsing.MAX_LESSONS)
+        ),
+    )
+    return requests.reask(context, "x" * requests.MAX_ECHO_CHARS, "p" * 1_000)
 
 
 def _rejected(log: str) -> Verdict:
@@ -266,9 +316,12 @@ def _assumptions(settings: Settings) -> tuple[str, ...]:
         f"tokens are characters / {CHARS_PER_TOKEN} of this op's prompts, with stand-ins for candidates and ledger",
         "expected: 6 of 10 candidates right at once, 3 after one or two repairs; five rounds that improve; 1 step in "
         "20 with a second call; no reasoning tokens; no duplicates",
-        f"worst: every repair and re-ask, every round improves, replies of {settings.model_max_tokens} tokens",
-        "limits of time and of the device are not played; other caps can be exceeded by the calls under way when they "
-        "are reached",
+        f"worst: every call that the policy may make under the budget, duplicates, empty and unreadable replies among "
+        f"them, on the longest prompts with replies of {settings.model_max_tokens} tokens; no search exceeds its calls "
+        "and candidates",
+        "limits of time and of the device are not played; limits of tokens and of money can be exceeded by the calls "
+        "under way when they are reached: at worst those of one host's model workers, in agent mode all",
+        "not in it: what a person adds, who adds ideas, pins nodes, raises the budget or resumes a search that paused",
     )
 
 

@@ -1,7 +1,7 @@
 """Forecast the calls and candidates of a search by a play on assumed outcomes. Pure.
 
-The policy itself is asked, so every policy is forecast, under its parameters and its budget. Two plays: the expected
-course, and the worst that can come. Neither says anything of speed.
+The policy itself is asked, so every policy is forecast, under its parameters and its budget. The play is the expected
+course; `warpsmith.workers.llm.bound` has the worst. Neither says anything of speed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ REASK_EVERY = 20
 
 GAIN, GAINING_ROUNDS = 1.05, 5
 """Expected: each of so many rounds makes the best faster by this factor; later ones do not."""
-
-WORST_GAIN = 2.5
-"""Worst: every round improves by more than any policy's threshold, so that none stops early."""
 
 MOST_NODES = 20_000
 MOST_VISITS = 3_000_000
@@ -62,7 +59,6 @@ class Play:
     policy: Policy
     budget: Budget
     sizes: Mapping[str, CallSize]
-    worst: bool
     nodes: list[NodeView] = field(default_factory=list)
     spend: Spend = field(default_factory=Spend)
     calls: Counter[str] = field(default_factory=Counter)
@@ -120,10 +116,9 @@ class Play:
                 self.nodes[seq] = node._replace(verification="passed")
 
     def _needed(self, step: Step) -> int:
-        """Return the calls that the step takes: in the worst case all that it may."""
+        """Return the calls that the step takes."""
         self.steps += 1
-        allowed = int(step.params.get("calls") or 1)
-        return allowed if self.worst else min(allowed, 2 if self.steps % REASK_EVERY == 0 else 1)
+        return min(int(step.params.get("calls") or 1), 2 if self.steps % REASK_EVERY == 0 else 1)
 
     def _ask(self, kind: str, calls: int) -> bool:
         """Make the calls of `kind`; False where a cap refuses one, as it would in the search."""
@@ -152,10 +147,10 @@ class Play:
                 self.nodes.append(planned(f"nd_{seq}", seq, parent.id, step.ordinal, technique))
 
     def _judged(self, node: NodeView) -> NodeView:
-        wrong = self.policy.repairs if self.worst else REPAIRS_OF_TEN[node.seq % 10]
+        wrong = REPAIRS_OF_TEN[node.seq % 10]
         if wrong is None or node.repairs < wrong:
             return node._replace(state="judged", verdict="rejected", gate="screen")
-        gain = WORST_GAIN**node.round if self.worst else GAIN ** min(node.round, GAINING_ROUNDS)
+        gain = GAIN ** min(node.round, GAINING_ROUNDS)
         score = gain * (1.0 - 1e-9 * node.seq)  # no two alike
         return node._replace(
             state="judged", verdict="accepted", gate="time", score=score, ci_low=score * 0.999, ci_high=score * 1.001

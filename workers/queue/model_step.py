@@ -61,7 +61,9 @@ class ModelStep:
         own = request_context(self.work)
         private = Private.here(self.settings)
         calls: list[ModelCall] = []
-        allowed = int(self.work.params.get("calls", 1 + parsing.MAX_REASKS))
+        # Replies from before it was put off count: a step has its calls once, however often it begins. One is always
+        # left, where a person resumed the search.
+        allowed = max(1, int(self.work.params.get("calls", 1 + parsing.MAX_REASKS)) - self.work.replies)
         context = replace(own, kind="reflect") if reflects(self.work, allowed) else own
         while True:
             request = replace(private.request(requests.build(context)), follows=bool(calls))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import whole
-from warpsmith.workers.search.policy_base import TreePolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, TreePolicy, Turn
 from warpsmith.workers.search.tree import Step
 
 
@@ -25,6 +25,11 @@ class BestOfN(TreePolicy):
     n: int = whole(32, most=10_000)
     batch: int = whole(4, most=32)
     repairs: int = whole(3, least=0, most=10)
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return twice the requests that `n` takes, for `n` ideas in all."""
+        del seeds
+        return Growth(2 * -(-self.n // self.batch), self.n)
 
     def stop_reason(self, turn: Turn) -> str | None:
         """Give the reason to stop: all ideas were had, or the model has no more."""

@@ -100,6 +100,10 @@ class Allowance:
         self.candidates -= candidates
         return granted
 
+    def keep_place(self) -> None:
+        """Let a candidate that is written, and cannot be judged now, hold its place: no other takes it."""
+        self.candidates -= 1
+
     def screen(self) -> bool:
         """Grant a judge step for a candidate that is written."""
         if self.late:
@@ -119,8 +123,9 @@ class Allowance:
 def allowance(tree: Tree, budget: Budget, spend: Spend) -> Allowance:
     """Compute what `budget` leaves after `spend` and what the open steps may still take.
 
-    A candidate counts as spent when it has been screened; while it is being written or judged, its node holds its
-    place. A written candidate that waits holds none: it asks for one, before anything new is written.
+    A candidate counts as spent when it has been screened, or when it ended before: a duplicate, or replies in which no
+    code could be read. While it is being written or judged, its node holds its place. A written candidate that waits
+    asks for its place before anything new is written, and keeps it where it cannot be judged now.
     """
     coding = sum(node.state == "coding" for node in tree.under_way)
     judging = sum(node.state == "judging" for node in tree.under_way)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import number, whole
-from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.tree import Step
 
 
@@ -24,6 +24,11 @@ class Greedy(RoundsPolicy):
     rounds: int = whole(40, most=1000)
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return one idea for each link; the first round asks the root beside a seed."""
+        links = self.rounds + min(1, seeds)
+        return Growth(links, links)
 
     def grow(self, turn: Turn) -> list[Step]:
         """Open one idea on the best."""

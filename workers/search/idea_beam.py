@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from warpsmith.kernels_db.spec.errors import SpecError
 from warpsmith.workers.search.fields import number, switch, whole
-from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.ranking import barren, ranked, score, ties
 from warpsmith.workers.search.tree import NodeView, Step
 
@@ -64,6 +64,12 @@ class IdeaBeam(RoundsPolicy):
             raise SpecError("policy.diverse", self.diverse, f"less than beam, which is {self.beam}")
         if self.max_rounds < self.rounds:
             raise SpecError("policy.max_rounds", self.max_rounds, f"at least rounds, which is {self.rounds}")
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return the growth of `max_rounds` rounds; the first is on the root and on the seeds beside it."""
+        root, beside = min(self.beam * self.ideas, MOST_IDEAS), min(self.beam, seeds)
+        later = self.beam * (self.max_rounds - 1)
+        return Growth(1 + beside + later, self.codes * (root + self.ideas * (beside + later)))
 
     def settled(self, turn: Turn) -> bool:
         """Check whether enough of the latest round's nodes have ended.

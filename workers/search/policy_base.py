@@ -22,6 +22,17 @@ NOTHING_LEFT = "nothing is left to build on"
 
 
 @dataclass(frozen=True)
+class Growth:
+    """A limit to the growth of a tree, whatever the model answers and the judge finds.
+
+    requests: requests for ideas. nodes: nodes for which code is asked, those whose idea turns out a repetition too.
+    """
+
+    requests: int
+    nodes: int
+
+
+@dataclass(frozen=True)
 class Turn:
     """The facts that a policy decides by.
 
@@ -121,11 +132,14 @@ def carry_on(nodes: Sequence[NodeView], allowed: Allowance, repairs: int) -> lis
         for node in nodes
         if node.state in ("coded", "planned") or (node.verdict == "rejected" and node.repairs < repairs)
     ]
-    steps = [
-        Step("judge", node.id, ordinal=node.repairs)
-        for node in waiting
-        if node.state == "coded" and not is_open(node) and allowed.screen()
-    ]
+    steps = []
+    for node in waiting:
+        if node.state != "coded" or is_open(node):
+            continue
+        if allowed.screen():
+            steps.append(Step("judge", node.id, ordinal=node.repairs))
+        else:
+            allowed.keep_place()
     for node in waiting:
         rejected = node.state == "judged" and node.verdict == "rejected" and node.repairs < repairs
         if (node.state == "planned" or rejected) and not is_open(node):
@@ -159,6 +173,10 @@ class TreePolicy(ABC):
     @abstractmethod
     def repairs(self) -> int:
         """Times that a rejected candidate is given back with its failure."""
+
+    @abstractmethod
+    def most_growth(self, seeds: int) -> Growth:
+        """Return how far a tree that starts with `seeds` candidates may grow, if nobody marks or adds nodes."""
 
     @abstractmethod
     def stop_reason(self, turn: Turn) -> str | None:

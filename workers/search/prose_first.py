@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import number, switch, whole
-from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.tree import Step
 
 
@@ -35,6 +35,11 @@ class ProseFirst(RoundsPolicy):
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
     prose: bool = switch(True)
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return the bank of every round; the first is on the root and on the seeds beside it."""
+        parents = 1 + min(self.bank, seeds) + self.bank * (self.rounds - 1)
+        return Growth(parents if self.prose else 0, parents * self.ideas * self.codes)
 
     def grow(self, turn: Turn) -> list[Step]:
         """Open ideas, or bare candidates, on the bank."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import number, whole
-from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.ranking import is_contender, is_open, pinned
 from warpsmith.workers.search.tree import NodeView, Step
 
@@ -49,6 +49,11 @@ class Puct(RoundsPolicy):
     codes: int = whole(1, most=16)
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return one request for each expansion."""
+        del seeds
+        return Growth(self.rounds, self.rounds * self.ideas * self.codes)
 
     def settled(self, turn: Turn) -> bool:
         """Return True: a new leader is verified at once, because much is built on it."""

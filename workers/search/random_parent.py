@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import number, whole
-from warpsmith.workers.search.policy_base import RoundsPolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, RoundsPolicy, Turn
 from warpsmith.workers.search.tree import NodeView, Step
 
 
@@ -29,6 +29,11 @@ class RandomParent(RoundsPolicy):
     codes: int = whole(1, most=16)
     repairs: int = whole(3, least=0, most=10)
     stop_fraction: float = number(0.95, least=0.0, most=1.0, above=True)
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return one parent for each round; the first round asks the root beside a seed that was drawn."""
+        parents = self.rounds + min(1, seeds)
+        return Growth(parents, parents * self.ideas * self.codes)
 
     def grow(self, turn: Turn) -> list[Step]:
         """Open ideas on a parent drawn at random."""

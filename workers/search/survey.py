@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from warpsmith.workers.search.fields import whole
-from warpsmith.workers.search.policy_base import TreePolicy, Turn
+from warpsmith.workers.search.policy_base import Growth, TreePolicy, Turn
 from warpsmith.workers.search.ranking import ranked
 from warpsmith.workers.search.tree import NodeView, Step, Tree
 
@@ -35,6 +35,12 @@ class Survey(TreePolicy):
     codes: int = whole(1, most=16)
     repairs: int = whole(1, least=0, most=10)
     rounds: int = whole(3, most=100)
+
+    def most_growth(self, seeds: int) -> Growth:
+        """Return the root's ideas, and those of all parents of the later rounds."""
+        del seeds
+        later = self.parents * (self.rounds - 1)
+        return Growth(1 + later, self.root_ideas * self.root_codes + later * self.ideas * self.codes)
 
     def settled(self, turn: Turn) -> bool:
         """Check whether the survey is over: the best is verified at the end alone."""

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.llm.base import ModelRequest
+from warpsmith.workers.steps.budget_clock import set_clock
 from warpsmith.workers.steps.endings import close_node
 from warpsmith.workers.steps.rows import add_event, close_attempt, held, lock_search, message, plain, put_back
 from warpsmith.workers.steps.values import Message, WrongState
@@ -124,6 +125,7 @@ def tell(db: Database, ask_id: str, reply: str, answered_by: str | None, now: fl
         if attempt.state != "waiting":
             return []
         put_back(attempt)
+        set_clock(session, search, now)
         if search.state != "running":
             return []
         attempt.sent_at = now
@@ -176,6 +178,7 @@ def issue_again(session: Session, search: SearchRow, now: float, expires_s: floa
         )
         opened = _open(session, search, node, ask, now, expires_s, replaces=old.id)
         add_event(session, search, "ask.expired", now, node, ask_id=old.id, kind=old.kind, replaced_by=opened)
+    set_clock(session, search, now)
 
 
 def replacement(session: Session, ask: AskRow) -> str | None:

@@ -182,6 +182,7 @@ def _take(
             search_id=search.id,
             attempt_id=attempt.id,
             job_digest=ticket["job_digest"],
+            workloads=[workload["id"] for workload in job["workloads"]],
             created_at=now,
         )
         session.add(row)

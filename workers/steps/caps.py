@@ -12,9 +12,10 @@ away.
 Possible overshoot: a reply's size is known only afterwards, so `tokens` and `cost_usd` can be exceeded by the calls
 that were under way when the cap was reached: the last call of each step then running, and all earlier calls (a
 reflection, two re-asks at most) that such a step had not committed yet. `candidates` and `model_calls` are reserved by
-the policy when a step is opened, the latter at CALLS_PER_STEP for each. So `candidates` is exceeded only where a person
-lowers it below the number under judgement, and `model_calls` only where a step that was put off amid its calls makes
-them again, then as `tokens`. Calls that brought no reply (an outage) are recorded but not counted. `wall_clock_s` and
+the policy when a step is opened, the latter at CALLS_PER_STEP for each; a step that is put off amid its calls has the
+rest of them. So `candidates` is exceeded only where a person lowers it below the number under judgement, and
+`model_calls` where a person does, or resumes a search that paused after replies that could not be read. Calls that
+brought no reply (an outage) are recorded but not counted. `wall_clock_s` and
 `gpu_seconds` are exceeded by no more than the steps under way and the exempt ones. A call whose worker is killed before
 it commits is not counted: at most one step's calls for each such death.
 """

@@ -11,6 +11,7 @@ from warpsmith.kernels_db.store import leases
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, SearchRow, TurnRow
 from warpsmith.kernels_db.store.teams import insert_for
+from warpsmith.workers.steps.budget_clock import start_clock
 from warpsmith.workers.steps.endings import fail_step
 from warpsmith.workers.steps.rows import held
 from warpsmith.workers.steps.values import Work
@@ -44,13 +45,15 @@ def claim_row(
     session: Session, attempt_id: str, owner: str, lease_s: float, now: float, turn: Turn | None = None
 ) -> bool:
     """Do what `claim` does, in a transaction of the caller; what the step needs is read after its end."""
-    of_attempt = select(SearchRow.state).join(AttemptRow, AttemptRow.search_id == SearchRow.id)
+    of_attempt = select(SearchRow).join(AttemptRow, AttemptRow.search_id == SearchRow.id)
     locked = of_attempt.where(AttemptRow.id == attempt_id).with_for_update(of=SearchRow)
-    if session.scalar(locked) != "running":
+    search = session.scalar(locked.execution_options(populate_existing=True))
+    if search is None or search.state != "running":
         return False
     due = AttemptRow.not_before <= now
     if not leases.claim(session, AttemptRow, attempt_id, owner, lease_s, now, due, error=None):
         return False
+    start_clock(search, now)  # it may have stood still for want of the model that is asked again now
     if turn is not None:
         row = insert_for(session, TurnRow).values(queue=turn.queue, team=turn.team, taken_at=now)
         session.execute(row.on_conflict_do_update(index_elements=["queue", "team"], set_={"taken_at": now}))

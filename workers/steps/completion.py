@@ -20,9 +20,19 @@ from warpsmith.kernels_db.store.db import Database, new_id
 from warpsmith.kernels_db.store.quotas import add_spending
 from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
 from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.steps.endings import close_node, end, fail_step, pause_search, renew_best
 from warpsmith.workers.steps.planting import digest_of, ideas_so_far, plan
-from warpsmith.workers.steps.rows import Held, add_event, close_attempt, held, plain, put_back, record_calls
+from warpsmith.workers.steps.rows import (
+    Held,
+    add_event,
+    close_attempt,
+    count_candidate,
+    held,
+    plain,
+    put_back,
+    record_calls,
+)
 from warpsmith.workers.steps.values import EventType, ModelCall
 from warpsmith.workers.steps.work import level_of
 from warpsmith.workers.text import storable
@@ -102,6 +112,7 @@ def complete_code(
             if node.source is None:
                 node.source, node.language = source, language
             again = "the repair changed nothing: " if twin == node.seq else ""
+            count_candidate(session, search, now)
             close_node(session, search, node, f"{again}duplicate of node #{twin}", now)
             return True
         node.state = "coded"
@@ -140,6 +151,10 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     if verdict["level"] != level:
         raise ValueError(f"verdict.level: found {verdict['level']!r}, expected {level!r}")
     document: dict[str, Any] = plain(verdict)
+    if level == "screen" and node.source is not None and (sweep := document.get("sweep")) is not None:
+        # From here on the node is the configuration that the verdict is on. Its digest stays that of what was written:
+        # requests are told apart by it, and a measured choice must not change what a recorded pool answers.
+        node.source = specialise(node.source, sweep["chosen"])
     session.add(
         VerdictRow(
             id=new_id("vd"),
@@ -158,9 +173,10 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
     close_attempt(attempt, "succeeded", now)
     held_s = document["seconds"].get("exclusive", 0.0)
     search.gpu_seconds += held_s
+    add_spending(session, search.team, now, device_seconds=held_s)
+    if level == "screen":
+        count_candidate(session, search, now)
     twin = _twin(document) if level == "screen" else None
-    candidates = int(level == "screen" and twin is None)
-    add_spending(session, search.team, now, candidates=candidates, device_seconds=held_s)
     if twin is not None:
         again = "the repair changed nothing: " if twin == node.seq else ""
         close_node(session, search, node, f"{again}duplicate of node #{twin} (same binary)", now)
@@ -171,7 +187,6 @@ def commit_verdict(session: Session, work: Held, verdict: Verdict, now: float) -
         node.verification = "passed" if accepted else "failed"
         renew_best(session, search)
     elif level == "screen":
-        search.candidates += candidates
         _challenge(session, search, node)
     what: EventType = "node.verified" if level == "verify" else "node.judged"
     add_event(session, search, what, now, node, **_progress(search, node, document))

@@ -9,8 +9,9 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from warpsmith.kernels_db.store import leases
-from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, NodeRow, SearchRow, VerdictRow
-from warpsmith.workers.steps.rows import OPEN, Held, add_event, close_attempt, signed, spend
+from warpsmith.kernels_db.store.tables import AskRow, AttemptRow, ModelCallRow, NodeRow, SearchRow, VerdictRow
+from warpsmith.workers.steps.budget_clock import stop_clock
+from warpsmith.workers.steps.rows import OPEN, Held, add_event, close_attempt, count_candidate, signed
 from warpsmith.workers.steps.values import EventType
 from warpsmith.workers.steps.winners import keep_winner
 from warpsmith.workers.text import storable
@@ -22,12 +23,6 @@ ENDINGS: Mapping[Ending, EventType] = {
     "cancelled": "search.cancelled",
 }
 """The event of each state that a search never leaves."""
-
-
-def stop_clock(search: SearchRow, now: float) -> None:
-    """Add the time since the search last began to run to what it ran before."""
-    search.active_s = spend(search, now).wall_clock_s
-    search.running_since = None
 
 
 def end(
@@ -118,6 +113,8 @@ def fail_step(session: Session, work: Held, reason: str, now: float) -> None:
     """
     search, node, attempt = work.search, work.node, work.attempt
     close_attempt(attempt, "failed", now, reason)
+    if (attempt.kind == "judge" and node.seq > 0) or (attempt.kind == "code" and _was_answered(session, attempt)):
+        count_candidate(session, search, now)
     add_event(session, search, "attempt.failed", now, node, kind=attempt.kind, ordinal=attempt.ordinal, error=reason)
     match attempt.kind:
         case "ideate":
@@ -133,6 +130,13 @@ def fail_step(session: Session, work: Held, reason: str, now: float) -> None:
             end(session, search, "failed", f"the baselines could not be measured: {reason}", now)
         case _:
             close_node(session, search, node, reason, now)
+
+
+def _was_answered(session: Session, attempt: AttemptRow) -> bool:
+    """Check whether the step's model replied at all; a pool that has no reply costs nothing."""
+    of_step = (ModelCallRow.node_id == attempt.node_id, ModelCallRow.attempt_id == attempt.id)
+    replies = select(ModelCallRow.id).where(*of_step, ModelCallRow.reply.is_not(None))
+    return session.scalar(replies.limit(1)) is not None
 
 
 def close_node(session: Session, search: SearchRow, node: NodeRow, reason: str, now: float) -> None:

@@ -17,6 +17,7 @@ from warpsmith.workers import log
 from warpsmith.workers.search.budget import parse_budget
 from warpsmith.workers.search.policy import Policy, parse_policy
 from warpsmith.workers.search.tree import Budget, NodeView, Spend, Step, Tree
+from warpsmith.workers.steps.budget_clock import set_clock, start_clock
 from warpsmith.workers.steps.endings import end
 from warpsmith.workers.steps.planting import bare_variants, plan
 from warpsmith.workers.steps.rows import OPEN, add_event, message, spend
@@ -58,6 +59,10 @@ def grow(session: Session, search: SearchRow, now: float, decide: Decide) -> lis
         return []
     if not messages and not _any_open(session, search):
         end(session, search, "finished", "the policy asked for nothing more", now)
+    if messages:
+        start_clock(search, now)
+    else:
+        set_clock(session, search, now)
     return messages
 
 

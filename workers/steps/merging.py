@@ -20,6 +20,7 @@ from warpsmith.kernels_db.job.means import weight_of
 from warpsmith.kernels_db.spec.op import Target, parse_op
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, BundleJobRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.workers.gate.tunables import specialise
 from warpsmith.workers.search.tree import ENDED
 from warpsmith.workers.steps.bundling import is_held
 from warpsmith.workers.steps.completion import commit_verdict
@@ -64,6 +65,8 @@ def merge_verdict(db: Database, found: SignedVerdict, genuine: bool, now: float,
         if not is_held(attempt, row.bundle_id):
             return _too_late(work)
         _check_verdict(session, search, node, attempt, found["verdict"])
+        _check_whole(row, found["verdict"])
+        _check_sweep(node, found["verdict"])
         # The host's name stays in the event: a winner's verdict travels as evidence, and machines have no names there.
         bundle = {
             "id": row.bundle_id,
@@ -159,6 +162,30 @@ def _again(session: Session, row: BundleJobRow, found: SignedVerdict) -> Merged:
 def _merged_at(row: BundleJobRow) -> str:
     """When the job's verdict was merged, for people."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(row.merged_at))
+
+
+def _check_whole(row: BundleJobRow, verdict: Verdict) -> None:
+    """Check that a verification that accepts is one on every workload of its job, the hold-outs drawn for it too.
+
+    One that rejects ends at the first workload that fails.
+    """
+    if verdict["level"] != "verify" or verdict["verdict"] != "accepted" or row.workloads is None:
+        return
+    judged = {item["id"] for item in verdict["workloads"]}
+    if judged != set(row.workloads):
+        raise VerdictRefused("verdict.workloads", sorted(judged), f"those of its job, {sorted(row.workloads)}")
+
+
+def _check_sweep(node: NodeRow, verdict: Verdict) -> None:
+    """Check that a sweep chose one of the candidate's own configurations."""
+    sweep = verdict.get("sweep")
+    if sweep is None:
+        return
+    try:
+        specialise(node.source or "", sweep["chosen"])
+    except (SyntaxError, ValueError) as error:
+        expected = "a configuration of the candidate"
+        raise VerdictRefused("verdict.sweep.chosen", sweep["chosen"], expected) from error
 
 
 def _check_verdict(session: Session, search: SearchRow, node: NodeRow, attempt: AttemptRow, verdict: Verdict) -> None:

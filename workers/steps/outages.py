@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AttemptRow, EventRow, SearchRow
 from warpsmith.workers.settings import Settings
+from warpsmith.workers.steps.budget_clock import set_clock
 from warpsmith.workers.steps.endings import pause_search
 from warpsmith.workers.steps.rows import Held, add_event, held, put_back, record_calls, spend
 from warpsmith.workers.steps.values import ModelCall
@@ -64,6 +65,7 @@ def defer(
         elif search.state == "running" and tries > 0:
             again = f"{reason}; it tries again by itself in {delay_s:g} s"
             pause_search(session, search, again, now, again_at=attempt.not_before)
+        set_clock(session, search, now)
         return True
 
 

@@ -141,6 +141,16 @@ def record_calls(session: Session, work: Held, calls: Iterable[ModelCall], now: 
     session.flush()
 
 
+def count_candidate(session: Session, search: SearchRow, now: float) -> None:
+    """Count a candidate on the budget and on its team's quota, once its code step or its screening has ended.
+
+    A duplicate counts, and so do replies in which no code could be read: a model that only repeats itself would else
+    be asked as long as its policy plays.
+    """
+    search.candidates += 1
+    add_spending(session, search.team, now, candidates=1)
+
+
 def spend(search: SearchRow, now: float) -> Spend:
     """Return the search's use so far; the clock does not run while it is paused."""
     running = 0.0 if search.running_since is None else max(0.0, now - search.running_since)

@@ -175,8 +175,8 @@ class BenchTime(NamedTuple):
 class Tried(NamedTuple):
     """One candidate that was tried and its outcome, for the ledger.
 
-    `idea` is None where it came without one. `times`, and `built`, the compile report of its screening: of an accepted
-    one, of the search's latest ones alone.
+    `idea` is None where it came without one. `times`, `built`, the compile report of its screening, and `sweep`, over
+    its tunables where it has any: of an accepted one, of the search's latest ones alone.
     """
 
     seq: int
@@ -189,6 +189,7 @@ class Tried(NamedTuple):
     ci_high: float | None = None
     times: tuple[BenchTime, ...] = ()
     built: Mapping[str, Any] | None = None
+    sweep: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -198,9 +199,10 @@ class Work:
     op: the spec's document. model: the search's model document. level: of a judge or verify step. node: the step's own;
     parent: the node that its idea builds on (for ideate: the node itself), None where that is the root. baselines: the
     root's verdict. best: the champion so far. Model steps alone have both, `ledger` (ideate: all ideas tried so far),
-    `asked` (ideate: how often ideas were asked for on this node before) and `variants` (code: of how many candidates
-    for its idea this is one). A judge step has `known_binaries`: the first node of every binary that
-    the search judged. counterexamples: of the op, newest first; of a candidate's steps and of model steps.
+    `asked` (ideate: how often ideas were asked for on this node before), `variants` (code: of how many candidates
+    for its idea this is one) and `replies` (those that the step had before it was put off). A judge step has
+    `known_binaries`: the first node of every binary that the search judged. counterexamples: of the op, newest first;
+    of a candidate's steps and of model steps.
     """
 
     attempt_id: str
@@ -222,5 +224,6 @@ class Work:
     ledger: tuple[Tried, ...] = ()
     asked: int = 0
     variants: int = 1
+    replies: int = 0
     known_binaries: Mapping[str, int] = field(default_factory=dict)
     counterexamples: tuple[Counterexample, ...] = ()

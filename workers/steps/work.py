@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warpsmith.kernels_db.job.documents import Level, NsightKernel, Verdict
 from warpsmith.kernels_db.store.counterexamples import known_counterexamples
 from warpsmith.kernels_db.store.profiles import latest_metrics
-from warpsmith.kernels_db.store.tables import AttemptRow, NodeRow, OpRow, SearchRow, VerdictRow
+from warpsmith.kernels_db.store.tables import AttemptRow, ModelCallRow, NodeRow, OpRow, SearchRow, VerdictRow
 from warpsmith.workers.steps.planting import bare_variants
 from warpsmith.workers.steps.values import BenchTime, NodeRecord, StepKind, Tried, Work
 
@@ -52,6 +52,7 @@ def build_work(session: Session, search: SearchRow, node: NodeRow, attempt: Atte
         ledger=_ledger(session, search.id) if kind == "ideate" else (),
         asked=_asked(session, attempt) if kind == "ideate" else 0,
         variants=_variants(session, node) if kind == "code" else 1,
+        replies=_replies(session, attempt) if asks_model and attempt.deferrals else 0,
         known_binaries=_known_binaries(session, search.id) if kind == "judge" and node.seq > 0 else {},
         counterexamples=() if baselines_alone else known_counterexamples(session, search.op_id, search.target),
     )
@@ -137,7 +138,9 @@ def _ledger(session: Session, search_id: str) -> tuple[Tried, ...]:
     rows = session.execute(query.order_by(NodeRow.seq)).all()
     accepted = [row.id for row in rows if row.verdict == "accepted"][-MOST_TIMED:]
     times, built = _bench_times(session, accepted), _reports(session, accepted)
-    return tuple(Tried._make((*columns, times.get(node_id, ()), built.get(node_id))) for node_id, *columns in rows)
+    return tuple(
+        Tried._make((*columns, times.get(node_id, ()), *built.get(node_id, (None, None)))) for node_id, *columns in rows
+    )
 
 
 def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[BenchTime, ...]]:
@@ -154,15 +157,18 @@ def _bench_times(session: Session, node_ids: list[str]) -> dict[str, tuple[Bench
     }
 
 
-def _reports(session: Session, node_ids: list[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the compile report of each node's latest accepted screening.
+def _reports(
+    session: Session, node_ids: list[str]
+) -> dict[str, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]:
+    """Return the compile report and the sweep of each node's latest accepted screening.
 
     A verification's may tell of hold-out shapes.
     """
-    columns = (VerdictRow.node_id, VerdictRow.document["compile"])
+    columns = (VerdictRow.node_id, VerdictRow.document["compile"], VerdictRow.document["sweep"])
     of_screenings = (VerdictRow.verdict == "accepted", VerdictRow.level == "screen")
     query = select(*columns).where(VerdictRow.node_id.in_(node_ids), *of_screenings)
-    return {node_id: report for node_id, report in session.execute(query.order_by(VerdictRow.id)).tuples() if report}
+    found = session.execute(query.order_by(VerdictRow.id)).tuples()
+    return {node_id: (report or None, sweep or None) for node_id, report, sweep in found}
 
 
 def _asked(session: Session, attempt: AttemptRow) -> int:
@@ -170,6 +176,12 @@ def _asked(session: Session, attempt: AttemptRow) -> int:
         AttemptRow.node_id == attempt.node_id, AttemptRow.kind == "ideate", AttemptRow.ordinal < attempt.ordinal
     )
     return session.scalar(earlier) or 0
+
+
+def _replies(session: Session, attempt: AttemptRow) -> int:
+    """Count the replies that the step had, and could not use, before it was put off."""
+    of_step = (ModelCallRow.node_id == attempt.node_id, ModelCallRow.attempt_id == attempt.id)
+    return session.scalar(select(func.count()).where(*of_step, ModelCallRow.reply.is_not(None))) or 0
 
 
 def _variants(session: Session, node: NodeRow) -> int:

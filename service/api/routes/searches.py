@@ -139,7 +139,7 @@ def estimate_search(body: SearchRequest, service: ServiceDependency, asker: Aske
 
 
 def _make_forecast(found: Forecast) -> ForecastDocument:
-    return ForecastDocument(tokens=found.tokens, **asdict(found))
+    return ForecastDocument(**asdict(found))
 
 
 @router.get("", summary="List searches", responses=document_problems(InvalidInput))

@@ -9,6 +9,7 @@ import typer
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
 from warpsmith.service.cli.files import read_text
@@ -107,6 +108,8 @@ def show(verdict: Verdict) -> None:
         print_wide(build_result_table(build_result_rows(verdict["op"], times, roles=("bench", "test", "holdout"))))
     if verdict["score"] is not None:
         tell(f"score {format_ratio(verdict['score'], verdict['score_ci95'])} over the fastest baseline")
+    if (sweep := verdict.get("sweep")) is not None:
+        tell(f"swept in {sweep['seconds']:.0f} s: {describe_sweep(sweep)}")
     if (host := verdict.get("host_us")) is not None:
         tell(format_host(host))
     level = verdict["sandbox"].get("level", "none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from warpsmith.service.client.progress import (
     describe_best,
     describe_spend,
 )
-from warpsmith.service.documents.figures import format_dollars
+from warpsmith.service.documents.figures import format_dollars, format_limits
 from warpsmith.service.documents.searches import EstimateDocument, SearchDocument
 
 
@@ -41,7 +42,13 @@ def search(
         Path | None, typer.Option(help="The model as a JSON document: several models with a share each.")
     ] = None,
     language: Annotated[str | None, typer.Option(help="cpp, triton or cuda; by default the target's own.")] = None,
-    budget: Annotated[str, typer.Option(help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100")] = "",
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="candidates=20,cost=1.5,time=10m,tokens=500000,calls=100; none: no limit. By default the recorded "
+            "pool's, else candidates=20."
+        ),
+    ] = "",
     policy: Annotated[str, typer.Option(help="beam=2,ideas=3 ...; name=... chooses another policy.")] = "",
     seeds: Annotated[
         int | None, typer.Option(min=0, max=3, help="Stored kernels for similar ops to start from; 0: none.")
@@ -53,6 +60,9 @@ def search(
         bool, typer.Option("--estimate", help="Say what the search would cost, and do not begin it.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Submit and return; needs a running service.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask before a search that costs money begins; a script is never asked.")
+    ] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -61,13 +71,14 @@ def search(
     body: dict[str, Any] = {"op": load_op(op).document(), "target": target}
     if language is not None:
         body["language"] = language
-    if budget:
-        body["budget"] = arguments.parse_budget(budget)
     if policy:
         body["policy"] = arguments.parse_policy(policy)
     if seeds is not None:
         body["seeds"] = seeds
     choice = arguments.choose_model(model, model_file, base_url) or {"provider": "openai"}
+    limits = arguments.choose_budget(budget, choice)
+    if limits is not None:
+        body["budget"] = limits
     with connected_or_embedded(url, key, may_start=not detach) as (client, embedded):
         body["model"] = model_document(client, choice)
         found = client.estimate(body)
@@ -75,6 +86,10 @@ def search(
             print_json(found) if as_json else print_estimate(found)
             return
         say(found.summary)
+        if limits is not None and not budget:
+            say(f"limited to {format_limits(limits)}; another limit: --budget candidates=60,cost=2, no limit: none")
+        if choice["provider"] == "openai" and not (yes or as_json):
+            confirm_cost(found)
         created = client.create_search(body, idempotency_key=uuid.uuid4().hex)
         if detach:
             print_json(created) if as_json else tell(created.id)
@@ -92,6 +107,14 @@ def search(
             summarise(client, final)
     if final.state != "finished":
         raise typer.Exit(FAILED)
+
+
+def confirm_cost(found: EstimateDocument) -> None:
+    """Ask a person at a terminal whether a search that costs money may begin; raises CommandError where not."""
+    if found.worst.cost_usd == 0.0 or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not typer.confirm("Begin?", default=True, err=True):
+        raise CommandError("nothing was submitted")
 
 
 def print_estimate(found: EstimateDocument) -> None:

@@ -329,6 +329,21 @@ def test_a_report_puts_the_node_beside_its_parent_the_champion_and_the_baselines
     assert roof["bandwidth_gbs"] in [entry["gbs"] for entry in devices[0]["bandwidth"]]
 
 
+def test_a_report_has_the_sweep_over_tunables(local: TestClient) -> None:
+    seeded(database(local))
+    fastest = {"values": {"ROWS": 4}, "time_us": {"large": 10.0}, "rounds": 2}
+    slower = {"values": {"ROWS": 1}, "time_us": {"large": 15.0}, "rounds": 1}
+    wrong = {"values": {"ROWS": 16}, "time_us": {}, "rounds": 0, "failure": HOSTILE}
+    sweep = {"chosen": {"ROWS": 4}, "configurations": [fastest, slower, wrong], "seconds": 2.5, "left_out": 1}
+    with database(local).writing() as session:
+        row = session.get_one(VerdictRow, "vd_1")
+        row.document = {**row.document, "sweep": sweep}
+    found = get(local, "/v1/nodes/nd_good/report", verdict="vd_1")["sweep"]
+    assert found["summary"] == "ROWS=4 best of 2 timed, 1 failed; others +50 % time (ROWS=1)"
+    assert found["configurations"] == [{**fastest, "failure": None}, {**slower, "failure": None}, wrong]
+    assert (found["chosen"], found["seconds"], found["left_out"]) == ({"ROWS": 4}, 2.5, 1)
+
+
 def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestClient) -> None:
     seeded(database(local))
     failure = {"kind": "wrong_value", "message": HOSTILE, "tensor": "out", "index": [3], "limit": "nan", "elements": 9}
@@ -348,6 +363,7 @@ def test_a_report_tells_a_failure_and_knows_what_was_never_judged(local: TestCli
     found = get(local, "/v1/nodes/nd_good/report", verdict="vd_1")
     assert [found["failure"][name] for name in ("eager", "description", "recipe")] == [1.0, HOSTILE, recipe]
     assert found["attack"] == {"tries": 12, "seconds": 2.5, "ratio": "inf", "found": True, "skipped": None}
+    assert found["sweep"] is None
     problem(local.get("/v1/nodes/nd_bad/report"), 404, "not-found")
     problem(local.get("/v1/nodes/nd_good/report?verdict=vd_0"), 404, "not-found")
 

@@ -19,6 +19,7 @@ from tests import REPOSITORY
 from tests.services import on_both_databases
 from tests.support import steps_support
 from tests.support.api_support import client_of, fields, problem, settings_for
+from tests.support.steps_support import small_policy
 from tests.support.waiting import wait_until
 from warpsmith.kernels_db.job.bundle import digest
 from warpsmith.kernels_db.spec.op import Op, Target, load_op
@@ -247,6 +248,70 @@ def test_what_is_forged_is_refused_and_leaves_nothing(
     assert nodes(db, search_id)[0].state == "judging"
     assert events(db, search_id, "bundle.merged") == []
     assert merged(client, forged, "{", line)["merged"] == 1  # and keeps nothing else from being merged
+
+
+def verifying(db: Database) -> str:
+    """A running search whose best candidate waits for its verification."""
+    now = time.time()
+    driver = steps_support.Driver(db, steps_support.create(db, now), now=now)
+    driver.luck.random = lambda: 1.0  # type: ignore[method-assign]  # every candidate is accepted
+    waiting = driver.advance()
+    while driver.attempt(waiting[0].attempt_id).kind != "verify":
+        assert driver.step(waiting.pop(0))
+        waiting += driver.advance()
+    return driver.search_id
+
+
+@pytest.mark.parametrize("lacks", ["ragged", "holdout-1"])
+@on_both_databases("db")
+def test_a_verification_that_lacks_a_workload_of_its_job_is_refused(
+    lacks: str, client: TestClient, db: Database
+) -> None:
+    search_id = verifying(db)
+    bundle = bundled(client, search_id)
+    ids = [workload["id"] for workload in json.loads(bundle.jobs[0])["job"]["workloads"]]
+    assert {"large", "ragged", "holdout-1"} <= set(ids), "hold-outs are drawn for the job"
+    whole = verdict_line(bundle)
+    (large, test) = whole["verdict"]["workloads"]
+    whole["verdict"]["language"] = "cpp"
+    whole["verdict"]["workloads"] = [large, *({**test, "id": each} for each in ids if each != "large")]
+    partial = json.loads(json.dumps(whole))
+    partial["verdict"]["workloads"] = [item for item in whole["verdict"]["workloads"] if item["id"] != lacks]
+    field, expected = refusal(client, partial)
+    assert field == "verdict.workloads"
+    assert lacks in expected
+    assert not [node for node in nodes(db, search_id) if node.verification == "passed"]
+    more = json.loads(json.dumps(whole))
+    more["verdict"]["workloads"].append({**test, "id": "another"})
+    assert refusal(client, more)[0] == "verdict.workloads"
+    assert merged(client, partial, whole)["merged"] == 1
+    assert [node.verification for node in nodes(db, search_id) if node.verification == "passed"] == ["passed"]
+
+
+def test_a_sweep_that_chose_what_the_candidate_does_not_have_is_refused(client: TestClient, db: Database) -> None:
+    now = time.time()
+    driver = steps_support.Driver(db, steps_support.create(db, now), small_policy(codes=1, ideas=1), now=now)
+    work = driver.until("code")
+    source = 'TUNE = {"N": [1, 2]}\nN = 1\n\n\ndef run(x, y, out):\n    return N\n'
+    assert steps.complete_code(db, work.attempt_id, "me", source, "cpp", [], driver.now)
+    driver.advance()
+    entry = {"values": {"N": 2}, "time_us": {"large": 5.0}, "rounds": 1}
+    line = verdict_line(bundled(client, driver.search_id), language="cpp")
+    line["verdict"]["sweep"] = {"chosen": {"N": 3}, "configurations": [entry], "seconds": 1.0}
+    assert refusal(client, line)[0] == "verdict.sweep.chosen"
+    line["verdict"]["sweep"] |= {"chosen": {"N": 2}, "configurations": [{**entry, "time_us": {"large": 0.0}}]}
+    assert refusal(client, line)[0] == "verdict.sweep.configurations[0].time_us.large"
+    line["verdict"]["sweep"]["configurations"] = [entry]
+    assert merged(client, line)["merged"] == 1
+    (node,) = (node for node in nodes(db, driver.search_id) if node.verdict == "accepted" and node.seq > 0)
+    assert "N = 2" in (node.source or "")
+
+
+def test_a_rejecting_verification_ends_at_its_first_wrong_workload(client: TestClient, db: Database) -> None:
+    search_id = verifying(db)
+    line = verdict_line(bundled(client, search_id), verdict="rejected", score=None, score_ci95=None, language="cpp")
+    line["verdict"] |= {"failure": {"kind": "wrong_value", "message": "wrong"}, "gate": "verify", "workloads": []}
+    assert merged(client, line)["merged"] == 1
 
 
 def test_a_file_of_another_service_is_refused(client: TestClient, db: Database) -> None:

@@ -174,6 +174,11 @@ def test_a_refused_request_is_final() -> None:
     assert "refuses the request (400): context length exceeded" in error.reason
 
 
+def uncounted(text: str | None, **kwargs: Any) -> Answer:
+    """An answer without usage."""
+    return document({name: value for name, value in completion(text, **kwargs).items() if name != "usage"})
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -187,15 +192,24 @@ def test_a_refused_request_is_final() -> None:
         document({"choices": [{"finish_reason": "stop"}]}),
         document({"choices": [{"message": None}]}),
         document({"choices": [{"message": {"content": ["a"]}}]}),
-        ok(None),
-        ok("  \n"),
-        ok("", finish_reason="content_filter"),
+        uncounted(None),
+        uncounted("  \n"),
+        uncounted("", finish_reason="content_filter"),
     ],
 )
 def test_nonsense(answer: Answer) -> None:
     error = unavailable(answer)
     assert "answered nonsense" in error.reason
     assert not error.final
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n"])
+def test_an_empty_answer_that_the_endpoint_bills_is_a_reply(text: str | None) -> None:
+    with ModelServer([ok(text)]) as server:
+        reply = complete(server)
+    assert reply.text.strip() == ""
+    assert (reply.completion_tokens or 0) > 0
+    assert (reply.cost_usd or 0.0) > 0.0
 
 
 def test_odd_usage_is_left_uncounted() -> None:

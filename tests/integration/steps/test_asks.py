@@ -192,3 +192,22 @@ def test_waiting_twice_opens_one_ask(driver: Driver) -> None:
 def test_an_unknown_ask_is_named(driver: Driver) -> None:
     with pytest.raises(LookupError, match="'ak_none'"):
         steps.tell(driver.db, "ak_none", "reply", None, driver.now)
+
+
+def test_the_clock_stands_still_while_an_agent_that_let_an_ask_expire_is_away(driver: Driver) -> None:
+    work = waiting(driver)
+    for other in [attempt for attempt in driver.attempts() if attempt.state == "pending"]:
+        driver.claim(other.id)
+        assert steps.wait_for_answer(driver.db, other.id, "me", request(2), driver.now, LIFE_S)
+    began = driver.search().running_since
+    assert began is not None, "an agent that thinks takes the search's time, as a model does"
+    driver.now += LIFE_S
+    reconcile(driver)
+    assert driver.search().running_since is None
+    spent = driver.search().active_s
+    assert spent == driver.now - began
+    driver.check()
+    driver.now += 50.0
+    [ask] = [ask for ask in asks(driver.db) if ask.attempt_id == work.attempt_id and ask.state == "open"]
+    assert steps.tell(driver.db, ask.id, "the answer", "ada", driver.now)
+    assert (driver.search().running_since, driver.search().active_s) == (driver.now, spent)

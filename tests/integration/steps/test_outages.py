@@ -11,6 +11,8 @@ from tests.support.steps_support import SETTINGS, Driver, call, create
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import EventRow
 from warpsmith.workers import steps
+from warpsmith.workers.llm.base import ModelReply, ModelRequest
+from warpsmith.workers.queue.model_step import ModelStep
 from warpsmith.workers.steps.outages import resting
 
 
@@ -112,3 +114,65 @@ def test_searches_that_wait_for_a_person_keep_no_other_from_trying_again(db: Dat
     with db.reading() as session:
         assert resting(session, driver.now + 29.0, 1) == []
         assert resting(session, driver.now + 60.0, 1) == [driver.search_id]
+
+
+def test_the_clock_stands_still_while_all_that_is_open_is_put_off(driver: Driver) -> None:
+    work = driver.until("ideate")
+    driver.now += 7.0
+    fail(driver, work.attempt_id, max_deferrals=10)  # for 5 seconds; the search goes on running
+    search = driver.search()
+    assert (search.state, search.running_since) == ("running", None)
+    spent = search.active_s
+    driver.check()
+    driver.now += 1_000.0
+    driver.claim(work.attempt_id)
+    assert driver.search().active_s == spent
+    driver.now += 3.0
+    fail(driver, work.attempt_id, max_deferrals=10)
+    assert driver.search().active_s == spent + 3.0
+    driver.now += 1_000.0
+    assert driver.complete(driver.claim(work.attempt_id))
+    driver.advance()
+    assert driver.search().running_since is not None
+
+
+def test_the_clock_runs_while_anything_else_is_under_way(driver: Driver) -> None:
+    work = driver.until("code")
+    others = [attempt for attempt in driver.attempts() if attempt.kind == "code" and attempt.id != work.attempt_id]
+    assert others
+    since = driver.search().running_since
+    fail(driver, work.attempt_id, max_deferrals=10)
+    assert driver.search().running_since == since, "another code step waits for a worker"
+    for other in others:
+        driver.claim(other.id)
+        fail(driver, other.id, max_deferrals=10)
+    assert driver.search().running_since is None
+    driver.check()
+
+
+def test_a_step_that_was_put_off_has_the_rest_of_its_calls(driver: Driver) -> None:
+    work = driver.until("code")
+    calls = [call(1, error="unreadable"), call(2, error="unreadable")]
+    assert work.replies == 0
+    assert steps.defer(driver.db, work.attempt_id, "me", "503: away", 5.0, calls, driver.now)
+    driver.now += 10.0
+    again = driver.claim(work.attempt_id)
+    assert again.replies == 2
+    model = Nonsense()
+    assert ModelStep(driver.db, SETTINGS, again, "me", lambda: driver.now).run(model)
+    assert model.asked == 1, "three calls in all, as its step was granted"
+    assert driver.search().candidates == 1, "its replies were paid for"
+    driver.check()
+
+
+class Nonsense:
+    """Never answers with code."""
+
+    provider = "openai"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def complete(self, request: ModelRequest) -> ModelReply:
+        self.asked += 1
+        return ModelReply("no", "m", "stop", 1, 1, 0.0, 0.1)

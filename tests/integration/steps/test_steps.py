@@ -243,7 +243,7 @@ def test_duplicates_are_closed_and_named(driver: Driver) -> None:
     repair = driver.claim(driver.advance()[0].attempt_id)
     assert steps.complete_code(driver.db, repair.attempt_id, "me", source(1), "cpp", [], driver.now)
     assert driver.nodes()[1].reason == "the repair changed nothing: duplicate of node #1"
-    assert driver.search().candidates == 1
+    assert driver.search().candidates == 3, "two duplicates and one that was judged"
 
 
 def test_more_ideas_than_asked_for_are_dropped(driver: Driver) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.service.cli.arguments import parse_budget, parse_model, parse_policy, read_model
+from warpsmith.service.cli.arguments import choose_budget, parse_budget, parse_model, parse_policy, read_model
 from warpsmith.service.client.errors import MISUSE, CommandError
 
 COUNTS = st.integers(min_value=1, max_value=10**9)
@@ -135,3 +135,11 @@ def test_bytes_that_are_no_text_are_placed(tmp_path: Path) -> None:
     path.write_bytes(b"{\xff}")
     with pytest.raises(CommandError, match=r"byte 1 of which is not UTF-8', expected a text file"):
         read_model(path)
+
+
+def test_a_recorded_pool_keeps_its_limits_and_none_lifts_them() -> None:
+    assert choose_budget("", {"provider": "openai"}) == choose_budget("", {"provider": "agent"}) == {"candidates": 20}
+    assert choose_budget("", {"provider": "replay", "file": "x.jsonl"}) is None
+    assert choose_budget("", {"provider": "agent", "pool": "pl_1"}) is None
+    assert choose_budget("none", {"provider": "replay", "file": "x.jsonl"}) == {}
+    assert choose_budget("calls=3", {"provider": "agent", "pool": "pl_1"}) == {"model_calls": 3}

@@ -123,3 +123,47 @@ def test_the_gate_knows_what_the_op_declares(
     assert (caught.value.verdict, caught.value.gate) == ("rejected", "gate")
     assert said in str(caught.value)
     assert asked == []
+
+
+TUNED = 'TUNE = {"BLOCK": [32, 64, 128]}\nBLOCK = 64\n' + CUDA.replace("1, 32", "1, BLOCK").replace(
+    "ARGUMENTS", ARGUMENTS
+)
+
+
+def variants(cache: Path, level: Literal["screen", "verify"] = "screen") -> tuple[candidates.Variant, ...]:
+    """The configurations of a CUDA candidate with three; its default first."""
+    return prepare(job(TUNED, "cuda", level), cache, False).variants
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_screening_on_its_device_has_every_configuration(tmp_path: Path) -> None:
+    found = variants(tmp_path)
+    assert [variant.values for variant in found] == [{"BLOCK": size} for size in (64, 32, 128)]
+    assert [variant.source.count(f"BLOCK = {variant.values['BLOCK']}\n") for variant in found] == [1, 1, 1]
+    directories = {(variant.prepared or candidates.Prepared()).environment[CACHE_VARIABLE] for variant in found}
+    assert len(directories) == 3, "each is built by itself"
+    assert variants(tmp_path, "verify") == (), "the numbers in the file count"
+    triton = 'TUNE = {"BLOCK": [1, 2]}\nBLOCK = 1\n' + TRITON
+    assert len(prepare(job(triton, "triton", "screen"), tmp_path, False).variants) == 2
+    assert prepare(job(triton, "triton", "screen"), tmp_path, True).variants == (), "nothing would be timed"
+
+
+def test_one_that_does_not_compile_is_out_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(source: str, language: str, **options: Any) -> languages.Prepared:
+        del language, options
+        if "BLOCK = 64\n" in source:
+            raise languages.CompileError("line 3: no")
+        return {"seconds": 0.0, "log": "", "cached": False, "kernels": [], "binaries": []}
+
+    monkeypatch.setattr(languages, "prepare", prepare)
+    found = variants(tmp_path)
+    assert [variant.prepared is None for variant in found] == [True, False, False]
+    assert str(found[0].refused) == "line 3: no"
+
+
+@pytest.mark.usefixtures("asked")
+def test_without_time_the_default_alone_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(candidates, "COMPILE_S", -1.0)
+    found = variants(tmp_path)
+    assert [variant.prepared is not None for variant in found] == [True, False, False]
+    assert [variant.refused for variant in found] == [None, None, None]

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from benchmarks.estimates import measure
 from tests import REPOSITORY
 from warpsmith.kernels_db.spec.op import Target, load_op
+from warpsmith.workers.llm.bound import Bound, bound
 from warpsmith.workers.llm.estimate import Estimate, estimate, one_line
 from warpsmith.workers.llm.forecast import MOST_NODES, CallSize, Play
 from warpsmith.workers.llm.providers.cost import PriceError
@@ -20,8 +24,19 @@ SIZES = {kind: CallSize(3000, 1000, 0.01) for kind in ("ideate", "reflect", "cod
 EXAMPLES = REPOSITORY / "examples"
 
 
-def play(name: str = "idea_beam", *, worst: bool, budget: dict[str, Any] | None = None, **parameters: Any) -> Play:
-    return Play(parse_policy({"name": name, **parameters}), parse_budget(budget or {}), SIZES, worst).run()
+def play(name: str = "idea_beam", *, budget: dict[str, Any] | None = None, **parameters: Any) -> Play:
+    return Play(parse_policy({"name": name, **parameters}), parse_budget(budget or {}), SIZES).run()
+
+
+def worst(
+    name: str = "idea_beam",
+    *,
+    budget: dict[str, Any] | None = None,
+    seeds: int = 0,
+    together: int | None = 1,
+    **parameters: Any,
+) -> Bound:
+    return bound(parse_policy({"name": name, **parameters}), parse_budget(budget or {}), SIZES, seeds, together)
 
 
 def of(
@@ -40,37 +55,84 @@ def of(
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_every_policy_is_played_to_its_end(name: str) -> None:
-    expected, worst = play(name, worst=False), play(name, worst=True)
+    expected, most = play(name), worst(name)
     assert expected.complete
-    assert worst.complete
-    assert 0 < expected.spend.model_calls <= worst.spend.model_calls
+    assert 0 < expected.spend.model_calls <= most.model_calls
+    assert expected.spend.candidates <= most.candidates
     assert expected.spend.model_calls == sum(expected.calls.values())
     assert expected.spend.cost_usd == pytest.approx(0.01 * expected.spend.model_calls)
+    assert all(count <= most.calls[kind] for kind, count in expected.calls.items())
 
 
 def test_the_worst_of_a_small_beam_by_hand() -> None:
     # One parent, one idea, one code: each of 2 rounds takes 3 calls for ideas, 3 for code and 3 for its one repair.
-    found = play(worst=True, beam=1, diverse=0, ideas=1, codes=1, repairs=1, rounds=2, max_rounds=2)
-    assert dict(found.calls) == {"ideate": 6, "code": 6, "repair": 6}
-    assert found.spend.candidates == 4
-    assert found.reason == "2 rounds were played"
+    small: dict[str, Any] = {
+        "beam": 1,
+        "diverse": 0,
+        "ideas": 1,
+        "codes": 1,
+        "repairs": 1,
+        "rounds": 2,
+        "max_rounds": 2,
+    }
+    found = worst(**small)
+    assert found.calls == {"ideate": 6, "code": 6, "repair": 6}
+    assert (found.model_calls, found.candidates) == (18, 4)
+    assert (found.prompt_tokens, found.completion_tokens, found.tokens) == (54_000, 18_000, 72_000)
+    assert found.cost_usd == pytest.approx(0.18)
+    # A seed is one more parent of the first round, with its idea and that idea's code, and may be repaired itself.
+    seeded = worst(**small, seeds=1)
+    assert seeded.calls == {"ideate": 9, "code": 9, "repair": 12}
+    assert (seeded.model_calls, seeded.candidates) == (30, 8)
+    # 3 candidates: 9 calls to write them, whether they are first codes or repairs, and the ideas.
+    capped = worst(**small, budget={"candidates": 3})
+    assert capped.calls == {"ideate": 6, "code": 6, "repair": 6}
+    assert (capped.model_calls, capped.candidates) == (15, 3)
 
 
-@pytest.mark.parametrize("worst", [False, True])
+def test_the_dearest_kinds_are_bounded_first() -> None:
+    sizes = SIZES | {"repair": CallSize(1, 1, 5.0), "code": CallSize(1, 1, 1.0)}
+    policy = parse_policy({"name": "greedy", "rounds": 2, "repairs": 1})
+    found = bound(policy, parse_budget({"candidates": 3}), sizes, 0, 1)
+    # 9 calls for code in all, of which at most 6 are repairs; 6 for ideas.
+    assert found.cost_usd == pytest.approx(6 * 5.0 + 6 * 1.0 + 3 * 0.01)
+
+
 @pytest.mark.parametrize(
     ("limit", "value", "one_more"),
     [("model_calls", 10, 0), ("candidates", 7, 0), ("tokens", 50_000, 4000), ("cost_usd", 0.205, 0.01)],
 )
-def test_caps_are_met_to_one_call(limit: str, value: float, one_more: float, worst: bool) -> None:
-    found = play(worst=worst, budget={limit: value})
+def test_caps_are_met_to_one_call(limit: str, value: float, one_more: float) -> None:
+    found = play(budget={limit: value})
     assert 0 < getattr(found.spend, limit) <= value + one_more
     assert limit in found.reason
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "under_way"),
+    [("model_calls", 10, 0), ("candidates", 7, 0), ("tokens", 50_000, 3 * 4000), ("cost_usd", 0.205, 0.03)],
+)
+def test_the_worst_of_a_cap_is_the_cap_and_what_is_under_way(limit: str, value: float, under_way: float) -> None:
+    assert getattr(worst(budget={limit: value}), limit) == pytest.approx(value + under_way)
+    assert getattr(worst(budget={limit: value}, together=4), limit) == pytest.approx(value + 4 * under_way)
+
+
+def test_where_nothing_limits_the_calls_under_way_a_cap_of_tokens_bounds_nothing() -> None:
+    assert worst(budget={"tokens": 50_000}, together=None).tokens == worst().tokens
+
+
 def test_what_is_too_large_to_be_played_says_so() -> None:
-    found = play(worst=True, beam=64, ideas=32, codes=16, rounds=100, max_rounds=100)
+    found = play(beam=64, ideas=32, codes=16, rounds=100, max_rounds=100)
     assert not found.complete
     assert len(found.nodes) < 3 * MOST_NODES
+
+
+@settings(max_examples=8, deadline=None, database=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_search_exceeds_its_worst(seed: int) -> None:
+    """Whatever the model answers: `benchmarks.estimates` has the searches, with their rows and steps."""
+    [found] = measure(searches=1, seed=seed)
+    assert found.exceeded() == [], f"{found.policy} {found.budget} took {found.actual}, at worst {found.worst}"
 
 
 def test_prompts_of_the_op_are_weighed() -> None:

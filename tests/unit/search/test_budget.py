@@ -17,6 +17,7 @@ from warpsmith.workers.search.budget import (
     out_of_time,
     parse_budget,
 )
+from warpsmith.workers.search.policy_base import carry_on
 from warpsmith.workers.search.tree import Budget, Spend, Tree
 
 LIMITS = ["candidates", "model_calls", "tokens", "cost_usd", "wall_clock_s", "gpu_seconds"]
@@ -116,3 +117,13 @@ def test_before_the_first_candidate_the_baselines_are_the_measure() -> None:
 
 def test_candidates_that_are_written_or_judged_hold_their_place() -> None:
     assert screens(Budget(candidates=5), Spend(candidates=1), "coding", "judging", "planned", "closed") == 2
+
+
+def test_a_written_candidate_that_cannot_be_judged_now_keeps_its_place() -> None:
+    # The device is busy with one, and takes 10 s for each: the written one waits, and one more place is left of four.
+    nodes = [accepted(1, 1.0, state="judging", verdict=None), accepted(2, 1.0, state="coded", verdict=None)]
+    nodes += [accepted(seq, 1.0, state="planned", verdict=None) for seq in (3, 4)]
+    allowed = allowance(
+        Tree([root(), *nodes]), Budget(candidates=4, gpu_seconds=15.0), Spend(candidates=1, gpu_seconds=10.0)
+    )
+    assert [(step.kind, step.node_id) for step in carry_on(nodes, allowed, 0)] == [("code", nodes[2].id)]

@@ -8,17 +8,29 @@ Free Python passes no allow-list. The gate only reads it: it must parse, and wha
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from warpsmith.kernels_db.job.documents import Failure, Job, JobCandidate, ResolvedWorkload, tier_of
 from warpsmith.kernels_db.runtime.cache import CACHE_VARIABLE
 from warpsmith.workers.gate import check
+from warpsmith.workers.gate.gate import parse
 from warpsmith.workers.gate.normalise import host_digest
+from warpsmith.workers.gate.tunables import Configuration, Tunables, read_tunables, specialise
 from warpsmith.workers.judge import languages
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.languages import compile_service, confined_compiler, triton
 from warpsmith.workers.judge.machine import cache_pruning
+
+MOST_COMPILERS = 8
+"""Configurations of a candidate that are compiled at once, at most."""
+
+COMPILE_S = 120.0
+"""Seconds after which no further configuration is compiled."""
 
 DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python")}
 
@@ -27,11 +39,28 @@ DEVICE_LANGUAGES = {"cpu": ("cpp", "python"), "cuda": ("triton", "cuda", "python
 class Prepared:
     """A compiled candidate.
 
-    Variables that its runner needs to find the binaries, and whether it runs under an interpreter.
+    Variables that its runner needs to find the binaries, whether it runs under an interpreter, and the configurations
+    of a candidate with tunables that is screened, its default first.
     """
 
     interpreted: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One configuration of a candidate with tunables: its source, and how it compiled.
+
+    `refused`: why it has no `prepared`; None there, too, where there was no time to compile it. `compiled`: its compile
+    report.
+    """
+
+    values: Configuration
+    source: str
+    prepared: Prepared | None
+    compiled: dict[str, Any] | None
+    refused: Stopped | None
 
 
 def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) -> Prepared | None:
@@ -51,7 +80,13 @@ def prepare(job: Job, report: Report, cache: Path, *, interpreted: bool = True) 
     with report.gate("gate"):
         _gate(job, candidate)
     with report.gate("compile"):
-        return _compile(job, candidate, report, cache, interpreted)
+        tunables = None
+        here = job["target"].startswith("cpu") or not interpreted  # nothing is timed on a device that is not here
+        if here and job["level"] == "screen" and tier_of(candidate["language"]) != "sandbox":
+            tunables = read_tunables(parse(candidate["source"]))
+        if tunables is None or len(tunables.configurations) == 1:
+            return _compile(job, candidate, report, cache, interpreted)
+        return _compile_all(job, candidate, tunables, report, cache, interpreted)
 
 
 def _gate(job: Job, candidate: JobCandidate) -> None:
@@ -139,7 +174,7 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
     report.compile = dict(built)
     if built["binaries"]:
         report.compile["digest"] = _digest(language, candidate["source"], built["binaries"])
-        _refuse_twin(job, report.compile["digest"])
+        refuse_twin(job, report.compile["digest"])
     if language == "python":
         if device == "cuda" and interpreted:
             raise Stopped("ambiguous", "screen", "no CUDA device: free Python was parsed, and not run")
@@ -154,6 +189,43 @@ def _compile(job: Job, candidate: JobCandidate, report: Report, cache: Path, int
     return Prepared(interpreted=True, environment=environment | {"TRITON_INTERPRET": "1"})
 
 
+def _compile_all(
+    job: Job, candidate: JobCandidate, tunables: Tunables, report: Report, cache: Path, interpreted: bool
+) -> Prepared:
+    """Take every configuration through both gates, several at once.
+
+    Raises Stopped where the default does not compile and no other does.
+    """
+    unknown: Job = {**job, "known_binaries": {}}  # which one is judged is not known yet
+    deadline = time.monotonic() + COMPILE_S
+
+    def compiled(values: Configuration) -> Variant:
+        source = specialise(candidate["source"], values)
+        if time.monotonic() > deadline and values != tunables.default:
+            return Variant(values, source, None, None, None)
+        own: JobCandidate = {**candidate, "source": source}
+        own_report = Report(job)
+        try:
+            _gate(job, own)
+            prepared = _compile(unknown, own, own_report, cache, interpreted)
+        except Stopped as stopped:
+            if stopped.verdict != "rejected":
+                raise
+            return Variant(values, source, None, own_report.compile, stopped)
+        finally:
+            report.compiler = own_report.compiler or report.compiler
+        return Variant(values, source, prepared, own_report.compile, None)
+
+    with ThreadPoolExecutor(max_workers=max(1, min(os.cpu_count() or 1, MOST_COMPILERS))) as pool:
+        variants = tuple(pool.map(compiled, tunables.configurations))
+    first = next((variant for variant in variants if variant.prepared is not None), None)
+    if first is None or first.prepared is None:
+        assert variants[0].refused is not None
+        raise variants[0].refused
+    report.compile = first.compiled
+    return replace(first.prepared, variants=variants)
+
+
 def _digest(language: str, source: str, binaries: list[str]) -> str:
     """Return a digest of a candidate's kernel code and host code.
 
@@ -162,12 +234,12 @@ def _digest(language: str, source: str, binaries: list[str]) -> str:
     return hashlib.sha256("\n".join([language, host_digest(source), *binaries]).encode()).hexdigest()
 
 
-def _refuse_twin(job: Job, digest: str) -> None:
+def refuse_twin(job: Job, digest: str | None) -> None:
     """Raise Stopped where a screened candidate compiles to the same code as an earlier one.
 
     Compared within the search.
     """
-    twin = job.get("known_binaries", {}).get(digest)
+    twin = None if digest is None else job.get("known_binaries", {}).get(digest)
     if twin is not None and job["level"] == "screen":
         message = f"duplicate of node #{twin} (same binary)"
         raise Stopped("rejected", "compile", message, {"kind": "duplicate", "message": message, "found": twin})

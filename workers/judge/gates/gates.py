@@ -14,6 +14,7 @@ from warpsmith.workers.judge.gates.job_run import JobRun
 from warpsmith.workers.judge.gates.measurement import available, believe, measure
 from warpsmith.workers.judge.gates.sanitizing_cpp import sanitize
 from warpsmith.workers.judge.gates.sanitizing_gpu import sanitizing
+from warpsmith.workers.judge.gates.sweep import sweep
 from warpsmith.workers.judge.gates.verdict import Stopped, wrong_value
 from warpsmith.workers.judge.gates.verification import check, name_kernels, verify
 from warpsmith.workers.judge.reference import admission
@@ -73,6 +74,7 @@ def _examine(job_run: JobRun) -> Outcome:
 def _contest(job_run: JobRun) -> Outcome:
     """Take the candidate through screen, verify and time. Raises Stopped."""
     verifies, interpreted = job_run.job["level"] == "verify", job_run.interpreted
+    sweep(job_run)
     with job_run.candidate() as candidate, job_run.on_device(), sanitizing(job_run) as sanitized:
         screened = job_run.workloads if interpreted else job_run.timed_workloads() or job_run.workloads
         if not screened:

@@ -22,7 +22,7 @@ from warpsmith.kernels_db.job.documents import (
 )
 from warpsmith.workers.judge.gates import footprint
 from warpsmith.workers.judge.gates.bench import Bench
-from warpsmith.workers.judge.gates.candidates import Prepared
+from warpsmith.workers.judge.gates.candidates import Prepared, Variant
 from warpsmith.workers.judge.gates.generators import Generators
 from warpsmith.workers.judge.gates.verdict import Report, Stopped
 from warpsmith.workers.judge.gates.workload_run import WorkloadRun
@@ -117,6 +117,30 @@ class JobRun:
             yield started
         finally:
             started.close()
+
+    @contextmanager
+    def variant(self, variant: Variant) -> Iterator[RunnerHandle]:
+        """Start the runner of one configuration, yield it, and close it at the end. Raises as `candidate`."""
+        assert variant.prepared is not None
+        with candidate_at_fault("screen", None):
+            started = self.bench.factory.start(
+                "candidate",
+                variant.source,
+                self.job,
+                environment=variant.prepared.environment,
+                allowed=self._allowed,
+            )
+        try:
+            yield started
+        finally:
+            started.close()
+
+    def choose(self, variant: Variant) -> None:
+        """Go on with one configuration as the candidate."""
+        assert self.job["candidate"] is not None
+        self.job = {**self.job, "candidate": {**self.job["candidate"], "source": variant.source}}
+        self.prepared = variant.prepared
+        self.report.compile = variant.compiled
 
     def _start_candidate(self) -> RunnerHandle:
         """Start the candidate's runner and report what confines it."""

@@ -25,6 +25,7 @@ from warpsmith.kernels_db.job.documents import (
     tier_of,
 )
 from warpsmith.kernels_db.job.protocol_number import PROTOCOL
+from warpsmith.kernels_db.job.sweep_documents import Sweep
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.sandbox.sandbox import NOTHING_RAN
 from warpsmith.workers.judge.values.compare import Comparison
@@ -68,6 +69,7 @@ class Report:
         self.attack: Attack | None = None
         self.generated: Generated | None = None
         self.profile: Profile | None = None
+        self.sweep: Sweep | None = None
         self.host_us: HostTime | None = None
         self.notes: list[str] = []
         self.calls: dict[str, int] = {}  # of the candidate's `run`, by gate
@@ -132,6 +134,8 @@ class Report:
             document["admission"] = self.admission
         if self.attack is not None:
             document["attack"] = self.attack
+        if self.sweep is not None:
+            document["sweep"] = self.sweep
         if self.generated is not None:
             document["generated"] = self.generated
         if self.profile is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from warpsmith.kernels_db.job import nsight_metrics
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.workers.llm.prompt.facts import BASELINE_NAMES, microseconds, rates, significant, visible
 from warpsmith.workers.llm.prompt.logs import first_error, trim_log
 from warpsmith.workers.llm.prompt.occupancy import Occupancy, occupancies
@@ -64,6 +65,8 @@ def feedback(verdict: Verdict, workloads: Sequence[ResolvedWorkload] = (), metri
         return "\n".join(lines)
     lines = [_headline(verdict, workloads)]
     lines += [f"- {line}" for line in _workload_lines(verdict, workloads)]
+    if (sweep := verdict.get("sweep")) is not None:
+        lines.append(f"- Tunables, swept by the judge: {describe_sweep(sweep)}; the code has the best as its defaults")
     lines += [f"- {line}" for line in _kernel_lines(verdict)]
     lines += [f"- {line}" for line in _compile_lines(verdict, workloads)]
     if metrics:

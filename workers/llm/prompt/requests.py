@@ -10,6 +10,7 @@ from typing import Any
 
 from warpsmith import prompts
 from warpsmith.kernels_db.job.documents import NsightKernel, ResolvedWorkload, Verdict
+from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.runtime.flags import CPP_FLAGS, CUDA_FLAGS
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import LIBRARY_CALLS
@@ -26,7 +27,7 @@ from warpsmith.workers.text import middle_cut, one_line
 MAX_LEDGER_LINES = 80
 MAX_LEDGER_TIMES = 4
 MAX_REASON_CHARS = 140
-MAX_CAUSE_CHARS = 340  # with times and resources
+MAX_CAUSE_CHARS = 340  # with times, a sweep and resources
 MAX_ECHO_CHARS = 6_000
 
 
@@ -342,11 +343,13 @@ def ledger_entry(
     ci_high: float | None = None,
     times: Sequence[tuple[str, float, float]] = (),
     built: Mapping[str, Any] | None = None,
+    sweep: Mapping[str, Any] | None = None,
 ) -> LedgerEntry:
     """Build the entry of a node, from the columns of its row.
 
     A right candidate needs no reason: its interval says more, and its `times`, which are a bench workload, microseconds
-    and the speed-up over the fastest baseline each, and the resources of its kernels, by the compile report `built`.
+    and the speed-up over the fastest baseline each, the `sweep` over its tunables, and the resources of its kernels, by
+    the compile report `built`.
     """
     told = one_line(reason or "", MAX_REASON_CHARS)
     if verdict == "accepted" and score is not None:
@@ -354,7 +357,8 @@ def ledger_entry(
         shown = [
             f"{name} {microseconds(time)}, {significant(ratio)}x" for name, time, ratio in times[:MAX_LEDGER_TIMES]
         ]
-        told = "; ".join(spans + shown + resources(built or {}))
+        swept = [] if sweep is None else [describe_sweep(sweep)]
+        told = "; ".join(spans + shown + swept + resources(built or {}))
     return LedgerEntry(
         seq=seq,
         technique=str(idea["technique"]) if idea else "no idea",

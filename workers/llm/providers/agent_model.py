@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from warpsmith.kernels_db.store.db import Database
 from warpsmith.kernels_db.store.tables import AskRow
-from warpsmith.workers.llm.base import AskPending, ModelReply, ModelRequest, PoolMiss
+from warpsmith.workers.llm.base import AskPending, ModelReply, ModelRequest, PoolMiss, approximate_tokens
 from warpsmith.workers.llm.providers.replay_model import ReplayModel
 from warpsmith.workers.text import storable
 
@@ -19,7 +19,8 @@ from warpsmith.workers.text import storable
 class AgentModel:
     """Answers with the reply that was given to the ask of the request's attempt.
 
-    Tokens are not counted; the cost is zero; the latency is the wait.
+    Tokens are those of the prompt and the reply, about (an agent's thoughts are not seen); the cost is zero; the
+    latency is the wait.
     """
 
     provider = "agent"
@@ -51,8 +52,8 @@ class AgentModel:
                 text=storable(ask.reply),
                 model=ask.answered_by,
                 finish_reason="stop",
-                prompt_tokens=None,
-                completion_tokens=None,
+                prompt_tokens=approximate_tokens(sum(len(message["content"]) for message in request.messages)),
+                completion_tokens=approximate_tokens(len(ask.reply)),
                 cost_usd=0.0,
                 latency_s=max(0.0, (ask.answered_at or ask.created_at) - ask.created_at),
             )

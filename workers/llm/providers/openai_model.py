@@ -218,12 +218,12 @@ class OpenAIModel:
         finish_reason = choice.get("finish_reason")
         if isinstance(choice["message"].get("refusal"), str) and not content:
             content = choice["message"]["refusal"]
-        if content is None and finish_reason == "length":
-            content = ""  # all tokens went into reasoning: a reply, though one without text
-        if not isinstance(content, str) or (not content.strip() and finish_reason != "length"):
-            raise ModelUnavailable(f"{self._url} answered nonsense: empty content (finish_reason {finish_reason!r})")
         usage = document.get("usage")
         prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        if content is None and (finish_reason == "length" or completion):
+            content = ""  # all tokens went into reasoning: a reply, though one without text
+        if not isinstance(content, str) or not (content.strip() or finish_reason == "length" or completion):
+            raise ModelUnavailable(f"{self._url} answered nonsense: empty content (finish_reason {finish_reason!r})")
         cached = _count(usage.get("prompt_tokens_details"), "cached_tokens") if isinstance(usage, dict) else None
         named = document.get("model")
         model = one_line(storable(named), 128) if isinstance(named, str) and named else self._model

@@ -5,6 +5,7 @@ import { Badge, type Column, EmptyState, format, Meter, Table, Untrusted } from 
 import { FailureCard } from "./FailureCard";
 import { limits, number, shareOfLimit, shown } from "./failure";
 import styles from "./Node.module.css";
+import { SweepTable } from "./SweepTable";
 import { shortName } from "./sentence";
 import { axesInWords, inOrder, worstFamily } from "./workloads";
 
@@ -28,6 +29,7 @@ export function WorkloadsView({ report }: { report: ReportDocument }) {
       ) : (
         <Table caption="Workloads" columns={columns} rows={rows} rowKey={(row) => row.id} />
       )}
+      {report.sweep && <SweepTable sweep={report.sweep} />}
     </div>
   );
 }

@@ -1,0 +1,76 @@
+"""A sweep over a candidate's tunables: its part of the verdict, and in words. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+MOST_SHOWN = 3
+"""Other configurations that a line of words has."""
+
+
+class SweptConfiguration(TypedDict):
+    """One configuration: the value of each tunable, and microseconds by bench workload.
+
+    rounds: how many rounds of the sweep timed it. Its times are the last's; of one that left earlier they are scaled by
+    what the chosen one took in the last round and in that one, so that they compare.
+    failure: why it has no times, or none that count: it does not compile, is wrong, or fails.
+    """
+
+    values: dict[str, int]
+    time_us: dict[str, float]
+    rounds: int
+    failure: NotRequired[str]
+
+
+class Sweep(TypedDict):
+    """What the judge found of a candidate's configurations, the fastest first.
+
+    chosen: the one that the verdict is on. seconds: wall clock. left_out: those for which there was no time.
+    """
+
+    chosen: dict[str, int]
+    configurations: list[SweptConfiguration]
+    seconds: float
+    left_out: NotRequired[int]
+
+
+def mean_ratio(times: Mapping[str, float], chosen: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Return how many times as long as `chosen` a configuration takes: the weighted geometric mean over workloads."""
+    total = math.fsum(weights.get(name, 1.0) for name in chosen)
+    logs = math.fsum(weights.get(name, 1.0) * math.log(times[name] / chosen[name]) for name in chosen)
+    return math.exp(logs / total)
+
+
+def describe_sweep(sweep: Mapping[str, Any], weights: Mapping[str, float] | None = None) -> str:
+    """Write a sweep in a line: the best configuration, by how much others are slower, and where another is faster."""
+    entries = [entry for entry in sweep["configurations"] if "failure" not in entry and entry["time_us"]]
+    chosen = next((entry for entry in entries if entry["values"] == sweep["chosen"]), None)
+    if chosen is None:
+        return f"{_named(sweep['chosen'])} chosen"
+    best = chosen["time_us"]
+    others = [entry for entry in entries if entry is not chosen and entry["time_us"].keys() == best.keys()]
+    failed = sum("failure" in entry for entry in sweep["configurations"])
+    told = f"{_named(chosen['values'])} best of {len(entries)} timed"
+    told += f", {failed} failed" if failed else ""
+    slower = sorted((mean_ratio(entry["time_us"], best, weights or {}), _named(entry["values"])) for entry in others)
+    if slower:
+        told += "; others " + ", ".join(f"{_percent(ratio)} ({name})" for ratio, name in slower[:MOST_SHOWN])
+    if len(slower) > MOST_SHOWN:
+        told += f", the slowest {_percent(slower[-1][0])}"
+    if len(best) > 1:
+        for name in best:
+            fastest = min(entries, key=lambda entry: entry["time_us"].get(name, math.inf))
+            if fastest is not chosen and fastest["time_us"][name] < 0.98 * best[name]:
+                gain = _percent(fastest["time_us"][name] / best[name])
+                told += f"; on {name} {_named(fastest['values'])} {gain}"
+    return told
+
+
+def _named(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.3g} % time" if abs(ratio - 1) >= 0.0005 else "the same time"

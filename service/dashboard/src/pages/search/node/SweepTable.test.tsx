@@ -1,0 +1,27 @@
+import { render, screen, within } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { SweepTable } from "./SweepTable";
+
+const sweep = {
+  chosen: { ROWS: 4 },
+  configurations: [
+    { values: { ROWS: 4 }, time_us: { large: 10, small: 1.5 }, rounds: 2 },
+    { values: { ROWS: 1 }, time_us: { large: 15, small: 1 }, rounds: 1 },
+    { values: { ROWS: 16 }, time_us: {}, rounds: 0, failure: "<b>wrong</b>" },
+  ],
+  seconds: 2.5,
+  left_out: 3,
+  summary: "ROWS=4 best of 2 timed",
+};
+
+test("every configuration has its times, the chosen one is marked, and one that is out says why", () => {
+  render(<SweepTable sweep={sweep} />);
+  const [, chosen, slower, wrong] = screen.getAllByRole("row") as [HTMLElement, ...HTMLElement[]];
+  expect(within(chosen as HTMLElement).getByText("chosen")).toBeVisible();
+  expect(chosen).toHaveTextContent("ROWS=4");
+  expect(slower).toHaveTextContent("15");
+  expect(within(slower as HTMLElement).queryByText("chosen")).toBeNull();
+  expect(wrong).toHaveTextContent("<b>wrong</b>");
+  expect(screen.getByRole("columnheader", { name: /Time, small/ })).toBeVisible();
+  expect(screen.getByText(/3 were not timed/)).toHaveTextContent("ROWS=4 best of 2 timed");
+});

@@ -1,0 +1,101 @@
+"""A node of a candidate with tunables is, from its screening on, the configuration that the verdict is on."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select
+
+from tests.support.steps_support import Driver, call, create, verdict
+from warpsmith.kernels_db.job.sweep_documents import Sweep, describe_sweep
+from warpsmith.kernels_db.store.db import Database
+from warpsmith.kernels_db.store.tables import VerdictRow
+from warpsmith.workers import steps
+from warpsmith.workers.gate.normalise import normalised_digest
+from warpsmith.workers.llm.prompt.requests import build
+from warpsmith.workers.queue.model_step import request_context
+
+SOURCE = """
+TUNE = {"ROWS": [1, 4], "WIDTH": [8, 16]}
+ROWS = 4
+FLAGS = ("-DWIDTH=8",)
+
+
+def run(x, y, out):
+    return ROWS
+"""
+SWEEP: Sweep = {
+    "chosen": {"ROWS": 1, "WIDTH": 16},
+    "configurations": [
+        {"values": {"ROWS": 1, "WIDTH": 16}, "time_us": {"large": 100.0}, "rounds": 2},
+        {"values": {"ROWS": 4, "WIDTH": 16}, "time_us": {"large": 102.0}, "rounds": 2},
+        {"values": {"ROWS": 4, "WIDTH": 8}, "time_us": {"large": 130.0}, "rounds": 1},
+        {"values": {"ROWS": 1, "WIDTH": 8}, "time_us": {}, "rounds": 0, "failure": "wrong"},
+    ],
+    "seconds": 3.0,
+}
+
+
+@pytest.fixture
+def driver(db: Database) -> Driver:
+    return Driver(db, create(db))
+
+
+def screened(driver: Driver, sweep: Sweep) -> str:
+    """The id of a node whose candidate was swept in its screening."""
+    work = driver.until("code")
+    assert steps.complete_code(driver.db, work.attempt_id, "me", SOURCE, "cpp", [call()], driver.now)
+    driver.advance()
+    judge = next(one for one in driver.attempts() if (one.kind, one.node_id) == ("judge", work.node.id))
+    claimed = driver.claim(judge.id)
+    document = verdict("screen", score=1.5, sweep=sweep)
+    assert steps.complete_judge(driver.db, claimed.attempt_id, "me", document, driver.now)
+    return work.node.id
+
+
+def test_the_node_becomes_its_best_configuration(driver: Driver) -> None:
+    node_id = screened(driver, SWEEP)
+    (node,) = (node for node in driver.nodes() if node.id == node_id)
+    assert node.source is not None
+    assert "\nROWS = 1\n" in node.source
+    assert '("-DWIDTH=16",)' in node.source
+    assert node.source_digest == normalised_digest(SOURCE), "requests are told apart by what was written"
+    with driver.db.reading() as session:
+        row = session.scalars(select(VerdictRow).where(VerdictRow.node_id == node_id)).one()
+    assert row.source == node.source, "the verdict is on the chosen configuration"
+    assert row.document["sweep"]["chosen"] == SWEEP["chosen"]
+
+
+def test_later_requests_have_the_choice_and_the_ledger_its_line(db: Database) -> None:
+    from tests.support.steps_support import small_policy  # noqa: PLC0415
+
+    driver = Driver(db, create(db), decide=small_policy(codes=1, ideas=1, rounds=2))
+    screened(driver, SWEEP)
+    work = driver.until("ideate")
+    (tried,) = (one for one in work.ledger if one.sweep is not None)
+    assert tried.sweep == SWEEP
+    text = build(request_context(work)).messages[1]["content"]
+    line = (
+        "ROWS=1, WIDTH=16 best of 3 timed, 1 failed; others +2 % time (ROWS=4, WIDTH=16), +30 % time (ROWS=4, WIDTH=8)"
+    )
+    assert describe_sweep(SWEEP) == line
+    assert line in text
+
+
+def test_a_configuration_that_the_candidate_has_not_is_refused(driver: Driver) -> None:
+    with pytest.raises(ValueError, match="configuration: found ROWS=2"):
+        screened(driver, {**SWEEP, "chosen": {"ROWS": 2, "WIDTH": 16}})
+    assert not [node for node in driver.nodes() if node.verdict == "accepted" and node.seq > 0]
+
+
+def test_a_workload_that_another_configuration_would_serve_better_is_named() -> None:
+    found: Sweep = {
+        "chosen": {"A": 1},
+        "configurations": [
+            {"values": {"A": 1}, "time_us": {"long": 100.0, "short": 10.0}, "rounds": 2},
+            {"values": {"A": 2}, "time_us": {"long": 120.0, "short": 9.0}, "rounds": 2},
+        ],
+        "seconds": 1.0,
+    }
+    assert describe_sweep(found) == "A=1 best of 2 timed; others +3.92 % time (A=2); on short A=2 -10 % time"
+    # What occurs more often weighs more.
+    assert "+14.4 % time (A=2)" in describe_sweep(found, {"long": 5.0, "short": 1.0})
