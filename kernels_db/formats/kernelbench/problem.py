@@ -176,8 +176,8 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
     if plain := [leaf.attribute for leaf in facts.state if leaf.plain]:
         notes.append(f"the module keeps {', '.join(plain)} as plain tensors; here they are state, as buffers are")
-    notes += _proved(analyse, file, text, facts, document)
-    return Imported(document, notes, sandbox)
+    notes.append(_proved(analyse, file, text, facts, document))
+    return Imported(document, notes, sandbox, {} if facts.small is None else facts.small.sizes)
 
 
 def _fitting(file: RawFile, text: str, facts: ModuleFacts, beside: int = 0) -> dict[str, Any]:
@@ -215,10 +215,8 @@ def _document(file: RawFile, text: str, facts: ModuleFacts, generating: str) -> 
     }
 
 
-def _proved(
-    analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFacts, document: dict[str, Any]
-) -> list[str]:
-    """Have the spec's reference compared with the file, on small sizes where those are known; return notes.
+def _proved(analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFacts, document: dict[str, Any]) -> str:
+    """Have the spec's reference compared with the file, on small sizes where those are known; return the note on it.
 
     Raises SpecErrors where it computes something else.
     """
@@ -243,9 +241,9 @@ def _proved(
     }
     found, _ = asked(analyse, request, ReferenceFacts, file.path)
     if found.compared == "shapes":
-        return ["too large to be run as the problem does: only shapes and dtypes of its results were compared"]
+        return "too large to be run as the problem does: only shapes and dtypes of its results were compared"
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    return [f"compared with the problem on values, with {said or 'its own sizes'}"]
+    return f"compared with the problem on values, with {said or 'its own sizes'}"
 
 
 def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
