@@ -10,8 +10,8 @@ imported    a spec was made of it; for KernelBench, whose reference was seen to 
 runs        the judge ran the spec's reference on every workload, in float64 and in float32, and found it sound
 admitted    deliberately wrong answers were told from right ones, too (`warpsmith ops check`, beside eager alone)
 
-`runs` and `admitted` are asked on a CPU, at the small sizes with which the import compared a problem of KernelBench: many
-need more memory than a host has. Another format is asked at the sizes that it has.
+`runs` and `admitted` are asked on a CPU. A problem of KernelBench is checked at the small sizes with which the import
+compared it, because many need more memory than a host has; one of another format at its own.
 """
 
 from __future__ import annotations
