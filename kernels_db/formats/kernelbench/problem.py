@@ -26,6 +26,7 @@ from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
 from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous
 from warpsmith.kernels_db.job.file_analysis import Analyse
 from warpsmith.kernels_db.job.file_sizes import with_sizes
+from warpsmith.kernels_db.spec.basic_types import is_float
 from warpsmith.kernels_db.spec.dist import Code
 from warpsmith.kernels_db.spec.document import MAX_BYTES
 from warpsmith.kernels_db.spec.errors import SpecErrors
@@ -176,7 +177,14 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
     if plain := [leaf.attribute for leaf in facts.state if leaf.plain]:
         notes.append(f"the module keeps {', '.join(plain)} as plain tensors; here they are state, as buffers are")
-    notes.append(_proved(analyse, file, text, facts, document))
+    said, unread = _proved(analyse, file, text, facts, document)
+    notes.append(said)
+    free = [item for item in document["state"] if item["attribute"] in unread and item["dist"]["kind"] != "constant"]
+    for item in free:
+        item["dist"] = {"kind": "constant", "value": 0.0}
+    if free:
+        names = ", ".join(item["attribute"] for item in free)
+        notes.append(f"whatever the values of {names}, the results are the same: here they are zeros")
     return Imported(document, notes, sandbox, {} if facts.small is None else facts.small.sizes)
 
 
@@ -215,8 +223,12 @@ def _document(file: RawFile, text: str, facts: ModuleFacts, generating: str) -> 
     }
 
 
-def _proved(analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFacts, document: dict[str, Any]) -> str:
-    """Have the spec's reference compared with the file, on small sizes where those are known; return the note on it.
+def _proved(
+    analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFacts, document: dict[str, Any]
+) -> tuple[str, list[str]]:
+    """Have the spec's reference compared with the file, on small sizes where those are known.
+
+    Returns the note on it, and the attributes of state that do not show in the results.
 
     Raises SpecErrors where it computes something else.
     """
@@ -241,9 +253,11 @@ def _proved(analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFact
     }
     found, _ = asked(analyse, request, ReferenceFacts, file.path)
     if found.compared == "shapes":
-        return "too large to be run as the problem does: only shapes and dtypes of its results were compared"
+        return "too large to be run as the problem does: only shapes and dtypes of its results were compared", []
     said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-    return f"compared with the problem on values, with {said or 'its own sizes'}"
+    floats = {leaf.attribute for leaf in facts.state if is_float(leaf.dtype)}
+    unread = [name for name in found.unread if name in floats]
+    return f"compared with the problem on values, with {said or 'its own sizes'}", unread
 
 
 def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:

@@ -116,9 +116,13 @@ class SmallFacts(Facts):
 
 
 class ReferenceFacts(Facts):
-    """How a spec's reference was seen to compute as the file does: on values, or only on shapes and dtypes."""
+    """How a spec's reference was seen to compute as the file does: on values, or only on shapes and dtypes.
+
+    `unread`: attributes of state whose values do not show in the results.
+    """
 
     compared: Literal["values", "shapes"]
+    unread: list[Annotated[str, Field(max_length=LONGEST_NAME)]] = Field(default=[], max_length=MAX_ITEMS)
 
 
 class TaskWorkload(Facts):

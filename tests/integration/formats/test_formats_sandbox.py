@@ -232,6 +232,22 @@ def test_a_class_that_names_itself_is_built_and_computes_as_the_problem_does() -
     assert all(bool((tensor == 1).all()) for tensor in state), "it changes copies"
 
 
+def test_state_that_does_not_show_in_the_results_is_zeros() -> None:
+    """What is added before a normalisation over the same axis is taken out by it."""
+    found = made_here(NAMING.format(result="self.norm(x + self.scale) * self.norm.weight"))
+    kinds = {state.attribute: state.dist and state.dist.model_dump(mode="json") for state in found.op.state}
+    assert kinds["scale"] == {"kind": "constant", "value": 0.0}
+    assert found.notes[-1] == "whatever the values of scale, the results are the same: here they are zeros"
+
+
+def test_weights_that_only_small_sizes_hide_are_kept() -> None:
+    """Normalised one by one all elements are zero, and no weight seems to matter."""
+    layers = "self.norm = nn.GroupNorm(channels, channels); self.linear = nn.Linear(channels, channels)"
+    text = NAMING.format(result="self.norm(self.linear(x)) + self.scale").replace("self.norm = nn.BatchNorm1d(channels)", layers)
+    found = made_here(text)
+    assert not any("the results are the same" in note for note in found.notes)
+
+
 def test_a_constructor_that_reads_values_is_built_all_the_same() -> None:
     text = PROBLEM.format(top="", result="x * self.rates[1]", init="[3]")
     text = text.replace("self.values = values", "self.rates = [rate.item() for rate in torch.linspace(0, 1, *values)]")
