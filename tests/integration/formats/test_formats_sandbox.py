@@ -243,9 +243,19 @@ def test_state_that_does_not_show_in_the_results_is_zeros() -> None:
 def test_weights_that_only_small_sizes_hide_are_kept() -> None:
     """Normalised one by one all elements are zero, and no weight seems to matter."""
     layers = "self.norm = nn.GroupNorm(channels, channels); self.linear = nn.Linear(channels, channels)"
-    text = NAMING.format(result="self.norm(self.linear(x)) + self.scale").replace("self.norm = nn.BatchNorm1d(channels)", layers)
+    text = NAMING.format(result="self.norm(self.linear(x)) + self.scale").replace(
+        "self.norm = nn.BatchNorm1d(channels)", layers
+    )
     found = made_here(text)
     assert not any("the results are the same" in note for note in found.notes)
+
+
+def test_a_size_is_not_lowered_to_another_one_of_the_file() -> None:
+    """As many channels as groups would leave one element to each group, and zeros as the results."""
+    layers = "self.norm = nn.GroupNorm(groups, channels)"
+    text = NAMING.replace("side = 64", "side = 64\ngroups = 32").replace("self.norm = nn.BatchNorm1d(channels)", layers)
+    found = made_here(text.format(result="self.norm(x * self.scale)"))
+    assert found.sizes == {"channels": 128}, "neither 32 groups nor the 64 of the other side"
 
 
 def test_a_constructor_that_reads_values_is_built_all_the_same() -> None:

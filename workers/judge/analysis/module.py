@@ -127,7 +127,11 @@ def _small(text: str, facts: dict[str, Any]) -> dict[str, Any] | None:
     found = sizes_of(text)
     sizes: dict[str, int] = {}
     for names in _lowered_together(found):
+        # As many channels as groups, say, and each group has a single element: the results are zeros.
+        others = {number for name, number in found.items() if name not in sizes and name not in names}
         for smaller in _smaller(found[names[0]]):
+            if smaller in others:
+                continue
             if _elements(facts) <= SMALL or time.monotonic() > end:
                 break
             tried = sizes | dict.fromkeys(names, smaller)
