@@ -20,7 +20,7 @@ from warpsmith.kernels_db.export.kernel import (
     runtime_needs,
     write_project,
 )
-from warpsmith.kernels_db.export.layer_facts import epsilons, flattens, is_activation
+from warpsmith.kernels_db.export.layer_facts import HostNumber, flattens, host_numbers, is_activation
 from warpsmith.kernels_db.export.package import importable_files
 from warpsmith.kernels_db.export.spec_module import scalar_type
 from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
@@ -62,8 +62,11 @@ def layer_name(op: Op) -> str | None:
     """Return the layer's class, or None where the op is nothing like a layer.
 
     A layer's `forward` takes activations and returns outputs; weights and numbers it reads from the module that it
-    replaces. An op that writes into its inputs or takes no activation is none.
+    replaces. An op that writes into its inputs or takes no activation is none, nor is one with an epsilon or the like
+    that no constant of its reference says: no host could be held against it.
     """
+    if host_numbers(op) is None:
+        return None
     arguments = [*op.inputs, *(state.as_input() for state in op.state)]
     if any(item.mutated or item.name == "self" for item in arguments) or not any(
         is_activation(item) for item in op.inputs
@@ -153,40 +156,81 @@ def _layers(op: Op, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _said_of_rows(op: Op) -> list[str]:
+def _said_of_host(op: Op) -> list[str]:
     lines = ["Further leading axes become rows of the op.", ""] if flattens(op) else []
-    if found := epsilons(op):
-        said = "the layer looks at `variance_epsilon` and `eps`, and lets PyTorch serve another one"
-        other = "the layer does not look whether the host module has another one"
-        shown = ", ".join(map(repr, found))
-        lines += [f"The op's epsilon is {shown}: {said if op.name == 'rms_norm' else other}.", ""]
+    numbers = [f"{' or '.join(f'`{name}`' for name in item.names)} {item.value!r}" for item in _numbers(op)]
+    said = f"A host module with other numbers than the op's ({', '.join(numbers)}), " if numbers else "A host module "
+    lines += [
+        f"{said}without a weight that the op takes or with one that it does not, and a call of another rank run the",
+        "host's own `forward`.",
+        "",
+    ]
     return lines
+
+
+def _numbers(op: Op) -> list[HostNumber]:
+    found = host_numbers(op)
+    assert found is not None  # then there is no layer
+    return found
 
 
 def _body(op: Op, arguments: Mapping[str, str], taken: Sequence[str]) -> list[str]:
     """Return the statements of `forward`.
 
-    Models call such layers with more leading axes than the op has, and with an epsilon of their own.
+    A host that is not the op, by its numbers or its weights, runs its own `forward`: `kernels` sets ours on the
+    instance, so its class still has it. Models call such layers with more leading axes than the op has.
     """
-    lines = []
-    found = epsilons(op)
-    if op.name == "rms_norm" and len(found) == 1 and len(arguments) == 2:
-        x, weight = (arguments[item.name] for item in op.inputs)
-        lines += [
-            f"        epsilon = getattr(self, 'variance_epsilon', getattr(self, 'eps', {found[0]!r}))",
-            f"        if epsilon != {found[0]!r}:  # another op than the kernel's: PyTorch serves it",
-            f"            return torch.nn.functional.rms_norm({x}, {weight}.shape, {weight}, epsilon)",
-        ]
-    if not flattens(op):
+    conditions = [_is_number(item) for item in _numbers(op)] + _held_alike(op)
+    rows = flattens(op)
+    activations = {item.name: len(item.shape or ()) for item in op.inputs if is_activation(item)}
+    if rows:
+        first, *others = activations
+        lead = {name: f"{name}.shape[: {name}.dim() - {rank - 1}]" for name, rank in activations.items()}
+        conditions.append(" and ".join(f"{name}.dim() >= {rank - 1}" for name, rank in activations.items()))
+        conditions += [f"{lead[name]} == {lead[first]}" for name in others]
+    else:
+        conditions += [f"{name}.dim() == {rank}" for name, rank in activations.items()]
+    lines = [
+        f"        if not ({conditions[0]}"
+        if len(conditions) == 1
+        else f"        if not (\n            {conditions[0]}",
+        *(f"            and {condition}" for condition in conditions[1:]),
+    ]
+    lines = [*lines[:-1], f"{lines[-1]}):"] if len(conditions) == 1 else [*lines, "        ):"]
+    lines.append(f"            return type(self).forward(self, {', '.join(taken)})  # the host is not the op")
+    if not rows:
         return [*lines, f"        return _op.call({', '.join(arguments.values())})"]
-    rows = {name: f"{name}.reshape(-1, {name}.shape[-1])" for name in taken}
+    named = {name: f"{name}.reshape(-1, *{name}.shape[{name}.dim() - {activations[name] - 1} :])" for name in taken}
     lines += [
-        f"        leading = {taken[0]}.shape[:-1]",
-        f"        found = _op.call({', '.join(rows.get(value, value) for value in arguments.values())})",
+        f"        leading = {lead[taken[0]]}",
+        f"        found = _op.call({', '.join(named.get(value, value) for value in arguments.values())})",
     ]
     if len(op.outputs) == 1:
-        return [*lines, "        return found.reshape(*leading, found.shape[-1])"]
-    return [*lines, "        return tuple(each.reshape(*leading, each.shape[-1]) for each in found)"]
+        return [*lines, "        return found.reshape(*leading, *found.shape[1:])"]
+    return [*lines, "        return tuple(each.reshape(*leading, *each.shape[1:]) for each in found)"]
+
+
+def _is_number(item: HostNumber) -> str:
+    """Return the condition that the host has a number of the op, under one of its names."""
+    found = repr(item.value) if item.optional else "None"
+    for name in reversed(item.names):
+        found = f'getattr(self, "{name}", {found})'
+    return f"{found} {'is' if item.value is None else '=='} {item.value!r}"
+
+
+def _held_alike(op: Op) -> list[str]:
+    """Return the conditions that the host's weights are those that the op takes, of their ranks, and no others."""
+    conditions = []
+    held = [item for item in op.inputs if not is_activation(item)]
+    for item in held:
+        value = f'getattr(self, "{item.name}", None)'
+        if item.shape is None:
+            conditions.append(f"{value} is not None")
+        else:
+            conditions += [f"isinstance({value}, torch.Tensor)", f"self.{item.name}.dim() == {len(item.shape)}"]
+    known = [item.name for item in held] + [state.attribute for state in op.state if "." not in state.attribute]
+    own = f" and name not in {tuple(known)!r}" if known else ""
+    return [*conditions, f"not [name for name, one in self._parameters.items() if one is not None{own}]"]
 
 
 def _held_type(item: Input) -> str:
@@ -221,10 +265,11 @@ def _readme(kernels: Sequence[ExportedKernel], op: Op, module: str, devices: lis
             "The host module's `forward` has to take the same arguments in the same order: `kernels` compares their",
             "number and kind, not their names. See `layers.py`.",
             "",
-            *_said_of_rows(op),
+            *_said_of_host(op),
         ]
     else:
-        lines += ["It has no layer: an op that writes into its inputs cannot stand in for a module.", ""]
+        reason = "one that writes into its inputs, or whose epsilon is no constant, cannot stand in for a module"
+        lines += [f"The op has no layer: {reason}.", ""]
     needed = runtime_needs(kernels)
     if needed:
         lines += [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from warpsmith.kernels_db.formats.flashinfer import definition, objects
@@ -41,13 +41,15 @@ FORMATS: Mapping[str, Format] = {
 class ImportedOp:
     """An op from files.
 
-    `notes` are for the reader; `sandbox` is the level at which the files were run, None where nothing was.
+    `notes` are for the reader; `sandbox` is the level at which the files were run, None where nothing was; `sizes` are
+    those of the file with which the op was compared with it, none where it was at its own.
     """
 
     op: Op
     format: str
     notes: list[str]
     sandbox: str | None
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def recognise(files: Sequence[RawFile]) -> str:
@@ -96,7 +98,7 @@ def import_op(files: Sequence[RawFile], format_name: str | None, analyse: Analys
     document = _stated(found.document)
     if (size := len(json.dumps(document))) > MAX_BYTES:
         raise refused("files", f"files whose spec has {size} bytes", f"a spec of at most {MAX_BYTES} bytes (1 MiB)")
-    return ImportedOp(parse_op(document), chosen, found.notes, found.sandbox)
+    return ImportedOp(parse_op(document), chosen, found.notes, found.sandbox, found.sizes)
 
 
 def _stated(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,9 +21,10 @@ class _Generator(torch.Generator):
 
 
 class _Redirected(TorchFunctionMode):
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, gpu_alone: bool = False) -> None:
         super().__init__()
         self.device = device
+        self.gpu_alone = gpu_alone  # whether other devices stay as they are said
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -32,7 +33,8 @@ class _Redirected(TorchFunctionMode):
             return args[0]
         if name == "to":
             args = (args[0], *(self.device if _names_gpu(value) else value for value in args[1:]))
-        if "device" in kwargs and kwargs["device"] is not None:
+        said = kwargs.get("device")
+        if said is not None and (not self.gpu_alone or _names_gpu(said)):
             kwargs["device"] = self.device
         if self.device.type == "meta":
             kwargs.pop("generator", None)
@@ -55,6 +57,21 @@ def on(device: torch.device) -> Iterator[None]:
     torch.Generator = _Generator  # type: ignore[misc]
     try:
         with device, _Redirected(device):
+            yield
+    finally:
+        torch.Generator = kept  # type: ignore[misc]
+
+
+@contextmanager
+def gpu_as_cpu() -> Iterator[None]:
+    """Put what code inside the block makes on a GPU on the CPU; all else is made where it says.
+
+    Changes `torch.Generator` meanwhile: for a process of one thread.
+    """
+    kept = torch.Generator
+    torch.Generator = _Generator  # type: ignore[misc]
+    try:
+        with _Redirected(torch.device("cpu"), gpu_alone=True):
             yield
     finally:
         torch.Generator = kept  # type: ignore[misc]

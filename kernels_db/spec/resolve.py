@@ -189,7 +189,7 @@ def build_job(
 def reference_source(op: Op) -> str:
     """Return a module with `run(*arguments)`.
 
-    A `Model` is built once, without storage, and called with the state given.
+    A `Model` is built once, without storage unless its constructor reads values, and called with the state given.
     """
     if op.init is None and not op.state:
         return op.reference
@@ -203,8 +203,18 @@ def reference_source(op: Op) -> str:
 import json as _json
 import torch as _torch
 
-with _torch.device("meta"):
-    _model = Model(*_json.loads({construction!r}))
+
+
+def _constructed():
+    arguments = _json.loads({construction!r})
+    try:
+        with _torch.device("meta"):
+            return Model(*arguments)
+    except Exception:  # a constructor that computes with values needs storage; then it is dropped
+        return Model(*arguments).to("meta")
+
+
+_model = _constructed()
 _model.requires_grad_(False)
 
 

@@ -12,14 +12,23 @@ _TAIL = 0.025
 
 
 def compute_mean_speedups(workloads: Sequence[WorkloadTimes]) -> dict[str, float]:
-    """Compute the geometric mean over bench workloads, by weight, of the speed-up over each baseline."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for workload in workloads:
-        if workload.role == "bench":
-            for baseline, ratio in workload.speedup.items():
-                if ratio > 0:
-                    found.setdefault(baseline, []).append((ratio, workload.weight))
-    return {baseline: geometric_mean(*zip(*pairs, strict=True)) for baseline, pairs in found.items()}
+    """Compute the geometric mean, by weight, of the speed-up over each baseline, over the bench workloads of the score.
+
+    A baseline that was not timed on all of them has none: means over different workloads are not to be compared.
+    """
+    timed = _timed(workloads)
+    common = [name for name in (timed[0].speedup if timed else ()) if all(_has(one, name) for one in timed)]
+    weights = [workload.weight for workload in timed]
+    return {name: geometric_mean([workload.speedup[name] for workload in timed], weights) for name in common}
+
+
+def _timed(workloads: Sequence[WorkloadTimes]) -> list[WorkloadTimes]:
+    """Return the bench workloads that the score is over: those on which a candidate and a baseline were timed."""
+    return [workload for workload in workloads if workload.role == "bench" and workload.speedup]
+
+
+def _has(workload: WorkloadTimes, baseline: str) -> bool:
+    return workload.speedup.get(baseline, 0.0) > 0
 
 
 def compute_mean_intervals(workloads: Sequence[WorkloadTimes]) -> dict[str, list[float]]:
@@ -29,10 +38,9 @@ def compute_mean_intervals(workloads: Sequence[WorkloadTimes]) -> dict[str, list
     independent: on the logarithmic scale the half-widths above and below, by their workloads' weights, add in
     quadrature.
     """
-    bench = [workload for workload in workloads if workload.role == "bench"]
+    own = _timed(workloads)
     found: dict[str, list[float]] = {}
     for baseline, mean in compute_mean_speedups(workloads).items():
-        own = [workload for workload in bench if workload.speedup.get(baseline, 0.0) > 0]
         ends = [(workload.speedup[baseline], *workload.ci95.get(baseline, [])) for workload in own]
         if any(len(end) != 3 or min(end) <= 0 for end in ends):
             continue

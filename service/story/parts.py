@@ -82,6 +82,8 @@ def tell_attempts(facts: StoryFacts) -> Section | None:
     paragraph = f"{count(ideas, 'idea')} in {count(played, 'round')}, and {count(coded, 'candidate')} written for them."
     if not ideas:
         paragraph = f"{count(coded, 'candidate')} in {count(played, 'round')}, written without ideas in prose."
+    if (judged := facts.search.spend.candidates) != coded:
+        paragraph += f" The budget counts {judged}: each candidate and each repair that was judged, and no duplicate."
     size = math.ceil(len(rounds) / MOST_ROUNDS)
     groups = [rounds[start : start + size] for start in range(0, len(rounds), size)]
     return Section("What was tried", paragraph, tuple(_describe_rounds(facts, group) for group in groups))

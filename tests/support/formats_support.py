@@ -38,8 +38,9 @@ def errors_of(error: SpecErrors) -> list[str]:
 
 
 def answering(answer: dict[str, Any]) -> Any:
-    """An `Analyse` that has this to say of every file."""
-    return lambda request: Analysis(answer, "isolated")
+    """An `Analyse` that has this to say of every file, and finds its reference to be right."""
+    compared = {"compared": "values"}
+    return lambda request: Analysis(compared if request["task"] == "reference" else answer, "isolated")
 
 
 MATMUL: dict[str, Any] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +33,8 @@ class Admitted:
 
     outputs: of each output a tensor of its shape, dtype and device without any memory: `empty_like` of one costs half
     of what `empty` does, which reads its arguments anew. one_device: no other device can be the current one.
-    plans: what is known of the call's launch plan.
+    plans: what is known of the call's launch plan. copies: some tensors start where none did when the kernel was
+    verified, and it is given copies.
     """
 
     kernel: _load.Kernel
@@ -42,6 +43,7 @@ class Admitted:
     device: torch.device
     one_device: bool
     plans: _plans.State = field(default_factory=_plans.State, compare=False)
+    copies: bool = False
 
     def allocate(self) -> list[torch.Tensor]:
         """Contiguous, uninitialised outputs for one call."""
@@ -84,9 +86,28 @@ def admit(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:
         return found
     for position, alignment in _spec.ALIGNMENTS:
         if arguments[position].data_ptr() % alignment:
-            name = _spec.PARAMETERS[position]["name"]
-            return f"{name} does not start at a multiple of {alignment} bytes, as it did when it was verified"
+            if not _may_be_copied(position, arguments[position]):
+                name = _spec.PARAMETERS[position]["name"]
+                return f"{name} does not start at a multiple of {alignment} bytes, as it did when it was verified"
+            if not found[0].copies:
+                found = tuple(replace(each, copies=True) for each in found)
     return (_overlap(arguments) or found) if _spec.MUTATED else found
+
+
+def _may_be_copied(position: int, value: torch.Tensor) -> bool:
+    """Whether the kernel may be given a copy of a tensor: on a CPU weights are often mapped from a file and lie
+    anywhere. What the kernel writes must be the caller's own.
+    """
+    return value.device.type == "cpu" and position not in _spec.MUTATED and value.is_contiguous()
+
+
+def aligned(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with copies of those that start at no multiple of their alignment: PyTorch's allocator does."""
+    found = list(arguments)
+    for position, alignment in _spec.ALIGNMENTS:
+        if found[position].data_ptr() % alignment:
+            found[position] = found[position].clone(memory_format=torch.contiguous_format)
+    return tuple(found)
 
 
 def _examine(arguments: tuple[Any, ...]) -> tuple[Admitted, ...] | str:

@@ -52,6 +52,8 @@ def _run(*arguments: Any) -> Any:
     admitted = admitted_call(arguments)
     if isinstance(admitted, str):
         return _fallback(arguments, admitted)
+    if admitted.copies:
+        arguments = _guard.aligned(arguments)
     kernel = admitted.kernel
     outputs = admitted.allocate()
     shadow = _shadow.begin(arguments, outputs, admitted) if _control.due(kernel.name) else None
@@ -216,6 +218,23 @@ def _define_inference() -> Any:
 
 _library = torch.library.Library(_spec.NAMESPACE, "FRAGMENT")
 inference_op = op if _spec.MUTATED else _define_inference()
+if not _spec.MUTATED:
+    # Who breaks a program down to PyTorch's own operators, as the exporter to ONNX does, finds the reference.
+    torch._decomp.register_decomposition([*{op._opoverload, inference_op}])(
+        lambda *arguments: _compare.plain(arguments)
+    )
+
+
+def _transformed() -> bool:
+    """Whether `torch.func` has no rule for the op in this call: it has one for a batch of calls (`vmap`), and none for
+    gradients. While a call is traced nothing says which of them is applied.
+    """
+    if not torch._C._are_functorch_transforms_active():
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    levels = torch._C._functorch.get_interpreter_stack() or ()
+    return any(level.key() == torch._C._functorch.TransformType.Grad for level in levels)
 
 
 def _needs_gradients(arguments: tuple[Any, ...]) -> bool:
@@ -229,8 +248,8 @@ def _needs_gradients(arguments: tuple[Any, ...]) -> bool:
 
 
 def call(*arguments: Any) -> Any:
-    """Call the op. What it has no derivative for goes to PyTorch: forward-mode derivatives, with gradients enabled or
-    not, and gradients of an in-place op.
+    """Call the op. What it has no derivative or rule for goes to PyTorch: forward-mode derivatives, with gradients
+    enabled or not, gradients of an in-place op or of `torch.func`, and an export to ONNX.
     """
     if forward_ad._current_level >= 0:
         return _by_pytorch(arguments, "forward-mode derivatives are taken")
@@ -244,6 +263,10 @@ def call(*arguments: Any) -> Any:
             else:
                 if replayed is not NotImplemented:
                     return replayed
+        if torch.jit.is_tracing() and torch.onnx.is_in_onnx_export():
+            return _by_pytorch(arguments, "it is exported to ONNX")
+    if _transformed():
+        return _by_pytorch(arguments, "torch.func takes gradients")
     if not _needs_gradients(arguments):
         return inference_op(*arguments)
     if not _spec.MUTATED:
@@ -264,6 +287,7 @@ def explain(*arguments: Any) -> str:
     if isinstance(admitted, str):
         return f"PyTorch: {admitted}"
     where = "a verified shape" if admitted.axes in admitted.kernel.verified else "between verified shapes"
+    where += ", on aligned copies" * admitted.copies
     if len(_load.KERNELS) == 1:
         return f"kernel: inside the envelope ({where})"
     return f"kernel {admitted.kernel.name}: inside the envelope ({where}); {_preferred(admitted, arguments)}"

@@ -6,23 +6,33 @@
     the file                     reference, and origin
 
 A problem has one shape, so the spec has one workload. Integers stay integers. The format has no tolerance.
+
+The reference keeps the class of the file, which may name itself (`super(Model, self)`): its methods are replaced, not
+the class. A spec counts as imported once its reference was seen to compute what the file's module computes.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.kernels_db.formats.shared import python_source
-from warpsmith.kernels_db.formats.shared.facts import ModuleFacts, StateLeaf, asked
+from warpsmith.kernels_db.formats.shared.facts import ModuleFacts, ReferenceFacts, StateLeaf, asked
 from warpsmith.kernels_db.formats.shared.files import RawFile, origin_of, refused, stem
 from warpsmith.kernels_db.formats.shared.imported_op import Imported, drawn_apart
 from warpsmith.kernels_db.formats.shared.source_room import SourceRoom
 from warpsmith.kernels_db.formats.shared.tensors import dist_of, is_contiguous
 from warpsmith.kernels_db.job.file_analysis import Analyse
+from warpsmith.kernels_db.job.file_sizes import with_sizes
+from warpsmith.kernels_db.spec.basic_types import is_float
+from warpsmith.kernels_db.spec.dist import Code
+from warpsmith.kernels_db.spec.document import MAX_BYTES
 from warpsmith.kernels_db.spec.errors import SpecErrors
 from warpsmith.kernels_db.spec.names import identifier, unique
+from warpsmith.kernels_db.spec.op import parse_op
+from warpsmith.kernels_db.spec.resolve import reference_source, resolve_workload
 
 FORMAT = "kernelbench"
 CANDIDATE = "ModelNew"
@@ -30,32 +40,52 @@ EXPECTED = "a Python file with a class Model, get_inputs() and get_init_inputs()
 
 _CONSTRUCTED = '''
 
-_Constructed = Model
+def _constructed(construct):
+    """Construct as get_init_inputs() says, which JSON cannot."""
+
+    def init(self, *arguments):
+        construct(self, *(arguments or get_init_inputs()))
+
+    return init
 
 
-class Model(_Constructed):
-    """As get_init_inputs() has it made."""
+Model.__init__ = _constructed(Model.__init__)
+'''
+_REGISTERED = '''
 
-    def __init__(self):
-        super().__init__(*get_init_inputs())
+def _registered(construct):
+    """Make buffers of the tensors that are kept as plain attributes: a spec's state can be given then."""
+    import torch
 
-    def forward(self, {parameters}):
-        return super().forward({parameters})
+    def init(self, *arguments):
+        construct(self, *arguments)
+        for part in list(self.modules()):
+            for name, value in list(vars(part).items()):
+                if isinstance(value, torch.Tensor):
+                    delattr(part, name)
+                    part.register_buffer(name, value, persistent=False)
+
+    return init
+
+
+Model.__init__ = _registered(Model.__init__)
 '''
 _KEEPING = '''
 
-_Changing = Model
-
-
-class Model(_Changing):
-    """Changes copies of its own buffers in a call: a spec's state is only read."""
+def _keeping(compute):
+    """Change copies of the module's own buffers in a call: a spec's state is only read."""
 
     def forward(self, {parameters}):
         for path in {owners}:
             part = self.get_submodule(path)
             for name, buffer in list(part.named_buffers(recurse=False)):
                 setattr(part, name, buffer.clone())
-        return super().forward({parameters})
+        return compute(self, {parameters})
+
+    return forward
+
+
+Model.forward = _keeping(Model.forward)
 '''
 _INPUT = """
 
@@ -77,6 +107,18 @@ def make(shape, dtype, generator):
     with on(torch.device("cpu")), torch.no_grad():
         model = Model(*get_init_inputs())
         return dict([*model.named_parameters(), *model.named_buffers()])[{name!r}].detach().clone().contiguous()
+"""
+_PLAIN = """
+
+def make(shape, dtype, generator):
+    import operator
+
+    import torch
+    from kernels_db.formats.stand_in import on
+
+    torch.manual_seed(generator.initial_seed())
+    with on(torch.device("cpu")), torch.no_grad():
+        return operator.attrgetter({name!r})(Model(*get_init_inputs())).detach().clone().contiguous()
 """
 
 
@@ -105,7 +147,7 @@ def is_constructed(reference: str) -> bool:
 
     It does so because JSON cannot carry the result.
     """
-    return _CONSTRUCTED.partition("class")[0] in reference
+    return any(mark in reference for mark in (_CONSTRUCTED.strip().partition("\n")[0], "\n_Constructed = Model\n"))
 
 
 def references(files: Sequence[RawFile]) -> list[str]:
@@ -114,7 +156,7 @@ def references(files: Sequence[RawFile]) -> list[str]:
 
 
 def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
-    """Read the spec of a problem. Raises SpecErrors."""
+    """Read the spec of a problem, and see its reference compute as the problem does. Raises SpecErrors."""
     problems = [file for file in files if "get_inputs" in defined(file)]
     candidates = [file.path for file in files if file not in problems and CANDIDATE in defined(file)]
     if len(problems) != 1 or len(files) != 1 + len(candidates):
@@ -122,15 +164,53 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         raise refused("files", f"{len(problems)} problems in {paths}", f"one problem: {EXPECTED}")
     file = problems[0]
     tree = python_source.parse(file)
-    forward = _forward(file, tree)
+    _forward(file, tree)  # what is no problem is refused before anything of it runs
     text = file.text().removeprefix("\ufeff")
     facts, sandbox = asked(analyse, {"task": "module", "text": text}, ModuleFacts, file.path)
+    described = {"description": _description(tree), "origin": origin_of(FORMAT, files)}
+    document = _fitting(file, text, facts, len(json.dumps(described))) | described
+    notes = [f"kept in origin, and not part of the op: {path} with a {CANDIDATE}" for path in candidates]
+    coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
+    notes += drawn_apart(coded, "get_inputs")
+    if facts.written.state:
+        changed = ", ".join(facts.written.state)
+        notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
+    if plain := [leaf.attribute for leaf in facts.state if leaf.plain]:
+        notes.append(f"the module keeps {', '.join(plain)} as plain tensors; here they are state, as buffers are")
+    said, unread = _proved(analyse, file, text, facts, document)
+    notes.append(said)
+    free = [item for item in document["state"] if item["attribute"] in unread and item["dist"]["kind"] != "constant"]
+    for item in free:
+        item["dist"] = {"kind": "constant", "value": 0.0}
+    if free:
+        names = ", ".join(item["attribute"] for item in free)
+        notes.append(f"whatever the values of {names}, the results are the same: here they are zeros")
+    return Imported(document, notes, sandbox, {} if facts.small is None else facts.small.sizes)
+
+
+def _fitting(file: RawFile, text: str, facts: ModuleFacts, beside: int = 0) -> dict[str, Any]:
+    """Return the spec of one text of the file, but for its description and origin of `beside` bytes.
+
+    Where a spec has no room for it, its generators are the file without comments and docstrings. Raises SpecErrors
+    where there is no room for that either.
+    """
+    try:
+        document = _document(file, text, facts, text)
+        if len(json.dumps(document)) + beside < MAX_BYTES:
+            return document
+    except SpecErrors:
+        pass  # the error of the shorter one is raised, if it has one
+    return _document(file, text, facts, python_source.without_comments(text))
+
+
+def _document(file: RawFile, text: str, facts: ModuleFacts, generating: str) -> dict[str, Any]:
+    """Return the spec of one text of the file; `generating` is what its generators carry."""
+    forward = _forward(file, python_source.parse(RawFile(file.path, text.encode())))
+    code = _Code(generating)
     names = _input_names(file, forward, len(facts.inputs))
-    code = _Code(text)
-    document: dict[str, Any] = {
+    return {
         "schema_version": 1,
         "name": identifier(stem(file.path), "problem").lower(),
-        "description": _description(tree),
         "inputs": _inputs(code, names, facts),
         "outputs": [
             {"name": name, "shape": leaf.shape, "dtype": leaf.dtype}
@@ -140,22 +220,53 @@ def read(files: Sequence[RawFile], analyse: Analyse | None) -> Imported:
         "init": facts.init or [],
         "state": [_state(code, name, leaf) for name, leaf in zip(_state_names(names, facts), facts.state, strict=True)],
         "workloads": [{"id": "problem", "role": "bench"}],
-        "origin": origin_of(FORMAT, files),
     }
-    notes = [f"kept in origin, and not part of the op: {path} with a {CANDIDATE}" for path in candidates]
-    coded = [item["name"] for item in document["inputs"] if item.get("dist", {}).get("kind") == "code"]
-    notes += drawn_apart(coded, "get_inputs")
-    if facts.written.state:
-        changed = ", ".join(facts.written.state)
-        notes.append(f"a call changes the module's own {changed}; as in KernelBench, only what it returns is checked")
-    return Imported(document, notes, sandbox)
+
+
+def _proved(
+    analyse: Analyse | None, file: RawFile, text: str, facts: ModuleFacts, document: dict[str, Any]
+) -> tuple[str, list[str]]:
+    """Have the spec's reference compared with the file, on small sizes where those are known.
+
+    Returns the note on it, and the attributes of state that do not show in the results.
+
+    Raises SpecErrors where it computes something else.
+    """
+    whole = parse_op(document)
+    compared, sizes, used = whole, {}, text
+    if facts.small is not None:
+        sizes = facts.small.sizes
+        try:
+            used = with_sizes(text, sizes)
+        except ValueError as error:
+            raise refused(file.path, str(error), "sizes that the file sets at its top") from None
+        compared = parse_op(_fitting(file, used, facts.small.facts))
+    request = {
+        "task": "reference",
+        "text": used,
+        "reference": reference_source(compared),
+        "state": [item.attribute for item in compared.state],
+        "mutated": [position for position, item in enumerate(compared.inputs) if item.mutated],
+        "together": sum(isinstance(item.dist, Code) for item in compared.inputs) > 1,
+        "workload": resolve_workload(compared, compared.workloads[0]),
+        "whole": {"reference": reference_source(whole), "workload": resolve_workload(whole, whole.workloads[0])},
+    }
+    found, _ = asked(analyse, request, ReferenceFacts, file.path)
+    if found.compared == "shapes":
+        return "too large to be run as the problem does: only shapes and dtypes of its results were compared", []
+    said = ", ".join(f"{name} {size}" for name, size in sizes.items())
+    floats = {leaf.attribute for leaf in facts.state if is_float(leaf.dtype)}
+    unread = [name for name in found.unread if name in floats]
+    return f"compared with the problem on values, with {said or 'its own sizes'}", unread
 
 
 def _reference(text: str, names: Sequence[str], facts: ModuleFacts) -> str:
     """Return the file, followed by the code that the spec's way to call a module needs."""
     parameters, added = ", ".join(names), ""
     if facts.init is None:
-        added += _CONSTRUCTED.format(parameters=parameters)
+        added += _CONSTRUCTED
+    if any(leaf.plain for leaf in facts.state):
+        added += _REGISTERED
     if facts.written.state:
         # Without values not every write is seen: one buffer of a module represents all of it.
         owners = tuple(dict.fromkeys(name.rpartition(".")[0] for name in facts.written.state))
@@ -214,7 +325,8 @@ def _inputs(code: _Code, names: Sequence[str], facts: ModuleFacts) -> list[dict[
 
 
 def _state(code: _Code, name: str, leaf: StateLeaf) -> dict[str, Any]:
-    dist = dist_of(leaf.dist, leaf.dtype) or code.made_by(_STATE.format(name=leaf.attribute))
+    make = (_PLAIN if leaf.plain else _STATE).format(name=leaf.attribute)
+    dist = dist_of(leaf.dist, leaf.dtype) or code.made_by(make)
     return {"name": name, "attribute": leaf.attribute, "shape": leaf.shape, "dtype": leaf.dtype, "dist": dist}
 
 

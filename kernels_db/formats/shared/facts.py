@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -78,12 +78,13 @@ Leaves = Annotated[list[Leaf], Field(max_length=MAX_TENSORS)]
 
 
 class StateLeaf(Facts):
-    """A parameter or buffer."""
+    """A parameter or buffer; `plain`: a tensor that the module keeps as an ordinary attribute."""
 
     attribute: str = Field(max_length=LONGEST_NAME)
     shape: list[Size] = Field(max_length=MAX_RANK)
     dtype: Dtype
     dist: Drawn | None
+    plain: bool = False
 
 
 class Written(Facts):
@@ -94,13 +95,34 @@ class Written(Facts):
 
 
 class ModuleFacts(Facts):
-    """The inputs and outputs of a module; `init` is None where JSON cannot carry the arguments."""
+    """The inputs and outputs of a module; `init` is None where JSON cannot carry the arguments.
+
+    `small`: other sizes of the file, with which it computes on little.
+    """
 
     init: list[bool | int | float | str | None] | None = Field(max_length=MAX_ITEMS)
     inputs: Leaves
     state: list[StateLeaf] = Field(max_length=MAX_ITEMS)
     outputs: Leaves
     written: Written
+    small: SmallFacts | None = None
+
+
+class SmallFacts(Facts):
+    """Numbers to put at the names of a file's sizes, and what is then true of it."""
+
+    sizes: dict[Annotated[str, Field(max_length=LONGEST_NAME)], Size] = Field(max_length=MAX_ITEMS)
+    facts: ModuleFacts
+
+
+class ReferenceFacts(Facts):
+    """How a spec's reference was seen to compute as the file does: on values, or only on shapes and dtypes.
+
+    `unread`: attributes of state whose values do not show in the results.
+    """
+
+    compared: Literal["values", "shapes"]
+    unread: list[Annotated[str, Field(max_length=LONGEST_NAME)]] = Field(default=[], max_length=MAX_ITEMS)
 
 
 class TaskWorkload(Facts):

@@ -9,14 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Imported:
-    """A spec's document, not yet checked, with notes and sandbox.
+    """A spec's document, not yet checked, with notes, sandbox and sizes.
 
-    The notes are for the reader; the sandbox is the one in which it was analysed, None where nothing was run.
+    The notes are for the reader; the sandbox is the one in which it was analysed, None where nothing was run. The sizes
+    are those of the file with which its spec was compared with it, by name; none where it was at its own.
     """
 
     document: dict[str, Any]
     notes: list[str] = field(default_factory=list)
     sandbox: str | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def drawn_apart(names: Sequence[str], function: str) -> list[str]:

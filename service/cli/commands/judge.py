@@ -9,6 +9,7 @@ import typer
 
 from warpsmith.kernels_db.job.attack_summary import summarise_attack
 from warpsmith.kernels_db.job.documents import Failure, SandboxLevel, Verdict, WorkloadVerdict, tier_of
+from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.kernels_db.spec.op import load_op
 from warpsmith.kernels_db.spec.resolve import limits_with
@@ -146,8 +147,10 @@ def describe_failure(failure: Failure) -> list[str]:
         lines.append(f"workload  {failure['workload']}")
     if place:
         lines.append(f"element   {place}" if "index" in failure else f"where     {place}")
-    values = {"expected": failure.get("expected"), "found": failure.get("found"), "limit": failure.get("limit")}
-    lines += [f"{name:9} {value}" for name, value in values.items() if value is not None]
+    expected, found = apart(failure.get("expected"), failure.get("found"))
+    values = {name: text for name, text in (("expected", expected), ("found", found)) if failure.get(name) is not None}
+    values |= {} if failure.get("limit") is None else {"limit": shown(failure["limit"])}
+    lines += [f"{name:9} {value}" for name, value in values.items()]
     if failure.get("wrong_elements") is not None:
         lines.append(f"wrong     {failure['wrong_elements']:,} of {failure.get('elements', 0):,} elements")
     if failure.get("description"):

@@ -16,7 +16,7 @@ import pytest
 
 from tests.exporting import exported, in_fresh_process
 from tests.kinds import nightly_but
-from tests.support.layer_ops import RMS, RMS_CPP
+from tests.support.layer_ops import RMS, RMS_CPP, spec
 from warpsmith.kernels_db.export import registry
 
 pytest.importorskip("torch", reason="exports are used with torch, which is not installed")
@@ -195,6 +195,98 @@ with torch.no_grad():
 """
 )
 
+LAYER_NORM = spec(
+    "layer_norm",
+    ["x", "weight", "bias"],
+    "    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, 1e-5)\n",
+)
+LAYER_NORM["inputs"][2] |= {"shape": ["hidden"], "role": "weight"}
+LAYER_NORM_CPP = '''from kernels_db.runtime import cpp
+
+kernels = cpp.compile(r"""
+extern "C" void norm(const float* x, const float* w, const float* b, float* y, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
+    double s = 0, v = 0;
+    for (int64_t i = 0; i < n; ++i) s += x[i];
+    for (int64_t i = 0; i < n; ++i) v += (x[i] - s / n) * (x[i] - s / n);
+    const double scale = 1 / std::sqrt(v / n + 1e-5);
+    for (int64_t i = 0; i < n; ++i) y[i] = float((x[i] - s / n) * scale * w[i] + b[i]);
+  }
+}
+""")
+
+
+def run(x, weight, bias, y):
+    kernels.norm(x, weight, bias, y, x.shape[0], x.shape[1])
+'''
+
+HOSTS = (
+    HEAD.partition("@use_kernel")[0].replace('layer_name="BiasRelu"', 'layer_name="LayerNorm"')
+    + """
+
+
+@use_kernel_forward_from_hub("LayerNorm")
+class Norm(torch.nn.LayerNorm):
+    pass
+
+
+@use_kernel_forward_from_hub("LayerNorm")
+class Strange(torch.nn.Module):
+    'An epsilon under a name that nobody knows.'
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = torch.nn.Parameter(torch.randn(64)), torch.nn.Parameter(torch.randn(64))
+        self.tiny = 0.5
+
+    def forward(self, x):
+        return torch.nn.functional.layer_norm(x, (64,), self.weight, self.bias, self.tiny)
+
+
+@use_kernel_forward_from_hub("LayerNorm")
+class Scaled(torch.nn.LayerNorm):
+    'A parameter that the op does not take.'
+
+    def __init__(self):
+        super().__init__(64)
+        self.gain = torch.nn.Parameter(torch.randn(64))
+
+    def forward(self, x):
+        return super().forward(x) * self.gain
+
+
+def served():
+    return sum(m.status()["served"]["kernel"] for n, m in list(sys.modules.items()) if n.endswith("._op"))
+
+
+torch.manual_seed(0)
+hosts = {
+    "alike": Norm(64), "another epsilon": Norm(64, eps=0.5), "without bias": Norm(64, bias=False),
+    "without weights": Norm(64, elementwise_affine=False), "over two axes": Norm((4, 64)),
+    "epsilon elsewhere": Strange(), "a further parameter": Scaled(),
+}
+for host in hosts.values():
+    for parameter in host.parameters():
+        torch.nn.init.normal_(parameter)
+inputs = {
+    "alike": [torch.randn(2, 64), torch.randn(64)[None], torch.randn(2, 4, 5, 64), torch.randn(64)],
+    "over two axes": [torch.randn(2, 3, 4, 64)],
+}
+model = torch.nn.ModuleDict({name.replace(" ", "_"): host for name, host in hosts.items()})
+with use_kernel_mapping({"LayerNorm": {"cpu": layer(FIRST)}}):
+    ours = kernelize(model, mode=Mode.INFERENCE | Mode.TORCH_COMPILE, device="cpu")
+for name in hosts:
+    module, before = ours[name.replace(" ", "_")], served()
+    with torch.no_grad():
+        for x in inputs.get(name, [torch.randn(4, 64)]):
+            torch.testing.assert_close(module(x), type(module).forward(module, x))
+            torch._dynamo.reset()
+            compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=False)
+            torch.testing.assert_close(compiled(x), type(module).forward(module, x))
+    print(name, served() - before)
+"""
+)
+
 
 @pytest.fixture(scope="session")
 def wheels(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -271,3 +363,16 @@ def test_two_exports_of_one_op_keep_apart(library: Path, tmp_path: Path) -> None
 def test_a_layer_of_transformers_is_served_in_its_batches(library: Path, tmp_path: Path) -> None:
     """Leading axes are rows; a layer with another epsilon is not the op, and PyTorch serves it."""
     assert used(LLAMA, library, tmp_path, [(RMS, RMS_CPP), (BIAS_RELU, BIAS_RELU_CPP)]) == ["1", "2", "3"]
+
+
+def test_a_host_that_is_not_the_op_runs_its_own_forward(library: Path, tmp_path: Path) -> None:
+    """By its numbers or by its weights; further leading axes, or none, are rows."""
+    assert used(HOSTS, library, tmp_path, [(LAYER_NORM, LAYER_NORM_CPP), (BIAS_RELU, BIAS_RELU_CPP)]) == [
+        "alike 4",  # each eager and compiled: of 2 rows and of 40; 1 row was not verified
+        "another epsilon 0",
+        "without bias 0",
+        "without weights 0",
+        "over two axes 0",
+        "epsilon elsewhere 0",
+        "a further parameter 0",
+    ]

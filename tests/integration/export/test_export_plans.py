@@ -144,8 +144,11 @@ def test_an_address_askew_is_left_to_the_guard(imported: Importer) -> None:
     planned(package, *tensors(3), 0.5)
     room = torch.randn(100)
     askew, y = room[1:25].view(3, 8), torch.randn(3, 8)
-    with pytest.warns(RuntimeWarning, match="x does not start at a multiple of 64 bytes"):
-        torch.testing.assert_close(package.scaled_add(askew, y, 0.5), askew + 0.5 * y)
+    before = package.status()["served"]["kernel"]
+    torch.testing.assert_close(package.scaled_add(askew, y, 0.5), askew + 0.5 * y)
+    assert part(package, "_plans").table.call(askew, y, 0.5) is NotImplemented
+    assert package.explain(askew, y, 0.5).endswith("on aligned copies)")
+    assert package.status()["served"] == {"kernel": before + 1, "pytorch": 0}
 
 
 def test_a_number_of_another_type_goes_through_the_op(imported: Importer) -> None:

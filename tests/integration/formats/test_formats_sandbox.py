@@ -21,11 +21,13 @@ from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.file_analysis import Analysis, AnalysisFailed
 from warpsmith.kernels_db.spec.op import Op, SpecErrors, Target, load_op
-from warpsmith.kernels_db.spec.resolve import build_job
+from warpsmith.kernels_db.spec.resolve import build_job, reference_source
 from warpsmith.workers.judge.analysis.client import analyser
 from warpsmith.workers.judge.protocol.client import judge_environment
 
 pytest.importorskip("torch", reason="the files are run")
+
+import torch
 
 from warpsmith.workers.judge.analysis.inside import answer
 
@@ -122,7 +124,7 @@ def test_integers_masks_and_normalised_weights_are_what_the_file_makes(imported:
     kinds = {state.attribute: state.dist and state.dist.kind for state in norm.state}
     assert kinds["norm.running_var"] == "constant"
     assert kinds["conv.weight"] == "uniform"
-    assert "get_init_inputs()" in norm.reference.partition("_Constructed")[2], "a tuple stays a tuple"
+    assert "get_init_inputs()" in norm.reference.partition("def _constructed")[2], "a tuple stays a tuple"
 
 
 @pytest.mark.nightly
@@ -175,11 +177,109 @@ def test_a_result_that_is_no_tensor_is_refused() -> None:
         made_here(PROBLEM.format(top="", result="float(x.sum())", init="[]"))
 
 
-def test_a_tensor_that_no_candidate_could_be_given_is_refused() -> None:
+def test_a_tensor_that_is_kept_as_a_plain_attribute_is_state() -> None:
     text = PROBLEM.format(top="", result="x + self.kept", init="[]")
-    text = text.replace("self.values = values", "self.kept = torch.ones(4)")
-    with pytest.raises(SpecErrors, match=r"Model\.kept: found a plain tensor, expected a parameter or register_buffer"):
-        made_here(text)
+    found = made_here(text.replace("self.values = values", "self.kept = torch.full((4,), 2.0)"))
+    (state,) = found.op.state
+    assert (state.attribute, state.shape, state.dist and state.dist.kind) == ("kept", (4,), "constant")
+    assert "the module keeps kept as plain tensors; here they are state, as buffers are" in found.notes
+
+
+def test_a_view_of_another_tensor_of_the_module_is_refused() -> None:
+    text = PROBLEM.format(top="", result="x + self.kept", init="[]")
+    kept = "self.register_buffer('all', torch.ones(8)); self.kept = self.all[:4]"
+    with pytest.raises(SpecErrors, match=r"Model\.kept: found a view of another of its tensors, expected memory of"):
+        made_here(text.replace("self.values = values", kept))
+
+
+NAMING = """import torch
+import torch.nn as nn
+
+channels = 4096
+side = 64
+
+
+class Model(nn.Module):
+    def __init__(self, channels, shape):
+        super(Model, self).__init__()
+        self.norm = nn.BatchNorm1d(channels)
+        self.scale = nn.Parameter(torch.randn(shape))
+
+    def forward(self, x):
+        return {result}
+
+
+def get_inputs():
+    return [torch.rand(side, channels)]
+
+
+def get_init_inputs():
+    return [channels, (channels,)]
+"""
+
+
+def test_a_class_that_names_itself_is_built_and_computes_as_the_problem_does() -> None:
+    """Its constructor takes a tuple, and a call changes its buffers: both methods are replaced."""
+    found = made_here(NAMING.format(result="self.norm(x) * self.scale"))
+    assert found.notes[-1] == "compared with the problem on values, with channels 4"
+    namespace: dict[str, Any] = {}
+    exec(reference_source(found.op), namespace)
+    values = [torch.rand(item.shape, dtype=getattr(torch, item.dtype)) for item in found.op.inputs]
+    state = [torch.ones(item.shape, dtype=getattr(torch, item.dtype)) for item in found.op.state]
+    result = namespace["run"](*values, *state)
+    scaled = values[0] - values[0].mean(0)
+    torch.testing.assert_close(result, scaled / (values[0].var(0, unbiased=False) + 1e-5).sqrt() + 1.0)
+    assert all(bool((tensor == 1).all()) for tensor in state), "it changes copies"
+
+
+def test_state_that_does_not_show_in_the_results_is_zeros() -> None:
+    """What is added before a normalisation over the same axis is taken out by it."""
+    found = made_here(NAMING.format(result="self.norm(x + self.scale) * self.norm.weight"))
+    kinds = {state.attribute: state.dist and state.dist.model_dump(mode="json") for state in found.op.state}
+    assert kinds["scale"] == {"kind": "constant", "value": 0.0}
+    assert found.notes[-1] == "whatever the values of scale, the results are the same: here they are zeros"
+
+
+def test_weights_that_only_small_sizes_hide_are_kept() -> None:
+    """Normalised one by one all elements are zero, and no weight seems to matter."""
+    layers = "self.norm = nn.GroupNorm(channels, channels); self.linear = nn.Linear(channels, channels)"
+    text = NAMING.format(result="self.norm(self.linear(x)) + self.scale").replace(
+        "self.norm = nn.BatchNorm1d(channels)", layers
+    )
+    found = made_here(text)
+    assert not any("the results are the same" in note for note in found.notes)
+
+
+def test_a_size_is_not_lowered_to_another_one_of_the_file() -> None:
+    """As many channels as groups would leave one element to each group, and zeros as the results."""
+    layers = "self.norm = nn.GroupNorm(groups, channels)"
+    text = NAMING.replace("side = 64", "side = 64\ngroups = 32").replace("self.norm = nn.BatchNorm1d(channels)", layers)
+    found = made_here(text.format(result="self.norm(x * self.scale)"))
+    assert found.sizes == {"channels": 128}, "neither 32 groups nor the 64 of the other side"
+
+
+def test_a_constructor_that_reads_values_is_built_all_the_same() -> None:
+    text = PROBLEM.format(top="", result="x * self.rates[1]", init="[3]")
+    text = text.replace("self.values = values", "self.rates = [rate.item() for rate in torch.linspace(0, 1, *values)]")
+    found = made_here(text)
+    namespace: dict[str, Any] = {}
+    exec(reference_source(found.op), namespace)
+    torch.testing.assert_close(namespace["run"](torch.ones(4)), torch.full((4,), 0.5))
+
+
+COUNTING = """
+CALLS = []
+
+
+def counted(x):
+    CALLS.append(1)
+    return x + len(CALLS)
+"""
+
+
+def test_a_problem_whose_calls_differ_is_no_import() -> None:
+    with pytest.raises(SpecErrors, match=r"the spec's reference on .*: result 0 is off by .* of the norm"):
+        made_here(PROBLEM.format(top=COUNTING, result="counted(x) if x.device.type == 'cpu' else x", init="[]"))
 
 
 def test_a_file_that_does_not_end_is_ended() -> None:

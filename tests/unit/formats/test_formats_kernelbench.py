@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.formats_support import MATMUL, answering, errors_of
+from warpsmith.kernels_db.formats.kernelbench.problem import is_constructed
 from warpsmith.kernels_db.formats.op_import import ImportedOp, import_op
 from warpsmith.kernels_db.formats.shared.files import RawFile, raw_files
 from warpsmith.kernels_db.job.file_analysis import AnalysisFailed
+from warpsmith.kernels_db.spec.dist import Code
 from warpsmith.kernels_db.spec.op import SpecErrors, load_op
 from warpsmith.kernels_db.spec.resolve import reference_source
 
@@ -34,6 +36,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+COMPARED = "compared with the problem on values, with its own sizes"
 
 
 def made(answer: dict[str, Any], text: str = PROBLEM, *others: RawFile) -> ImportedOp:
@@ -115,7 +119,10 @@ def test_state_is_named_apart_from_inputs_and_outputs() -> None:
 def test_arguments_that_json_cannot_carry_are_made_by_the_file() -> None:
     op = made(changed(init=None)).op
     assert op.init == ()
-    assert "super().__init__(*get_init_inputs())" in op.reference
+    assert "construct(self, *(arguments or get_init_inputs()))" in op.reference
+    assert is_constructed(op.reference)
+    assert not is_constructed(PROBLEM)
+    assert is_constructed(f"{PROBLEM}\n\n_Constructed = Model\n\n"), "specs that were imported before say it so"
     assert op.reference.startswith(PROBLEM)
 
 
@@ -126,15 +133,16 @@ def test_scalars_strides_and_written_inputs_are_said() -> None:
     first, second = found.op.inputs
     assert (first.strides, first.mutated, second.shape, second.value) == ((1, 4), True, None, 0.5)
     assert found.notes == [
-        "a call changes the module's own norm.running_mean; as in KernelBench, only what it returns is checked"
+        "a call changes the module's own norm.running_mean; as in KernelBench, only what it returns is checked",
+        COMPARED,
     ]
 
 
 def test_inputs_that_the_file_may_draw_together_are_said_to_be_drawn_apart() -> None:
     said = "get_inputs draws a, b in one call; here each is drawn by its own, independently of the others"
-    assert made(MATMUL).notes == [said]
+    assert made(MATMUL).notes == [said, COMPARED]
     drawn = {**MATMUL["inputs"][0], "dist": {"kind": "uniform", "low": 0.0, "high": 1.0}}
-    assert made(changed(inputs=[drawn, MATMUL["inputs"][1]])).notes == []
+    assert made(changed(inputs=[drawn, MATMUL["inputs"][1]])).notes == [COMPARED]
 
 
 def test_a_candidate_beside_the_problem_is_kept() -> None:
@@ -167,6 +175,42 @@ def test_two_problems_are_refused() -> None:
         made(MATMUL, PROBLEM, RawFile("b.py", PROBLEM.encode()))
 
 
+SIZED = PROBLEM.replace("import torch\n", "import torch\n\nside = 4\n", 1).replace("(4, 4)", "(side, side)")
+
+
+def test_the_reference_is_compared_on_the_sizes_that_were_found() -> None:
+    asked: list[dict[str, Any]] = []
+    small = changed(inputs=[{**MATMUL["inputs"][0], "shape": [2, 2], "strides": [2, 1]}] * 2)
+    small["outputs"] = [{**MATMUL["outputs"][0], "shape": [2, 2], "strides": [2, 1]}]
+
+    def analyse(request: dict[str, Any]) -> Any:
+        asked.append(request)
+        return answering(changed(small={"sizes": {"side": 2}, "facts": small}))(request)
+
+    found = import_op([RawFile("a.py", SIZED.encode())], None, analyse)
+    assert found.notes[-1] == "compared with the problem on values, with side 2"
+    _, reference = asked
+    assert reference["text"] == SIZED.replace("side = 4", "side = 2")
+    assert [item["shape"] for item in reference["workload"]["inputs"]] == [[2, 2], [2, 2]]
+    assert [item["shape"] for item in reference["whole"]["workload"]["inputs"]] == [[4, 4], [4, 4]]
+    assert reference["whole"]["reference"] == reference_source(found.op)
+
+
+def test_sizes_that_the_file_does_not_set_are_refused() -> None:
+    with pytest.raises(SpecErrors, match="sizes: found 'other', expected one of side"):
+        made(changed(small={"sizes": {"other": 2}, "facts": MATMUL}), SIZED)
+
+
+def test_a_reference_that_computes_something_else_is_no_import() -> None:
+    def analyse(request: dict[str, Any]) -> Any:
+        if request["task"] == "reference":
+            raise AnalysisFailed("raises", "NotUnderstoodError: the spec's reference: result 0 is off by 0.5")
+        return answering(MATMUL)(request)
+
+    with pytest.raises(SpecErrors, match=r"a\.py: found .*the spec's reference: result 0 is off by 0\.5"):
+        import_op([RawFile("a.py", PROBLEM.encode())], None, analyse)
+
+
 def test_without_a_place_to_run_it_a_problem_is_refused() -> None:
     with pytest.raises(SpecErrors, match="expected a machine with torch"):
         import_op([RawFile("a.py", PROBLEM.encode())], None, None)
@@ -183,7 +227,18 @@ def test_what_went_wrong_in_the_sandbox_is_said_with_the_file() -> None:
 def test_a_file_that_its_tensors_would_repeat_too_often_is_refused_as_the_text_is_made() -> None:
     state = [{"attribute": f"s{n}", "shape": [4], "dtype": "float32", "dist": None} for n in range(1024)]
     with pytest.raises(SpecErrors, match=r"files: .*its sources repeat them for each tensor"):
-        made(changed(state=state), PROBLEM + "#" * 20_000)
+        made(changed(state=state), PROBLEM + f"KEPT = {'x' * 20_000!r}\n")
+
+
+def test_a_file_that_is_repeated_goes_without_its_comments_where_there_is_no_room() -> None:
+    state = [{"attribute": f"s{n}", "shape": [4], "dtype": "float32", "dist": None} for n in range(64)]
+    text = PROBLEM + "# said at length\n" * 2_000
+    op = made(changed(state=state), text).op
+    dists = [*(item.dist for item in op.inputs), *(item.dist for item in op.state)]
+    sources = [dist.source for dist in dists if isinstance(dist, Code)]
+    assert len(sources) == len(dists)
+    assert not any("at length" in source or "A product." in source for source in sources)
+    assert op.reference == text
 
 
 @pytest.mark.parametrize(

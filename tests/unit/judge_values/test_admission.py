@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from tests.judging import FUSED, LAYER_NORM, fused_workload, layer_norm_workload, output, tensor, workload
 from tests.support.in_process import InProcess, no_code
 from warpsmith.kernels_db.job.documents import AdmissionCheck, JobOp, ResolvedWorkload
+from warpsmith.workers.judge.machine.buffers import TensorSpec
 from warpsmith.workers.judge.reference.admission import examine
 from warpsmith.workers.judge.reference.learning import learn
 from warpsmith.workers.judge.reference.mutants import rounded
 from warpsmith.workers.judge.reference.refusals import refusal
+from warpsmith.workers.judge.reference.spec_warnings import warnings_of
 from warpsmith.workers.judge.values import compare
 from warpsmith.workers.judge.values.inputs import InputSources
 
@@ -202,3 +204,61 @@ def test_rounding_keeps_so_many_bits_and_the_nearest(value: float, bits: int) ->
     assert abs(found - value) <= abs(value) * 2.0 ** -(bits + 1)
     fraction = torch.frexp(torch.tensor(found, dtype=torch.float64)).mantissa
     assert float(fraction * 2 ** (bits + 1)).is_integer()
+
+
+def coded_op(source: str) -> ResolvedWorkload:
+    mask = tensor("mask", (16, 40), kind="code", source=source)
+    loose = output("y", (16, 40), tolerance={"rtol": 1e-3, "atol": 1e-3})  # so that families tell nothing
+    return workload("a", "bench", [tensor("x", (16, 40)), mask], [loose])
+
+
+def examined_with(make: Any, place: ResolvedWorkload, seed: int) -> tuple[list[AdmissionCheck], InProcess]:
+    runners, rng = InProcess("def run(x, mask):\n    return x * mask\n"), random.Random(seed)
+    sources = InputSources(rng, make)
+    learn(runners, place, sources)
+    op: Any = {"name": "op", "digest": "", "reference": "", "math": "ieee", "library_calls": [], "baselines": ["eager"]}
+    return examine(op, [place], runners, sources, rng), runners
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_generator_with_few_variants_of_which_two_are_alike_is_told_every_time(seed: int) -> None:
+    def one_of_four(source: str, spec: TensorSpec, number: int) -> torch.Tensor:
+        ones = torch.ones(16, 40)
+        return [ones, ones.tril(), ones.triu(), ones][number % 4].clone()
+
+    checks, _ = examined_with(one_of_four, coded_op("few"), seed)
+    unread = next(check for check in checks if check["answer"] == "mask not read")
+    assert unread["caught"]
+    assert refusal(checks) is None
+
+
+def test_an_input_by_code_that_never_changes_is_no_reason_to_refuse_an_op() -> None:
+    checks, _ = examined_with(lambda *_: torch.ones(16, 40).tril(), coded_op("mask"), 1)
+    assert "mask not read" not in {check["answer"] for check in checks}
+    assert refusal(checks) is None
+
+
+def test_an_input_by_code_that_changes_and_is_not_used_is_refused() -> None:
+    place = coded_op("noise")
+    runners, rng = InProcess("def run(x, mask):\n    return x.exp()\n"), random.Random(1)
+    sources = InputSources(rng, lambda source, spec, seed: torch.full((16, 40), float(seed % 97)))
+    learn(runners, place, sources)
+    op: Any = {"name": "op", "digest": "", "reference": "", "math": "ieee", "library_calls": [], "baselines": ["eager"]}
+    assert missed(examine(op, [place], runners, sources, rng))["mask not read"]
+
+
+def test_results_of_which_half_are_nan_and_benches_of_few_elements_are_warned_of() -> None:
+    small, large = (rows(name, output("y", (16, columns)), columns=columns) for name, columns in (("a", 8), ("b", 400)))
+    runners = InProcess("def run(x):\n    return x.log()\n")
+    for place in (small, large):
+        learn(runners, place, InputSources(random.Random(1), no_code))
+    told = list(warnings_of([small, large], runners))
+    assert [text.partition(",")[0] for text in told if "elements" in text] == [
+        "workload a: found inputs of 128 elements in a bench"
+    ]
+    shares = [int(text.split("found ")[1].split("%")[0]) for text in told if "NaN" in text]
+    assert len(shares) == 2
+    assert all(30 < share < 70 for share in shares)
+    sound = InProcess("def run(x):\n    return x.exp()\n")
+    learn(sound, large, InputSources(random.Random(1), no_code))
+    assert list(warnings_of([large], sound)) == []

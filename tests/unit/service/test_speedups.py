@@ -50,9 +50,19 @@ def test_a_weight_counts_like_so_many_workloads() -> None:
 
 
 def test_a_workload_without_an_interval_leaves_the_mean_without_one() -> None:
-    mixed = [workload("a", eager=(2.0, 1.9, 2.1), compile=(1.5, 1.4, 1.6)), workload("b", eager=(2.0,))]
+    whole = (1.5, 1.4, 1.6)
+    mixed = [workload("a", eager=(2.0, 1.9, 2.1), compile=whole), workload("b", eager=(2.0,), compile=whole)]
     assert set(compute_mean_intervals(mixed)) == {"compile"}
     assert compute_mean_intervals([]) == {}
+
+
+def test_a_baseline_that_was_not_timed_on_all_workloads_has_no_mean() -> None:
+    """Over other workloads than the score it could be above it, though the score is over the fastest baseline."""
+    timed = [workload("a", eager=(4.0,), compile=(1.1,)), workload("b", eager=(1.2,)), workload("t", "test")]
+    assert compute_mean_speedups(timed) == {"eager": pytest.approx((4.0 * 1.2) ** 0.5)}
+    untimed = [*timed, workload("c")]
+    assert compute_mean_speedups(untimed) == compute_mean_speedups(timed)
+    assert compute_mean_speedups([workload("c")]) == {}
 
 
 @pytest.mark.parametrize("count", range(6))

@@ -138,7 +138,7 @@ def test_candidates_without_ideas_are_told_as_such() -> None:
     bare: dict[str, Any] = {"technique": None, "title": None, "mechanism": None}
     facts = StoryFacts(search(best=best(seq=1)), [ROOT, node(1, **bare), node(2, 1, round=2, **bare)])
     tried = section(facts, "What was tried")
-    assert tried.paragraph == "2 candidates in 2 rounds, written without ideas in prose."
+    assert tried.paragraph.startswith("2 candidates in 2 rounds, written without ideas in prose.")
     assert tried.items[0] == "round 1: 1 candidate; 1 right, the best #1 at 1.50x"
     assert section(facts, "The winner").paragraph.startswith("It is #1; no idea in prose was recorded for it.")
 

@@ -348,7 +348,7 @@ def test_state_becomes_arguments() -> None:
     assert [(item.name, item.role) for item in arguments(op)] == [("x", "input"), ("w", "weight")]
     assert [item["name"] for item in resolve_workload(op, op.workloads[0])["inputs"]] == ["x", "w"]
     tree = ast.parse(reference_source(op))
-    (run,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    (run,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run")
     assert [argument.arg for argument in run.args.args] == ["x", "w"]
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from warpsmith.workers.judge.analysis import module, task
+from warpsmith.workers.judge.analysis import module, reference, task
 
 ANSWER_BYTES = 1 << 20
 
-_TASKS = {"module": module.analyse, "task": task.analyse}
+_TASKS = {"module": module.analyse, "task": task.analyse, "reference": reference.compare}
 
 
 def answer(request: str) -> torch.Tensor:

@@ -35,11 +35,16 @@ def load(name: str, text: str) -> types.ModuleType:
     return module
 
 
-def made(make: Callable[[], Any]) -> tuple[Any, Recorder]:
-    """Call `make` without values where possible; return the result and a record of the draws."""
+def made(make: Callable[[], Any], *, values: bool = True) -> tuple[Any, Recorder]:
+    """Call `make` without values where possible; return the result and a record of the draws.
+
+    `values`: whether it may have them where it needs them; where not, what it raises is raised.
+    """
     try:
         return _made(make, torch.device("meta"))
-    except Exception:  # noqa: BLE001 - whatever it needs values for, it gets them now
+    except Exception:  # whatever it needs values for, it gets them now
+        if not values:
+            raise
         return _made(make, torch.device("cpu"))
 
 
@@ -112,15 +117,18 @@ def once_each(leaves: Sequence[Any], described_leaves: list[dict[str, Any]]) -> 
 
 
 def computed(
-    run: Callable[..., Any], arguments: Sequence[Any], again: Callable[[], Sequence[Any]]
+    run: Callable[..., Any], arguments: Sequence[Any], again: Callable[[], Sequence[Any]], *, values: bool = True
 ) -> tuple[Any, list[Any]]:
     """Call `run` without values where possible; return the result and the arguments after it.
 
-    Its arguments are `arguments`. Where `run` needs values, it gets those that `again` makes, with values.
+    Its arguments are `arguments`. Where `run` needs values, it gets those that `again` makes, with values; unless
+    `values` is false: then what it raises is raised.
     """
     try:
         return _computed(run, arguments, torch.device("meta"))
-    except Exception:  # noqa: BLE001 - whatever it needs values for, it gets them now
+    except Exception:  # whatever it needs values for, it gets them now
+        if not values:
+            raise
         return _computed(run, again(), torch.device("cpu"))
 
 

@@ -12,12 +12,12 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from warpsmith.kernels_db.job.attack_documents import AttackedWorkload, Recipe
 from warpsmith.kernels_db.job.documents import Failure, ResolvedWorkload
+from warpsmith.kernels_db.job.shown_numbers import apart, shown
 from warpsmith.workers.judge.attack.oracle import Answer, Oracle
 from warpsmith.workers.judge.attack.recipe import BadRecipe, check_recipe, describe
 from warpsmith.workers.judge.attack.search import search
@@ -201,9 +201,10 @@ def _failure(answer: Answer, workload: ResolvedWorkload) -> Failure:
     assert worst is not None
     element = f"{worst.tensor}{worst.index}"
     times = f", {worst.ratio:.3g} times what is allowed" if worst.ratio < 1e8 else ""
+    found, expected = apart(worst.found, worst.expected)
     message = (
-        f"workload {workload['id']}: {element} is {_shown(worst.found)}, expected {_shown(worst.expected)} "
-        f"(PyTorch eager: {_shown(worst.eager)}){times}; {worst.wrong} of {worst.elements} elements are wrong"
+        f"workload {workload['id']}: {element} is {found}, expected {expected} "
+        f"(PyTorch eager: {shown(worst.eager)}){times}; {worst.wrong} of {worst.elements} elements are wrong"
     )
     failure: Failure = {
         "kind": "counterexample",
@@ -219,7 +220,3 @@ def _failure(answer: Answer, workload: ResolvedWorkload) -> Failure:
         "elements": worst.elements,
     }
     return _with_recipe(failure, answer.recipe)
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -22,6 +22,7 @@ from warpsmith.workers.judge.reference.baselines import OpRunners, baseline_mode
 from warpsmith.workers.judge.reference.input_checks import declared
 from warpsmith.workers.judge.reference.learning import ReferenceFault, learn
 from warpsmith.workers.judge.reference.refusals import refusal
+from warpsmith.workers.judge.reference.spec_warnings import warnings_of
 from warpsmith.workers.judge.runner.runner_handle import RunnerHandle
 from warpsmith.workers.judge.values import families
 from warpsmith.workers.judge.values.workload_specs import result_positions
@@ -162,6 +163,8 @@ def _admit(job_run: JobRun) -> None:
         )
         if (failure := refusal(job_run.report.admission)) is not None:
             raise Stopped("rejected", "admission", failure["message"], failure)
+        for warning in warnings_of(job_run.workloads, job_run.runners):
+            job_run.note(warning)
         if job["target"].startswith(job_run.device.type):
             _compiled_passes(job_run)
 

@@ -25,6 +25,7 @@ from warpsmith.kernels_db.job.documents import (
     tier_of,
 )
 from warpsmith.kernels_db.job.protocol_number import PROTOCOL
+from warpsmith.kernels_db.job.shown_numbers import apart
 from warpsmith.kernels_db.job.sweep_documents import Sweep
 from warpsmith.workers.judge.machine.host import BUSY
 from warpsmith.workers.judge.sandbox.sandbox import NOTHING_RAN
@@ -163,15 +164,16 @@ def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> F
     `place` is the message's name of the workload and its values.
     """
     element = f"{tensor}{comparison.index}"
+    found, expected = apart(comparison.found, comparison.expected)
     if comparison.kind == "not_written":
         what = f"{element} was not written"
     elif comparison.cut:
         what = (
             f"{tensor} is cut toward zero and not rounded to the nearest number, as PyTorch rounds it: "
-            f"{element} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
+            f"{element} is {found}, expected {expected}"
         )
     elif comparison.wrong_elements:
-        what = f"{element} is {_shown(comparison.found)}, expected {_shown(comparison.expected)}"
+        what = f"{element} is {found}, expected {expected}"
         if comparison.limit:
             what += f" within {comparison.limit:.3g}"
     else:
@@ -198,7 +200,3 @@ def wrong_value(comparison: Comparison, place: str, tensor: str, own: bool) -> F
     if not comparison.wrong_elements:
         failure |= {"relative_l2": comparison.l2, "relative_l2_limit": comparison.l2_limit}
     return failure
-
-
-def _shown(value: float | int | bool | None) -> str:
-    return f"{value:.9g}" if isinstance(value, float) else str(value)

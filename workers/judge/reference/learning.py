@@ -99,6 +99,8 @@ def learn(runners: OpRunners, workload: ResolvedWorkload, sources: InputSources)
         for name, builder, one, wanted in zip(names, lesson.builders, eager, expected, strict=True):
             if builder is not None:
                 finite &= _all_finite(workload["id"], name, one, wanted)
+                if not finite and (share := float(one.to(torch.float32).isnan().to(torch.float32).mean())):
+                    facts.nan[name] = max(share, facts.nan.get(name, 0.0))
                 builder.add(one, wanted)
         _add_noise(runners, workload, values, lesson, expected)
         if runners.math == "tf32":

@@ -14,10 +14,18 @@ from functools import partial
 import torch
 
 from warpsmith.kernels_db.job.documents import ResolvedInput, ResolvedWorkload
+from warpsmith.workers.judge.values.steps import alike
 from warpsmith.workers.judge.values.workload_specs import Values, result_positions, result_spec
 
 TAIL = 64
 """A dropped tail is the last element in so many, and at least one."""
+
+REDRAWS = 16
+"""Further draws that are taken where another draw shows nothing.
+
+A generator may have few variants, and of four two may be alike: so often in a row a fair coin falls on one side in
+15 of a million.
+"""
 
 SHARE_OFF = 100
 """One element in so many is wrong in the answer that is nearly right."""
@@ -35,7 +43,8 @@ Results = list[torch.Tensor]
 class Scene:
     """The material of wrong answers.
 
-    `eager` runs the reference on values; None where it fails on them.
+    `eager` runs the reference on values; None where it fails on them. `draw_one` draws new values of one input, by
+    position; None where there are none.
     """
 
     workload: ResolvedWorkload
@@ -44,6 +53,7 @@ class Scene:
     other_values: Values
     other: Results
     eager: Callable[[Values], Results | None]
+    draw_one: Callable[[int], torch.Tensor | None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -178,11 +188,23 @@ def _passed(at: int, scene: Scene, right: torch.Tensor) -> torch.Tensor | None:
 
 
 def _unread(item: ResolvedInput) -> Mutant:
-    """Make the mutant of a kernel that does not read one input: the answer to other values."""
+    """Make the mutant of a kernel that does not read one input: the answer to other values.
+
+    An input that is the same in every draw (a causal mask, a table) has no other values, and the mutant does not apply.
+    """
 
     def make(scene: Scene) -> Results | None:
         at = next(n for n, one in enumerate(scene.workload["inputs"]) if one["name"] == item["name"])
-        return scene.eager([scene.other_values[n] if n == at else value for n, value in enumerate(scene.values)])
+        found, value, other = None, scene.values[at], scene.other_values[at]
+        for _ in range(1 + REDRAWS):
+            if value is None or other is None:
+                break
+            if not same(value, other):
+                found = scene.eager([other if n == at else one for n, one in enumerate(scene.values)])
+                if found is None or not all(same(one, right) for one, right in zip(found, scene.right, strict=True)):
+                    break
+            other = scene.draw_one(at)
+        return found
 
     name = item["name"]
     remedy = f"no input {name}, or values of it that show in the results by more than the tolerance"
@@ -245,6 +267,11 @@ def _narrower(workload: ResolvedWorkload, position: int, math: str) -> int | Non
 
 def _fraction_bits(dtype: torch.dtype) -> int:
     return round(-torch.log2(torch.tensor(torch.finfo(dtype).eps, dtype=torch.float64)).item())
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Check whether two tensors of one shape hold the same; NaN is like NaN."""
+    return one is other or bool(alike(one, other).all())
 
 
 def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:

@@ -105,6 +105,14 @@ class InputSource:
             None if value is None else broadcast(value, spec) for value, spec in zip(values, self._specs, strict=True)
         ]
 
+    def draw_one(self, place: int) -> torch.Tensor | None:
+        """Return new values for one input, as `draw` does; None for a scalar, and where a family changes the values."""
+        item, spec = self._inputs[place], self._specs[place]
+        if spec.shape is None or self._family is not None:
+            return None
+        self._choose = self._reseed()
+        return broadcast(self._new(place, item["dist"], spec), spec)
+
     def _new(self, place: int, dist: dict[str, Any], spec: TensorSpec) -> torch.Tensor:
         """Return one input's values for one call."""
         if dist["kind"] == "code":

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from warpsmith.kernels_db.job import nsight_metrics
+from warpsmith.kernels_db.job import nsight_metrics, shown_numbers
 from warpsmith.kernels_db.job.documents import Failure, NsightKernel, ResolvedWorkload, Verdict, WorkloadVerdict
 from warpsmith.kernels_db.job.sweep_documents import describe_sweep
 from warpsmith.workers.llm.prompt.facts import BASELINE_NAMES, microseconds, rates, significant, visible
@@ -168,7 +168,10 @@ def _element_lines(failure: Failure, *, hidden: bool) -> list[str]:
         lines.append(f"- worst element: `{failure['tensor']}`{at}")
     # For other kinds the numbers may be bytes or times, which tell a size.
     if failure["kind"] in _TOLD_BY_NUMBERS if hidden else failure["kind"] not in {"gate", "compile"}:
-        lines += [f"- {name}: {_number(failure[key])}" for key, name in _NUMBERS.items() if key in failure]  # type: ignore[literal-required] # its names
+        told = {key: _number(failure[key]) for key in _NUMBERS if key in failure}  # type: ignore[literal-required] # its names
+        if "expected" in told and "found" in told:
+            told["expected"], told["found"] = _apart(failure["expected"], failure["found"])
+        lines += [f"- {name}: {told[key]}" for key, name in _NUMBERS.items() if key in told]
     if (share := _share(failure)) and not hidden:
         lines.append(f"- {share}")
     return lines if hidden else lines + _wrong_lines(failure)
@@ -179,7 +182,8 @@ def _wrong_lines(failure: Failure) -> list[str]:
     others = [one for one in failure.get("samples", []) if one["index"] != failure.get("index")]
     lines = [f"- the wrong elements: {one_line(failure['pattern'], 400)}"] if failure.get("pattern") else []
     if others:
-        shown = [f"{one['index']} expected {_number(one['expected'])}, found {_number(one['found'])}" for one in others]
+        pairs = [(one["index"], *_apart(one["expected"], one["found"])) for one in others]
+        shown = [f"{index} expected {expected}, found {found}" for index, expected, found in pairs]
         lines.append(f"- others of them: {'; '.join(shown)}")
     return lines
 
@@ -189,7 +193,8 @@ def _place(failure: Failure) -> str:
     if "tensor" in failure:
         where += f": {failure['tensor']}{failure.get('index') or ''}"
     if "expected" in failure and "found" in failure:
-        where += f" expected {_number(failure['expected'])}, found {_number(failure['found'])}"
+        expected, found = _apart(failure["expected"], failure["found"])
+        where += f" expected {expected}, found {found}"
     return where
 
 
@@ -201,7 +206,13 @@ def _share(failure: Failure) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.9g}" if isinstance(value, float) else one_line(str(value))
+    return one_line(shown_numbers.shown(value))
+
+
+def _apart(expected: Any, found: Any) -> tuple[str, str]:
+    """Write two values so that they differ as text where they differ."""
+    one, other = shown_numbers.apart(expected, found)
+    return one_line(one), one_line(other)
 
 
 def _is_spread(failure: Failure) -> bool:

@@ -1,7 +1,7 @@
 import { useId } from "react";
 import type { FailureDocument, ReportDocument } from "../../../api/node";
 import { Code, type Column, Table, Untrusted } from "../../../design";
-import { element, excess, failureInWords, limits, shown } from "./failure";
+import { apart, element, excess, failureInWords, limits, shown } from "./failure";
 import styles from "./Node.module.css";
 import { Section } from "./Section";
 
@@ -13,9 +13,14 @@ const SAMPLES: readonly Column<Sample>[] = [
     key: "expected",
     header: "Expected",
     numeric: true,
-    cell: (row) => <Untrusted text={shown(row.expected)} />,
+    cell: (row) => <Untrusted text={apart(row.expected, row.found)[0]} />,
   },
-  { key: "found", header: "Found", numeric: true, cell: (row) => <Untrusted text={shown(row.found)} /> },
+  {
+    key: "found",
+    header: "Found",
+    numeric: true,
+    cell: (row) => <Untrusted text={apart(row.found, row.expected)[0]} />,
+  },
   { key: "limit", header: "Limit", numeric: true, cell: (row) => <Untrusted text={shown(row.limit)} /> },
 ];
 
@@ -35,8 +40,8 @@ export function FailureCard({ report }: { report: ReportDocument }) {
           <Fact name="Workload" value={failure.workload} />
           <Fact name="Inputs" value={failure.family} />
           <Fact name="Worst element" value={where} />
-          {where && <Fact name="Expected" value={shown(failure.expected)} />}
-          {where && <Fact name="Found" value={shown(failure.found)} />}
+          {where && <Fact name="Expected" value={apart(failure.expected, failure.found)[0]} />}
+          {where && <Fact name="Found" value={apart(failure.found, failure.expected)[0]} />}
           {where && failure.eager != null && <Fact name="PyTorch eager" value={shown(failure.eager)} />}
           {where && <Fact name="Limit" value={shown(failure.limit)} />}
           {off !== null && <Fact name="Off by" value={limits(off)} />}

@@ -3,20 +3,35 @@
 import type { FailureDocument } from "../../../api/node";
 import { format } from "../../../design";
 
+const DIGITS = 4;
+const MOST_DIGITS = 17;
+
 /** A value as the judge wrote it: numbers in four digits, and what JSON cannot say (`nan`, `inf`) as the text it is. */
 export function shown(value: unknown): string {
+  return inDigits(value, DIGITS);
+}
+
+function inDigits(value: unknown, digits: number): string {
   if (value === null || value === undefined) return format.NONE;
-  if (typeof value === "number") return figure(value);
+  if (typeof value === "number") return figure(value, digits);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function figure(value: number): string {
+/** Two values with as many digits as tell them from each other: what differs never looks alike. */
+export function apart(one: unknown, other: unknown): [string, string] {
+  for (let digits = DIGITS; ; digits++) {
+    const texts: [string, string] = [inDigits(one, digits), inDigits(other, digits)];
+    if (texts[0] !== texts[1] || one === other || digits >= MOST_DIGITS) return texts;
+  }
+}
+
+function figure(value: number, digits: number): string {
   if (!Number.isFinite(value)) return String(value);
   if (value === 0) return "0";
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return String(value);
   const size = Math.abs(value);
-  if (size >= 1e-3 && size < 1e6) return String(Number(value.toPrecision(4)));
-  return value.toExponential(2).replace(/\.?0+e/, "e");
+  if (size >= 1e-3 && size < 1e6) return String(Number(value.toPrecision(digits)));
+  return value.toExponential(digits - 2).replace(/\.?0+e/, "e");
 }
 
 /** The element that is furthest off: `y[3, 5]`. */
@@ -52,7 +67,8 @@ export function failureInWords(failure: FailureDocument): string {
   if (failure.kind === "not_written") return `${where}${place} was not written${wrongShare(failure)}`;
   if (failure.found === null || failure.found === undefined) return failure.message;
   const within = number(failure.limit) ? `, within ${shown(failure.limit)}` : "";
-  return `${where}${place} is ${shown(failure.found)} where ${shown(failure.expected)} is expected${within}${wrongShare(failure)}`;
+  const [found, expected] = apart(failure.found, failure.expected);
+  return `${where}${place} is ${found} where ${expected} is expected${within}${wrongShare(failure)}`;
 }
 
 function wrongShare({ wrong_elements: wrong, elements }: FailureDocument): string {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { FailureDocument, Roofline, WorkloadReport } from "../../../api/node";
 import { reasons } from "./allowed";
-import { excess, failureInWords, limits, shareOfLimit, shown } from "./failure";
+import { apart, excess, failureInWords, limits, shareOfLimit, shown } from "./failure";
 import { drawing, marks, peaksOf } from "./roofline";
 import { fastestBaseline, isDuplicate, sentence } from "./sentence";
 import { comparison, exchangeUs, isShort, tick, timeDomain } from "./timing";
@@ -91,6 +91,22 @@ describe("a failure in words", () => {
     expect(excess({ ...wrong, found: "inf" })).toBe(Number.POSITIVE_INFINITY);
     expect(excess({ ...wrong, found: "nan" })).toBeNull();
     expect(excess({ ...wrong, limit: 0 })).toBeNull();
+  });
+
+  it("shows two numbers so that they differ where they do", () => {
+    expect(apart(1.8051231, 1.8051238)).toEqual(["1.805123", "1.805124"]);
+    expect(apart(5.381e-8, 5.384e-8)).toEqual(["5.381e-8", "5.384e-8"]);
+    expect(apart(1.5, 1.5)).toEqual(["1.5", "1.5"]);
+    expect(apart("nan", 0.25)).toEqual(["nan", "0.25"]);
+    const failure = {
+      kind: "wrong_value",
+      tensor: "y",
+      index: [1],
+      found: 1.80512,
+      expected: 1.80531,
+      limit: 1e-6,
+    };
+    expect(failureInWords(failure as FailureDocument)).toContain("y[1] is 1.8051 where 1.8053 is expected");
   });
 
   it("shows figures briefly and exactly", () => {
