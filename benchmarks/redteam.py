@@ -81,7 +81,7 @@ def _prove(device: Device, wanted: list[str]) -> int:
     chosen = [cheat for cheat in cheats(device) if any(text in cheat.id.lower() for text in wanted)]
     start, void = time.monotonic(), []
     with tempfile.TemporaryDirectory(prefix="warpsmith-redteam-") as cache:
-        for cheat, outcome in prove(chosen, Path(cache)):
+        for cheat, outcome in prove(chosen, Path(cache), at_once=IN_FLIGHT[device]):
             off = " ".join(sorted(row.defences)) if (row := row_of(cheat)) else "-"
             said = f"works ({outcome.kind or outcome.verdict})" if outcome.good else "VOID"
             reason = " ".join(outcome.reason.split())

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -23,19 +25,43 @@ WITHOUT_A_HOOK: frozenset[Defence] = frozenset({"hold-out", "limits", "numbers",
 ASKED_LATE: frozenset[Defence] = frozenset({"families", "hold-out", "numbers", "attack", "sanitizers"})
 """What is at work in a verification alone."""
 
+TOGETHER = 8
+"""Entries that one judge proves in turn."""
 
-def prove(cheats: Sequence[Cheat], cache: Path) -> Iterator[tuple[Cheat, Outcome]]:
-    """Prove each cheat, in the order of what is off: a judge is started for each set of defences."""
+
+def prove(cheats: Sequence[Cheat], cache: Path, *, at_once: int = 1) -> Iterator[tuple[Cheat, Outcome]]:
+    """Prove each cheat, in the order of what is off: a judge is started for each set of defences.
+
+    at_once: parts of a set that are proven side by side, each by a judge of its own. What is meant to gain time comes
+    last, one after the other.
+    """
     rows = [(cheat, row) for cheat in cheats if (row := row_of(cheat)) is not None]
     for cheat in cheats:
         if row_of(cheat) is None:
             yield cheat, lost(cheat, LookupError("`defences` has no row of it"))
-    for off, group in groupby(sorted(rows, key=_order), key=lambda one: one[1].defences):
-        if "process" in off:
-            yield from ((cheat, _on_naive(cheat, row, cache)) for cheat, row in group)
-            continue
-        with UndefendedClient(off - WITHOUT_A_HOOK, cache=cache) as client:
-            yield from ((cheat, _undefended(client, cheat, row)) for cheat, row in group)
+    calm, timed = ([one for one in rows if bool(one[0].gains) == gains] for gains in (False, True))
+    with ThreadPoolExecutor(at_once) as pool:
+        for found in pool.map(partial(_proven, cache), _parts(calm, TOGETHER)):
+            yield from found
+    for part in _parts(timed, len(timed)):
+        yield from _proven(cache, part)
+
+
+def _parts(rows: Sequence[tuple[Cheat, Row]], most: int) -> Iterator[list[tuple[Cheat, Row]]]:
+    """Yield the entries for which the same defences are off, at most so many together."""
+    for _, group in groupby(sorted(rows, key=_order), key=lambda one: one[1].defences):
+        entries = list(group)
+        for start in range(0, len(entries), most):
+            yield entries[start : start + most]
+
+
+def _proven(cache: Path, part: Sequence[tuple[Cheat, Row]]) -> list[tuple[Cheat, Outcome]]:
+    """Prove entries for which the same defences are off."""
+    off = part[0][1].defences
+    if "process" in off:
+        return [(cheat, _on_naive(cheat, row, cache)) for cheat, row in part]
+    with UndefendedClient(off - WITHOUT_A_HOOK, cache=cache) as client:
+        return [(cheat, _undefended(client, cheat, row)) for cheat, row in part]
 
 
 def _order(one: tuple[Cheat, Row]) -> tuple[list[str], str]:

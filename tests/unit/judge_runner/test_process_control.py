@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import mmap
 import os
 import signal
@@ -18,6 +19,7 @@ def outcome(writable: bool | None) -> int:
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     pid = os.fork()
     if pid == 0:
+        faulthandler.disable()  # its end is meant, and would look like a fault of the tests'
         process_control.set_writable(address, len(pages), bool(writable))
         if writable is None:
             process_control.set_writable(address, len(pages), True)
