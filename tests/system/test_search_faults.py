@@ -106,7 +106,8 @@ def test_a_model_that_repeats_itself_is_paid_for_and_judged_once(begin: Begin) -
     nodes = played.nodes()
     assert [node.reason for node in nodes if node.state == "closed"], "duplicates are closed"
     assert all(re.search("duplicate of node|same idea", node.reason or "") for node in nodes[1:])
-    assert search.candidates == 1
+    assert [node.verdict for node in nodes if node.verdict] == ["accepted"]
+    assert search.candidates == sum(node.source is not None for node in nodes)
     assert search.model_calls == len(server.requests)
     assert nodes[0].id == search.best_node_id
 

@@ -77,5 +77,5 @@ def test_later_candidates_are_told_of_earlier_binaries_and_close_as_duplicates(d
     node = driver.nodes()[second.node.seq]
     assert (node.state, node.verdict) == ("closed", None)
     assert node.reason == f"duplicate of node #{first.node.seq} (same binary)"
-    assert driver.search().candidates == 1  # no device time was spent on it
+    assert driver.search().candidates == 2  # it was asked for and written, so it counts
     assert driver.events()[-1] == "node.closed"
