@@ -24,7 +24,8 @@ from benchmarks.showcase import ROOT, columns
 from warpsmith import kernels_db
 from warpsmith.kernels_db import runtime
 from warpsmith.kernels_db.runtime import cuda
-from warpsmith.kernels_db.spec.op import Op, load_op
+from warpsmith.kernels_db.spec.op import Op, Workload, load_op
+from warpsmith.kernels_db.spec.resolve import resolve_workload
 
 CANDIDATE = ROOT / "benchmarks" / "model_kernels" / "decode_step" / "llama_decode_step.cuda.py"
 BURST, BURSTS = 20, 5
@@ -68,15 +69,6 @@ def draw(axes: dict[str, int]) -> list[Any]:
     return [tokens, *weights, turns(), turns(), *past, 1e-5]
 
 
-def bytes_of(axes: dict[str, int]) -> int:
-    """Return the bytes that a step reads and writes at least: the spec's `limits.bytes`."""
-    batch, layers, hidden, mlp = (axes[name] for name in ("batch", "layers", "hidden", "mlp"))
-    kv_heads, vocabulary, cache = (axes[name] for name in ("kv_heads", "vocabulary", "cache"))
-    q, qkv = kv_heads * GROUP * HEAD, kv_heads * (GROUP + 2) * HEAD
-    in_layer = hidden * (qkv + q + 2) + 3 * hidden * mlp + 2 * batch * kv_heads * (cache + 1) * HEAD
-    return 2 * (layers * in_layer + vocabulary * (hidden + batch))
-
-
 def call_us(call: Callable[[], Any]) -> float:
     """Return the microseconds of a call: the least of some bursts, by events."""
     times = []
@@ -91,8 +83,9 @@ def call_us(call: Callable[[], Any]) -> float:
     return float(min(times[1:]))
 
 
-def rows(op: Op, axes: dict[str, int], candidate: Step, *, compiled: bool, bandwidth: float) -> list[list[str]]:
+def rows(op: Op, workload: Workload, candidate: Step, *, compiled: bool, bandwidth: float) -> list[list[str]]:
     """Return the table's lines of a workload: eager, compiled, the candidate."""
+    axes, least_bytes = dict(workload.axes), resolve_workload(op, workload)["min_bytes"]
     space: dict[str, Any] = {}
     exec(op.reference, space)  # noqa: S102 - of this repository
     reference: Step = space["run"]
@@ -111,7 +104,7 @@ def rows(op: Op, axes: dict[str, int], candidate: Step, *, compiled: bool, bandw
     lines = []
     for name, call in calls.items():
         us = call_us(call)
-        share = bytes_of(axes) / (us * 1e-6) / bandwidth
+        share = least_bytes / (us * 1e-6) / bandwidth
         ratio = f"{error / eager_error:.2f}x" if name == "candidate" else "-"
         lines.append([f"batch {axes['batch']}", name, f"{us:.1f}", f"{share:.1%}", ratio])
     return lines
@@ -144,7 +137,7 @@ def main() -> int:
         for workload in op.workloads:
             if workload.role == "bench":
                 compiled = not arguments.no_compile
-                table += rows(op, dict(workload.axes), candidate, compiled=compiled, bandwidth=bandwidth)
+                table += rows(op, workload, candidate, compiled=compiled, bandwidth=bandwidth)
     print(columns(table))
     return 0
 

@@ -20,11 +20,8 @@ from warpsmith.workers.search.tree import Budget
 
 
 @dataclass(frozen=True)
-class Bound:
-    """Limits to the figures of a search, each by itself; `calls` by kind of request.
-
-    `cost_usd` is None where a price is not known.
-    """
+class Figures:
+    """What a search takes; `calls` by kind of request, `cost_usd` None where a price is not known."""
 
     model_calls: int
     calls: dict[str, int]
@@ -35,8 +32,8 @@ class Bound:
     cost_usd: float | None
 
 
-def bound(policy: Policy, budget: Budget, sizes: Mapping[str, CallSize], seeds: int, together: int | None) -> Bound:
-    """Return the bound of a search under `policy` and `budget`.
+def bound(policy: Policy, budget: Budget, sizes: Mapping[str, CallSize], seeds: int, together: int | None) -> Figures:
+    """Return limits to the figures, each by itself, of a search under `policy` and `budget`.
 
     `sizes`: the largest call of each kind. `seeds`: stored candidates that the tree starts with, at most. `together`:
     model steps that may be under way at once when a limit of tokens or money is reached; None where nothing limits
@@ -79,7 +76,7 @@ def bound(policy: Policy, budget: Budget, sizes: Mapping[str, CallSize], seeds: 
     all_tokens = int(capped(most_of(tokens), budget.tokens, tokens))
     prices = {kind: size.cost_usd for kind, size in sizes.items() if size.cost_usd is not None}
     known = all(kind in prices for kind in calls)
-    return Bound(
+    return Figures(
         model_calls=total,
         calls=calls,
         candidates=int(min(most, growth.nodes + repairs + seeds)),

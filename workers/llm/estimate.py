@@ -20,7 +20,7 @@ from warpsmith.kernels_db.job.documents import Verdict
 from warpsmith.kernels_db.spec.op import Op, Target
 from warpsmith.kernels_db.spec.resolve import resolve_workload
 from warpsmith.workers.llm.base import CHARS_PER_TOKEN, RequestKind, approximate_tokens
-from warpsmith.workers.llm.bound import Bound, bound
+from warpsmith.workers.llm.bound import Figures, bound
 from warpsmith.workers.llm.forecast import CallSize, Play
 from warpsmith.workers.llm.prompt import facts, logs, requests
 from warpsmith.workers.llm.providers.cost import Prices
@@ -59,20 +59,12 @@ IDEA: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Figures):
     """A play, or a bound, in figures; of a bound each by itself.
 
-    `cost_usd` is None where a price is not known. `complete` is False where the search is too large to be played to its
-    end: it may take more. A bound is complete.
+    `complete` is False where the search is too large to be played to its end: it may take more. A bound is complete.
     """
 
-    model_calls: int
-    calls: dict[str, int]
-    candidates: int
-    tokens: int
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float | None
     ends: str
     complete: bool
 
@@ -159,18 +151,8 @@ def _figures(play: Play) -> Forecast:
     )
 
 
-def _bounded(found: Bound) -> Forecast:
-    return Forecast(
-        model_calls=found.model_calls,
-        calls=found.calls,
-        candidates=found.candidates,
-        tokens=found.tokens,
-        prompt_tokens=found.prompt_tokens,
-        completion_tokens=found.completion_tokens,
-        cost_usd=found.cost_usd,
-        ends="the policy, or the budget, allows no more",
-        complete=True,
-    )
+def _bounded(found: Figures) -> Forecast:
+    return Forecast(**vars(found), ends="the policy, or the budget, allows no more", complete=True)
 
 
 def _together(choices: Sequence[Choice], settings: Settings) -> int | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.estimates import measure
 from tests import REPOSITORY
 from warpsmith.kernels_db.spec.op import Target, load_op
-from warpsmith.workers.llm.bound import Bound, bound
+from warpsmith.workers.llm.bound import Figures, bound
 from warpsmith.workers.llm.estimate import Estimate, estimate, one_line
 from warpsmith.workers.llm.forecast import MOST_NODES, CallSize, Play
 from warpsmith.workers.llm.providers.cost import PriceError
@@ -35,7 +35,7 @@ def worst(
     seeds: int = 0,
     together: int | None = 1,
     **parameters: Any,
-) -> Bound:
+) -> Figures:
     return bound(parse_policy({"name": name, **parameters}), parse_budget(budget or {}), SIZES, seeds, together)
 
 
