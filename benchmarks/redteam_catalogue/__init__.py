@@ -28,6 +28,7 @@ from benchmarks.redteam_catalogue import (
     controls_triton,
     controls_truth,
     device_memory,
+    rings,
 )
 from benchmarks.redteam_catalogue.entry import Cheat, Control, Device
 
@@ -51,6 +52,7 @@ def cheats(device: Device) -> list[Cheat]:
         cheats_gpu,
         cheats_clock,
         device_memory,
+        rings,
         cheats_python,
         cheats_truth,
     )
@@ -67,6 +69,7 @@ def controls(device: Device) -> list[Control]:
         controls_triton,
         controls_cuda,
         device_memory,
+        rings,
         controls_numeric,
         controls_python,
         controls_truth,

@@ -141,6 +141,8 @@ ROWS: dict[str, Row] = {
     "takes a matrix for symmetric": _row("structured"),
     "takes a matrix for diagonal": _row("structured"),
     "races": _row("values"),
+    "releases what other lanes still read": _row("sanitizers"),
+    "releases what other warps still read": _row("sanitizers"),
     # State.
     "returns its first result again": _row("fresh_values state scratch"),
     "caches by pointer": _row("fresh_values state scratch"),

@@ -71,6 +71,20 @@ def test_every_tool_runs_the_candidate_once_confined_and_its_report_counts(place
         assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in told["variables"]
 
 
+def test_racecheck_lists_hazards_where_that_is_asked(place: Sanitizer) -> None:
+    reports(place, norm())  # compiles
+    hazard = (
+        "========= Error: Potential WAR hazard detected at __shared__ 0x{0:x} in block (0,0,0) :\n"
+        "=========     Read Thread ({0},0,0) at norm+0x550\n=========     Write Thread (128,0,0) at norm+0x1620\n"
+        "=========     Current Value : 0, Incoming Value : ?\n"
+    )
+    hazards = "".join(hazard.format(thread) for thread in range(1, 32)) + "========= RACECHECK SUMMARY: 31 hazards\n"
+    (Path(place.program).parent / "report").write_text(json.dumps({"racecheck": CLEAN, "hazard": hazards}))
+    cache = {CACHE_VARIABLE: str(place.scratch.parent / "kernels")}
+    with place.start(norm(), {"racecheck": PLACE}, cache, hazards=True) as started:
+        assert started.arriving_lane({"norm"}) == 0
+
+
 @pytest.mark.nightly
 def test_a_candidate_that_fails_under_a_tool_and_one_that_hangs_are_notes(place: Sanitizer) -> None:
     quick = dataclasses.replace(place, limit_s=15)

@@ -160,3 +160,42 @@ def test_every_tool_has_a_command_line_that_ends_with_the_program() -> None:
         line = report.command("/bin/compute-sanitizer", tool, "/tmp/report", ["python", "-m", "x"])
         assert line[:3] == ["/bin/compute-sanitizer", "--tool", tool]
         assert line[-3:] == ["python", "-m", "x"]
+
+
+def hazard(thread: int, kind: str = "WAR", incoming: str = "?", kernel: str = "add") -> str:
+    """Return a record of `racecheck --racecheck-report hazard`, as 2025.3.1 writes it."""
+    return (
+        f"========= Error: Potential {kind} hazard detected at __shared__ 0x404 in block (0,0,0) :\n"
+        f"=========     Read Thread ({thread},0,0) at {kernel}+0x550\n"
+        f"=========     Write Thread (128,0,0) at {kernel}+0x1620\n"
+        f"=========     Current Value : 0, Incoming Value : {incoming}\n========= \n"
+    )
+
+
+def lane_of(*records: str) -> int | None:
+    summary = "========= RACECHECK SUMMARY: 124 hazards displayed (124 errors, 0 warnings)\n"
+    return report.arriving_lane(("========= COMPUTE-SANITIZER\n" + "".join(records) + summary).encode(), {"add"})
+
+
+@given(st.integers(0, 31), st.permutations(range(128)))
+def test_the_lane_that_releases_for_its_warp_is_the_one_without_a_hazard(lane: int, threads: list[int]) -> None:
+    assert lane_of(*(hazard(thread) for thread in threads if thread % 32 != lane)) == lane
+    assert lane_of(*(hazard(thread) for thread in threads)) is None
+    assert lane_of(*(hazard(thread) for thread in threads if thread % 32 not in (lane, (lane + 1) % 32))) is None
+
+
+def test_no_lane_is_excused_from_a_hazard_of_another_kind() -> None:
+    others = [hazard(thread) for thread in range(1, 32)]
+    assert lane_of(*others) == 0
+    assert lane_of(*others, hazard(5, kind="RAW")) is None
+    assert lane_of(*others, hazard(5, incoming="7")) is None  # an ordinary store
+    assert lane_of(*others, hazard(5).replace("(5,0,0)", "(5,1,0)")) is None
+    assert lane_of(*others, hazard(32)) is None  # the first lane of another warp
+    assert lane_of(*others, hazard(0, kernel="another")) == 0
+    assert lane_of() is None
+    assert report.arriving_lane(b"=" * (report.MOST_HAZARD_BYTES + 1), {"add"}) is None
+
+
+@given(st.text(alphabet="= \n:add()Potential WAR hazard detected at Read Thread 1,0 Incoming Value ?", max_size=400))
+def test_any_list_of_hazards_is_read(text: str) -> None:
+    report.arriving_lane(text.encode(), {"add"})

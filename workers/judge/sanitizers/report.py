@@ -18,6 +18,9 @@ TOOLS: tuple[Tool, ...] = get_args(Tool)
 MOST_RECORDS = 20
 """Records that a tool is asked to print."""
 MOST_BYTES = 1 << 20
+MOST_HAZARDS = 20_000
+"""Hazards that racecheck is asked to list: a byte of shared memory each."""
+MOST_HAZARD_BYTES = 16 << 20
 LONGEST_LINE = 300
 
 _MARK = "========="
@@ -25,10 +28,13 @@ _SUMMARY = re.compile(r"(ERROR|RACECHECK) SUMMARY: ")
 _REFUSED = re.compile(r"(?i)error: |device not supported|not supported on|unable to|internal .*error|no attachable")
 _FOUND = re.compile(
     r"(?i)(invalid|misaligned|uninitialized) .*(read|write|atomic|access|memory)|(error: )?race reported between"
-    r"|(potential )?(war|raw|waw) hazard|barrier error|divergent thread|out-of-range|invalid arguments"
+    r"|(error: )?(potential )?(war|raw|waw) hazard|barrier error|divergent thread|out-of-range|invalid arguments"
     r"|stack overflow|illegal instruction"
 )
 """First lines of records about a kernel. Others are about the host's calls, or the tool itself."""
+_READER = re.compile(r"Read Thread \((\d+),0,0\) ")
+_UNKNOWN_YET = "Incoming Value : ?"
+"""What an asynchronous copy writes is not known when it is issued."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +58,30 @@ class Report:
     refused: str | None = None
 
 
-def command(program: str, tool: Tool, log: str, run: Collection[str]) -> list[str]:
+def command(program: str, tool: Tool, log: str, run: Collection[str], *, hazards: bool = False) -> list[str]:
     """Return the command line that runs `run` under a tool, whose report goes to the file `log`.
+
+    hazards: have racecheck list each pair of accesses, thread by thread, in place of a line for each pair of
+    instructions.
 
     Errors of the host's calls are left out: torch asks for things that it can do without. Only the process itself is
     looked at, whose start takes longer than the tool waits by itself.
     """
     only = ("--report-api-errors", "no") if tool == "memcheck" else ()
+    if hazards:
+        only = ("--racecheck-report", "hazard")
     return [
         program,
-        *("--tool", tool, "--log-file", log, "--print-limit", str(MOST_RECORDS), "--print-level", "error"),
+        *(
+            "--tool",
+            tool,
+            "--log-file",
+            log,
+            "--print-limit",
+            str(MOST_HAZARDS if hazards else MOST_RECORDS),
+            "--print-level",
+            "error",
+        ),
         *("--show-backtrace", "device", "--target-processes", "application-only", "--launch-timeout", "120"),
         *only,
         *run,
@@ -73,7 +93,7 @@ def read(said: bytes, kernels: Collection[str]) -> Report:
     if len(said) > MOST_BYTES:
         return Report((), f"found more than {MOST_BYTES} bytes, expected no more")
     lines = said.decode("utf-8", "replace").replace("\0", "").splitlines()
-    own = re.compile(r"(?<![\w$])(" + "|".join(map(re.escape, sorted(kernels))) + r")(?![\w$])") if kernels else None
+    own = _naming(kernels) if kernels else None
     found, refused = [], None
     for title, details in _records(lines):
         if _SUMMARY.match(title) or title.startswith("COMPUTE-SANITIZER"):
@@ -86,6 +106,37 @@ def read(said: bytes, kernels: Collection[str]) -> Report:
     if not any(_SUMMARY.search(line) for line in lines) and refused is None:
         refused = "it wrote no summary"
     return Report(tuple(found[:MOST_RECORDS]), refused)
+
+
+def arriving_lane(said: bytes, kernels: Collection[str]) -> int | None:
+    """Return the one lane of every warp whose reads racecheck found in order, where all others' are overwritten.
+
+    So it reports a stage that one lane releases for its warp (`__syncwarp(); if (lane == 0) arrive(empty);`, as CUTLASS
+    does): it orders by an mbarrier what the arriving thread did before, and does not follow the `__syncwarp` through
+    which the other lanes come before it (measured with 2025.3.1; `--racecheck-indirect-barrier-dependency` changes
+    nothing). Without the `__syncwarp` it reports the same. None where any hazard is of another kind: no asynchronous
+    copy over what was read, in blocks of two dimensions, or where every lane has one.
+
+    said: the report of `command(..., hazards=True)`.
+    """
+    if len(said) > MOST_HAZARD_BYTES:
+        return None
+    named = _naming(kernels)
+    lanes: set[int] = set()
+    for title, details in _records(said.decode("utf-8", "replace").replace("\0", "").splitlines()):
+        if not _FOUND.match(title) or not any(named.search(line) for line in (title, *details)):
+            continue
+        reader = next((found for line in details if (found := _READER.match(line))), None)
+        if "WAR hazard" not in title or reader is None or not any(line.endswith(_UNKNOWN_YET) for line in details):
+            return None
+        lanes.add(int(reader[1]) % 32)
+    left_out = set(range(32)) - lanes
+    return left_out.pop() if len(left_out) == 1 else None
+
+
+def _naming(kernels: Collection[str]) -> re.Pattern[str]:
+    """Return the pattern that finds any of these kernels' names."""
+    return re.compile(r"(?<![\w$])(" + "|".join(map(re.escape, sorted(kernels))) + r")(?![\w$])")
 
 
 def _records(lines: list[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

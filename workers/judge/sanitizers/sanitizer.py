@@ -64,23 +64,30 @@ class Sanitizer:
         """Return what would confine the candidate of a job under a tool."""
         return profiled_run.layers(sandbox.expected(self._profile(job, Path(), {}), self.ability), administrator=False)
 
-    def start(self, job: Job, workloads: Mapping[Tool, ResolvedWorkload], variables: Mapping[str, str]) -> Sanitizing:
-        """Start every tool on one call of a job's candidate. Close what is returned.
+    def start(
+        self,
+        job: Job,
+        workloads: Mapping[Tool, ResolvedWorkload],
+        variables: Mapping[str, str],
+        *,
+        hazards: bool = False,
+    ) -> Sanitizing:
+        """Start tools on one call of a job's candidate. Close what is returned.
 
-        workloads: what each tool looks at. variables: the environment by which the candidate finds its binaries. Raises
-        OSError.
+        workloads: what each tool looks at. variables: the environment by which the candidate finds its binaries.
+        hazards: have racecheck list threads (`report.command`). Raises OSError.
         """
         started = Sanitizing(self.limit_s)
         try:
             for tool, workload in workloads.items():
-                started.add(tool, *self._started(tool, job, workload, variables))
+                started.add(tool, *self._started(tool, job, workload, variables, hazards))
         except BaseException:
             started.close()
             raise
         return started
 
     def _started(
-        self, tool: Tool, job: Job, workload: ResolvedWorkload, variables: Mapping[str, str]
+        self, tool: Tool, job: Job, workload: ResolvedWorkload, variables: Mapping[str, str], hazards: bool
     ) -> tuple[Launch, Path]:
         directory = self.scratch / f"sanitizer-{next(_numbers)}"
         own, home = directory / "candidate", directory / "tool"
@@ -104,9 +111,9 @@ class Sanitizer:
             "apart": True,
         }
         (directory / "request.json").write_text(json.dumps(request))
-        run = ["-P", "-m", "warpsmith.workers.judge.nsight.profiled_run", str(directory / "request.json")]
+        run = [sys.executable, "-P", "-m", "warpsmith.workers.judge.nsight.profiled_run", f"{directory}/request.json"]
         spec = {
-            "command": report.command(self.program, tool, str(directory / "report"), [sys.executable, *run]),
+            "command": report.command(self.program, tool, f"{directory}/report", run, hazards=hazards),
             "directory": str(home),
             "limits": runner_limits(0, 0, "candidate", self.cores, torch.device("cuda")),
             "network": self.ability.network,
@@ -150,13 +157,22 @@ class Sanitizing:
         """Wait for every tool and return what each found in these kernels."""
         return {tool: self._report(*started, kernels) for tool, started in self._tools.items()}
 
-    def _report(self, launch: Launch, directory: Path, kernels: Collection[str]) -> Report:
+    def arriving_lane(self, kernels: Collection[str]) -> int | None:
+        """Wait for racecheck, started with `hazards`, and return what `report.arriving_lane` reads in its report."""
+        launch, directory = self._tools["racecheck"]
+        return report.arriving_lane(self._said(launch, directory, report.MOST_HAZARD_BYTES)[1], kernels)
+
+    def _said(self, launch: Launch, directory: Path, most: int) -> tuple[int | str, bytes]:
+        """Wait for a tool; returns how it ended and its report, a byte more than `most` where it is longer."""
         status = launch.wait(max(0.0, self._deadline - time.monotonic()))
         try:
             with (directory / "report").open("rb") as file:
-                said = file.read(report.MOST_BYTES + 1)
+                return status, file.read(most + 1)
         except FileNotFoundError:
-            said = b""
+            return status, b""
+
+    def _report(self, launch: Launch, directory: Path, kernels: Collection[str]) -> Report:
+        status, said = self._said(launch, directory, report.MOST_BYTES)
         found = report.read(said, kernels)
         if found.findings or found.refused is None:
             return found
