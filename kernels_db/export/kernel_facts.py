@@ -65,8 +65,22 @@ def _facts(kernel: ExportedKernel) -> dict[str, Any]:
         "steps": {name: a.get("step", 1) for name, a in envelope["axes"].items()},
         "relations": [tuple(one) for one in envelope.get("relations", [])],
         "numbers": verified_numbers(kernel),
+        "configurations": configurations(kernel),
         "verified": [dict(axes) for axes in {tuple(shape["axes"].items()): None for shape in envelope["shapes"]}],
     }
+
+
+def configurations(kernel: ExportedKernel) -> list[tuple[str, list[Any], dict[str, Any]]]:
+    """Return what Triton's autotuner took where the kernel was timed, each once: function, key, configuration.
+
+    A key that was tuned twice keeps the first. Empty for a verdict of before the judge noted it.
+    """
+    found: dict[tuple[str, str], tuple[str, list[Any], dict[str, Any]]] = {}
+    for workload in kernel.evidence["workloads"]:
+        for one in workload.get("configurations", ()):
+            place = one["kernel"], repr(one["key"])
+            found.setdefault(place, (one["kernel"], one["key"], one["configuration"]))
+    return list(found.values())
 
 
 def numbers(op: Op) -> list[int]:

@@ -28,7 +28,7 @@ from warpsmith.kernels_db.export.kernel import (
     verified_workloads,
     write_project,
 )
-from warpsmith.kernels_db.export.kernel_facts import file_of, verified_numbers
+from warpsmith.kernels_db.export.kernel_facts import configurations, file_of, verified_numbers
 from warpsmith.kernels_db.export.spec_module import render_spec_module, scalar_type
 from warpsmith.kernels_db.spec.op import Input, Op, Target, parse_op
 from warpsmith.kernels_db.spec.resolve import arguments, reference_source
@@ -157,6 +157,7 @@ def _told(kernel: ExportedKernel, kernels: Sequence[ExportedKernel]) -> dict[str
         "bench": [w for w in kernel.evidence["workloads"] if w["role"] == "bench"],
         "numbers": verified_numbers(kernel),
         "autotuned": kernel.language == "triton" and "autotune" in kernel.source,
+        "configurations": configurations(kernel),
     }
 
 

@@ -209,6 +209,14 @@ class Failure(TypedDict):
     cause: NotRequired[Literal["timeout", "memory", "died", "device"]]
 
 
+class Configuration(TypedDict):
+    """What Triton's autotuner took for a kernel at one value of its key, as `triton.Config.all_kwargs` gives it."""
+
+    kernel: str
+    key: list[bool | int | float | str]
+    configuration: dict[str, bool | int | float | str]
+
+
 class WorkloadVerdict(TypedDict):
     """The results of one workload.
 
@@ -232,6 +240,7 @@ class WorkloadVerdict(TypedDict):
     repeatable: NotRequired[bool]  # the same inputs gave the same bits every time; reported, never a reason to reject
     kernels: NotRequired[list[str]]  # names of the device kernels that one call ran, in order of first launch
     kernel_calls: NotRequired[list[int]]  # how often each of them ran in that call
+    configurations: NotRequired[list[Configuration]]  # what Triton's autotuner took in that call
     deferred_us: NotRequired[float]  # of the candidate's time: what its calls took that decide no time
     clocks_us: NotRequired[dict[str, dict[str, float]]]  # by contender: {"events", "wall"} of one call, where both ran
 

@@ -1,11 +1,12 @@
 """The package's kernels: what is known of each, and its module, loaded once at the first call that it can serve.
 
-Nothing is tuned here: configurations are frozen.
+Nothing is tuned here: a call takes the configuration that the evidence names for its sizes.
 """
 
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import shutil
 import tempfile
@@ -38,6 +39,7 @@ class Kernel:
         self.numbers: list[tuple[Any, ...]] = facts["numbers"]
         self.verified: list[dict[str, int]] = facts["verified"]
         self.timed: list[tuple[dict[str, int], float, float]] = facts["timed"]
+        self.configurations: list[tuple[str, list[Any], dict[str, Any]]] = facts["configurations"]
         self._import = facts["load"]
         self.module: Any = None
         self.failure: str | None = None
@@ -58,7 +60,7 @@ class Kernel:
             if self.module is None and self.failure is None:
                 try:
                     loaded = self._imported()
-                    _freeze(loaded)
+                    _freeze(loaded, self.configurations)
                     self.module = loaded
                 except Exception as error:  # noqa: BLE001 - whatever it is, PyTorch or another kernel serves
                     self.failure = f"the kernel did not load: {type(error).__name__}: {error}"
@@ -89,19 +91,57 @@ def build_elsewhere(error: CacheError) -> None:
     _control.note(f"{error}; until then every process builds the kernel anew")
 
 
-def _freeze(module: ModuleType) -> None:
-    """Leave one configuration to each kernel under `@triton.autotune`, so that no call ever waits for tuning.
+class _Recorded(dict[Any, Any]):
+    """A tuner's memory that has an answer for every key: that of the nearest key under which the kernel was timed."""
 
-    The evidence does not name the configuration that was timed: it is the first one of the source.
+    def __init__(self, timed: list[tuple[list[Any], Any]]) -> None:
+        super().__init__()
+        self.timed = timed
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: tuple[Any, ...]) -> Any:
+        self[key] = min(self.timed, key=lambda one: _apart(one[0], key))[1]
+        return self[key]
+
+
+def _apart(timed: list[Any], key: tuple[Any, ...]) -> float:
+    """How far a key is from one that was timed: in octaves of its numbers, far where anything else differs."""
+    return sum(
+        abs(math.log2((1 + abs(one)) / (1 + abs(other))))
+        if isinstance(one, int | float) and isinstance(other, int | float)
+        else 1e3 * (one != other)
+        for one, other in zip(timed, key, strict=False)
+    )
+
+
+def _freeze(module: ModuleType, recorded: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
+    """Have no kernel under `@triton.autotune` tune itself, so that no call ever waits for that.
+
+    recorded: what the tuner took where the kernel was timed. A kernel that it does not name is left its first
+    configuration, since none is known to be the one that was timed.
     """
     for name, kernel in vars(module).items():
         layer: Any = kernel  # decorators stand around each other, each with what it decorates as `fn`
         while layer is not None and type(layer).__module__.startswith("triton."):
             configurations = getattr(layer, "configs", None)
             if configurations is not None and len(configurations) > 1:
-                layer.configs = configurations[:1]
-                _control.note(
-                    f"{name}: frozen to the first of {len(configurations)} configurations ({configurations[0]}); "
-                    "the evidence does not say under which of them it was timed"
-                )
+                function = layer.base_fn.__name__
+                timed = [
+                    (key, configuration)
+                    for of, key, took in recorded
+                    for configuration in configurations
+                    if of == function and configuration.all_kwargs() == took
+                ]
+                taken = list({id(configuration): configuration for _, configuration in timed}.values())
+                if len(taken) > 1:
+                    layer.cache = _Recorded(timed)
+                else:
+                    layer.configs = taken or configurations[:1]
+                if not taken:
+                    _control.note(
+                        f"{name}: frozen to the first of {len(configurations)} configurations ({configurations[0]}); "
+                        "the evidence does not say under which of them it was timed"
+                    )
             layer = getattr(layer, "fn", None)

@@ -581,6 +581,33 @@ def test_no_configuration_is_ever_tuned_at_run_time(tmp_path: Path) -> None:
     assert "set TRITON_INTERPRET=1" in done.stderr, "without a GPU and the interpreter PyTorch serves"
 
 
+USE_TIMED = """
+import torch
+import {module} as package
+
+for rows in (4, 6, 36):
+    x, y = torch.randn(rows, 8), torch.randn(rows, 8)
+    torch.testing.assert_close(package.scaled_add(x, y, 0.5), x + 0.5 * y)
+    print(rows, package._load.KERNELS[0].module.scaled.best_config.kwargs)
+assert package.status()["served"] == {{"kernel": 3, "pytorch": 0}}, package.status()
+assert package.status()["notes"] == [], package.status()["notes"]
+"""
+
+
+@pytest.mark.nightly
+def test_a_call_takes_the_configuration_that_was_timed_nearest_to_its_size(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="a Triton kernel needs Triton, which is not installed")
+    kernel = exported(SCALED_ADD, TUNED, "triton")
+    common = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    for row, (n, block) in zip(kernel.evidence["workloads"], [(32, 128), (320, 64)], strict=False):
+        row["configurations"] = [{"kernel": "scaled", "key": [n], "configuration": {"BLOCK": block, **common}}]
+    project = build(kernel, tmp_path / "out")
+    assert "A call takes the configuration that was timed" in (project / "README.md").read_text()
+    script = USE_TIMED.format(module=project.name)
+    done = in_fresh_process(project, "-c", script, home=tmp_path, variables={"TRITON_INTERPRET": "1"})
+    assert done.stdout.splitlines() == ["4 {'BLOCK': 128}", "6 {'BLOCK': 128}", "36 {'BLOCK': 64}"], done.stderr
+
+
 def test_a_cache_that_cannot_be_written(imported: Importer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "taken"
     file.write_text("no directory")  # a mode would not keep root from writing

@@ -122,9 +122,11 @@ def name_kernels(job_run: JobRun, candidate: RunnerHandle) -> None:
     for workload in job_run.timed_workloads():
         with job_run.bound(candidate, workload, "verify"):
             candidate.fill(0, job_run.source(workload).draw())
-            names, calls = candidate.kernels(0, job_run.job["limits"]["call_s"] + TRACING_S)
+            names, calls, tuned = candidate.kernels(0, job_run.job["limits"]["call_s"] + TRACING_S)
         entry = job_run.entry(workload)
         entry["kernels"], entry["kernel_calls"] = names, calls
+        if tuned:
+            entry["configurations"] = tuned
         if strangers := foreign(names, own, job_run.job["op"]["library_calls"]):
             message = f"workload {workload['id']}: ran {strangers[0]}, which is none of the candidate's own kernels"
             failure: Failure = {"kind": "foreign_kernel", "message": message, "workload": workload["id"]}

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from warpsmith.kernels_db.job.documents import Generated
+from warpsmith.kernels_db.job.documents import Configuration, Generated
 from warpsmith.workers.judge.machine import buffers, process_control
 from warpsmith.workers.judge.machine.buffers import Slot, TensorSpec
 from warpsmith.workers.judge.machine.native_calls import TRACE_BYTES
-from warpsmith.workers.judge.runner import generated
+from warpsmith.workers.judge.runner import generated, tuned_configurations
 from warpsmith.workers.judge.runner.burst import EMPTY
 from warpsmith.workers.judge.runner.commands import BURST, CALL, CALL_AND_CLOSE, DELIVER, FREE, GO, HOST, NOTHING
 from warpsmith.workers.judge.runner.digest import Seal
@@ -260,10 +260,10 @@ class RunnerHandle:
         self._talk.rest()
         return self.slots[0].tensor(0).clone()
 
-    def kernels(self, slot: int, limit_s: float) -> tuple[list[str], list[int]]:
-        """List the device kernels of one call on a filled slot, and how often each runs.
+    def kernels(self, slot: int, limit_s: float) -> tuple[list[str], list[int], list[Configuration]]:
+        """List the device kernels of one call on a filled slot, how often each runs, and configurations of tuned ones.
 
-        Both are as the runner tells them. Raises RunnerFault.
+        All is as the runner tells it. Raises RunnerFault.
         """
         self.calls += 1
         answer = self.command({"command": "kernels", "slot": slot}, limit_s)
@@ -272,7 +272,10 @@ class RunnerHandle:
             raise RunnerFault(self.name, "protocol", "the runner gave no names of kernels")
         if not isinstance(calls, list) or len(calls) != len(names) or not all(type(count) is int for count in calls):
             raise RunnerFault(self.name, "protocol", "the runner gave no counts of kernels")
-        return names, calls
+        try:
+            return names, calls, tuned_configurations.checked(answer.get("configurations"))
+        except TypeError as error:
+            raise RunnerFault(self.name, "protocol", f"configurations of kernels: {error}") from None
 
     def generated(self) -> Generated | None:
         """Return the code that the runner's compiler generated since the last call of this.

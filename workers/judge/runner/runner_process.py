@@ -320,17 +320,18 @@ class Runner:
         return {}
 
     def kernels(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return the names of the kernels that one call runs on the device.
+        """Return the names of the kernels that one call runs on the device, and the configurations of tuned ones.
 
-        They come from the driver's tracing, which takes seconds to begin.
+        The names come from the driver's tracing, which takes seconds to begin.
         """
-        from warpsmith.workers.judge.runner import kernel_names  # noqa: PLC0415 - few jobs come so far
+        from warpsmith.workers.judge.runner import kernel_names, tuned_configurations  # noqa: PLC0415 - few come so far
 
         run, arguments = self.run, self.slots[message["slot"]][0]
         assert run is not None
-        ran = kernel_names.record(lambda: run(*arguments))
-        ran = ran[:MOST_NAMES]
-        return {"names": [found.name[:LONGEST_NAME] for found in ran], "calls": [found.calls for found in ran]}
+        with tuned_configurations.recorded() as tuned:
+            ran = kernel_names.record(lambda: run(*arguments))[:MOST_NAMES]
+        names, calls = [found.name[:LONGEST_NAME] for found in ran], [found.calls for found in ran]
+        return {"names": names, "calls": calls, "configurations": tuned}
 
     def profile(self, message: dict[str, Any]) -> dict[str, Any]:
         """Profile calls on a slot.
