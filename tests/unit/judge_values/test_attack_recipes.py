@@ -15,8 +15,9 @@ from benchmarks.jobs import output, scalar, tensor, workload
 from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.workers.judge.attack.bounds import bounds_of, integers_of
 from warpsmith.workers.judge.attack.openings import openings
+from warpsmith.workers.judge.attack.oracle import Answer
 from warpsmith.workers.judge.attack.recipe import BadRecipe, build, check_recipe, describe, moves_for, variant
-from warpsmith.workers.judge.attack.search import drawn, mutated
+from warpsmith.workers.judge.attack.search import drawn, mutated, search
 from warpsmith.workers.judge.attack.shrink import rounded
 from warpsmith.workers.judge.values.inputs import InputSource
 
@@ -180,3 +181,16 @@ def test_describing_names_what_was_done() -> None:
         "x: each slice of axis 1 scaled by a power of two from 2^-20 to 2^20",
         "x: one element set to NaN",
     ]
+
+
+def test_special_values_of_every_input_are_asked_however_little_time_there_is() -> None:
+    asked: list[Recipe] = []
+
+    def ask(recipe: Recipe) -> Answer:
+        asked.append(recipe)
+        return Answer(recipe, None)
+
+    search(EVERY, ask, random.Random(1), 0.0)
+    assert [one["changes"][0]["input"] for one in asked] == ["x", "half", "bf", "scale", "fixed", "point"]
+    for one in asked:
+        assert [change["value"] for change in one["changes"]] == ["nan", "inf", "-inf"]

@@ -24,7 +24,8 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
     small: list[Change] = [{"input": item["name"], "move": "scale", "exponent": -12} for item in floats]
     scalars = [item for item in inputs if kind_of(item) == "scalar"]
     # A changed scalar, beside small tensors: an eps shows beside no others.
-    plans = [[change, *small] for item in scalars for change in itertools.islice(_of_input(item), 1)]
+    plans = [_special(item) for item in floats if _may_be_special(item)]
+    plans += [[change, *small] for item in scalars for change in itertools.islice(_of_input(item), 1)]
     rows = [list(_of_input(item)) for item in inputs]
     for turn in range(max((len(row) for row in rows), default=0)):
         plans += [[row[turn]] for row in rows if turn < len(row)]
@@ -38,6 +39,28 @@ def openings(workload: ResolvedWorkload, seed: int, rng: random.Random) -> list[
         ]
         plans += [[change] for change in rng.sample(drawn, len(drawn))]
     return [{"workload": workload["id"], "seed": seed, "changes": changes} for changes in plans]
+
+
+def certain(workload: ResolvedWorkload) -> int:
+    """Return how many of the first recipes are asked however little time there is: the special values of each input."""
+    return sum(kind_of(item) == "float" and _may_be_special(item) for item in workload["inputs"])
+
+
+def _may_be_special(item: ResolvedInput) -> bool:
+    return not item.get("values", {}).get("finite", False) and "range" not in item.get("values", {})
+
+
+def _special(item: ResolvedInput) -> list[Change]:
+    """Return changes that plant NaN and both infinities in one element each.
+
+    Code for a rare case, padding that is multiplied by zero, parts of a number that are NaN: no kernel computes with
+    these as it does with numbers, and each workload may take its own way through it.
+    """
+    values = ("nan", "inf", "-inf")
+    return [
+        {"input": item["name"], "move": "plant", "value": value, "where": "one", "axis": 0, "draw": draw}
+        for draw, value in enumerate(values, 1)
+    ]
 
 
 def _of_input(item: ResolvedInput) -> Iterator[Change]:

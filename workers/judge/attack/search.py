@@ -11,7 +11,7 @@ from warpsmith.kernels_db.job.attack_documents import Recipe
 from warpsmith.kernels_db.job.documents import ResolvedWorkload
 from warpsmith.workers.judge.attack.bounds import kind_of
 from warpsmith.workers.judge.attack.move import Change, Parameter
-from warpsmith.workers.judge.attack.openings import openings
+from warpsmith.workers.judge.attack.openings import certain, openings
 from warpsmith.workers.judge.attack.oracle import Answer
 from warpsmith.workers.judge.attack.recipe import MOVES, moves_for
 
@@ -41,7 +41,7 @@ def search(
     most: int = MOST_TRIES,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
-    """Ask until a recipe fails, the seconds are over or `most` were asked.
+    """Ask until a recipe fails, the seconds are over or `most` were asked; the special values of each input at least.
 
     Raises what `ask` raises. Where no input may change nothing is asked.
     """
@@ -53,7 +53,8 @@ def search(
     tries = 0
     seen: set[str] = set()
     listed = openings(workload, first, rng)
-    while tries < most and (tries == 0 or clock() < end):
+    at_least = max(1, certain(workload))
+    while tries < most and (tries < at_least or clock() < end):
         recipe = listed[tries] if tries < len(listed) else bred(workload, kept, first, rng)
         tries += 1
         if (key := repr(recipe)) in seen:
