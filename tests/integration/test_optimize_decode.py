@@ -164,13 +164,17 @@ def package(name: str, directory: Path) -> Path:
 
 
 @pytest.mark.nightly
-def test_all_kernels_of_a_decode_step_stand_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("attention", ["decode_attention", "rope_cache_attention"])
+def test_all_kernels_of_a_decode_step_stand_in_it(
+    attention: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [name for name in SOURCES if not name.endswith("_attention") or name == attention]
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
-    fast = warpsmith.optimize(model, kernels=[package(name, tmp_path) for name in SOURCES], keep="right")
+    fast = warpsmith.optimize(model, kernels=[package(name, tmp_path) for name in names], keep="right")
     prompt, token = (torch.randint(0, 200, (ROWS, length)) for length in (PROMPT, 1))
     found = []
     with torch.no_grad():
@@ -178,7 +182,9 @@ def test_all_kernels_of_a_decode_step_stand_in_it(tmp_path: Path, monkeypatch: p
             cache = transformers.StaticCache(config=model.config, max_cache_len=CACHE)
             model(prompt, past_key_values=cache, use_cache=True)
             logits = [call(input_ids=token, past_key_values=cache, use_cache=True).logits for _ in range(3)]
-            found.append([*logits, *(layer.keys for layer in cast("list[Any]", cache.layers))])
+            layers = cast("list[Any]", cache.layers)
+            parts = [part for each in layers for part in (each.keys, each.values, each.cumulative_length)]
+            found.append([*logits, *parts])
     torch.testing.assert_close(found[1], found[0])
     report = fast.report()
     assert "11 of 11 places of kernels taken" in report, report

@@ -276,6 +276,10 @@ def put(graph: fx.Graph, chosen: Sequence[Region]) -> None:
         replaced |= _put(graph, region, replaced, copies)
     if chosen:
         inductor.sort(graph)
+        old = {node for region in chosen for node in region.match.nodes}
+        for node in reversed(graph.nodes):  # attention that may drop something counts as more than its results
+            if node in old and not node.users:
+                graph.erase_node(node)
         graph.eliminate_dead_code()
         graph.lint()
 
