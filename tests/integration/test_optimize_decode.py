@@ -142,7 +142,8 @@ extern "C" void rope_cache_attention(const float* q, const float* k, const float
   attend(turned.data(), keys, values, mask, y, batch, heads, group, n);
 }""",
         "query, key, value, cos, sin, keys, values, length, mask, out",
-        "query, key, value, cos, sin, keys, values, length, mask, out, query.shape[0], query.shape[1], 4, keys.shape[2]",
+        "query, key, value, cos, sin, keys, values, length, mask, out, "
+        "query.shape[0], query.shape[1], 4, keys.shape[2]",
     ),
 }
 

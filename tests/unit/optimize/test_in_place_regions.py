@@ -65,8 +65,8 @@ class Step:
             keys.index_copy_(2, position, key)
         values.index_copy_(2, position, value)
         more += [keys.sum()] if self.how.get("read_after") else []
-        repeated = [x[:, :, None].expand(-1, -1, 4, -1, -1).reshape(BATCH, HEADS, CACHE, 64) for x in (keys, values)]
-        out = torch.nn.functional.scaled_dot_product_attention(query, *repeated, attn_mask=mask, scale=0.125)
+        key, value = (x[:, :, None].expand(-1, -1, 4, -1, -1).reshape(BATCH, HEADS, CACHE, 64) for x in (keys, values))
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.125)
         return out.transpose(1, 2).reshape(BATCH, 1, -1), *more
 
 

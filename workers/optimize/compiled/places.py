@@ -84,8 +84,8 @@ def cut_out(
 ) -> fx.GraphModule:
     """Return a part of a graph as one of its own: its inputs in order, once each, and a tuple of its results.
 
-    Sizes that vary are numbers there, as they were in the call that is compiled. written: inputs that it writes to, each
-    with the node whose value it leaves there.
+    Sizes that vary are numbers there, as they were in the call that is compiled. written: inputs that it writes to,
+    each with the node whose value it leaves there.
     """
     graph = fx.Graph()
     inside = {node: graph.placeholder(node.name) for node in dict.fromkeys(inputs)}
