@@ -48,6 +48,28 @@ static std::vector<float> norm(const float* x, const float* w, float eps, int64_
   return y;
 }
 """
+ATTENTION = """
+static void attend(const float* q, const float* k, const float* v, const uint8_t* mask, float* y, int64_t batch,
+                   int64_t heads, int64_t group, int64_t n) {
+  for (int64_t b = 0; b < batch; ++b)
+    for (int64_t h = 0; h < heads; ++h) {
+      const int64_t at = b * heads + h, kv = (b * (heads / group) + h / group) * n * 64;
+      std::vector<double> p(n);
+      double most = -INFINITY, sum = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < 64; ++j) p[i] += double(q[at * 64 + j]) * k[kv + i * 64 + j] * 0.125;
+        if (!mask[b * n + i]) p[i] = -INFINITY;
+        most = std::isnan(p[i]) ? p[i] : std::fmax(most, p[i]);
+      }
+      for (int64_t i = 0; i < n; ++i) sum += p[i] = std::exp(p[i] - most);
+      for (int64_t j = 0; j < 64; ++j) {
+        double out = 0;
+        for (int64_t i = 0; i < n; ++i) out += p[i] / sum * v[kv + i * 64 + j];
+        y[at * 64 + j] = float(out);
+      }
+    }
+}
+"""
 SOURCES = {
     "linear_add": (
         """
@@ -91,29 +113,37 @@ extern "C" void rms_norm_swiglu(const float* x, const float* g, const float* gat
         "x, weight, w_gate, w_up, eps, y, x.shape[0], x.shape[1], y.shape[1]",
     ),
     "decode_attention": (
-        """
+        ATTENTION
+        + """
 extern "C" void decode_attention(const float* q, const float* k, const float* v, const uint8_t* mask, float* y,
                                  int64_t batch, int64_t heads, int64_t group, int64_t n) {
-  for (int64_t b = 0; b < batch; ++b)
-    for (int64_t h = 0; h < heads; ++h) {
-      const int64_t at = b * heads + h, kv = (b * (heads / group) + h / group) * n * 64;
-      std::vector<double> p(n);
-      double most = -INFINITY, sum = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t j = 0; j < 64; ++j) p[i] += double(q[at * 64 + j]) * k[kv + i * 64 + j] * 0.125;
-        if (!mask[b * n + i]) p[i] = -INFINITY;
-        most = std::isnan(p[i]) ? p[i] : std::fmax(most, p[i]);
-      }
-      for (int64_t i = 0; i < n; ++i) sum += p[i] = std::exp(p[i] - most);
-      for (int64_t j = 0; j < 64; ++j) {
-        double out = 0;
-        for (int64_t i = 0; i < n; ++i) out += p[i] / sum * v[kv + i * 64 + j];
-        y[at * 64 + j] = float(out);
-      }
-    }
+  attend(q, k, v, mask, y, batch, heads, group, n);
 }""",
         "query, key, value, mask, out",
         "query, key, value, mask, out, query.shape[0], query.shape[1], 4, key.shape[2]",
+    ),
+    "rope_cache_attention": (
+        ATTENTION
+        + """
+static void rotated(const float* x, const float* cos, const float* sin, float* y) {
+  for (int64_t j = 0; j < 64; ++j) y[j] = x[j] * cos[j] + (j < 32 ? -x[j + 32] : x[j - 32]) * sin[j];
+}
+extern "C" void rope_cache_attention(const float* q, const float* k, const float* v, const float* cos, const float* sin,
+                                     float* keys, float* values, int64_t* length, const uint8_t* mask, float* y,
+                                     int64_t batch, int64_t heads, int64_t group, int64_t n) {
+  std::vector<float> turned(batch * heads * 64);
+  for (int64_t h = 0; h < batch * heads; ++h) rotated(q + h * 64, cos, sin, &turned[h * 64]);
+  for (int64_t h = 0; h < batch * heads / group; ++h) {
+    const int64_t at = (h * n + *length) * 64;
+    rotated(k + h * 64, cos, sin, keys + at);
+    for (int64_t j = 0; j < 64; ++j) values[at + j] = v[h * 64 + j];
+  }
+  ++*length;
+  attend(turned.data(), keys, values, mask, y, batch, heads, group, n);
+}""",
+        "query, key, value, cos, sin, keys, values, length, mask, out",
+        "query, key, value, cos, sin, keys, values, length, mask, out, "
+        "query.shape[0], query.shape[1], 4, keys.shape[2]",
     ),
 }
 
@@ -135,13 +165,17 @@ def package(name: str, directory: Path) -> Path:
 
 
 @pytest.mark.nightly
-def test_all_kernels_of_a_decode_step_stand_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("attention", ["decode_attention", "rope_cache_attention"])
+def test_all_kernels_of_a_decode_step_stand_in_it(
+    attention: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [name for name in SOURCES if not name.endswith("_attention") or name == attention]
     monkeypatch.setenv("WARPSMITH_KERNEL_CACHE", str(tmp_path / "kernels"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
-    fast = warpsmith.optimize(model, kernels=[package(name, tmp_path) for name in SOURCES], keep="right")
+    fast = warpsmith.optimize(model, kernels=[package(name, tmp_path) for name in names], keep="right")
     prompt, token = (torch.randint(0, 200, (ROWS, length)) for length in (PROMPT, 1))
     found = []
     with torch.no_grad():
@@ -149,7 +183,9 @@ def test_all_kernels_of_a_decode_step_stand_in_it(tmp_path: Path, monkeypatch: p
             cache = transformers.StaticCache(config=model.config, max_cache_len=CACHE)
             model(prompt, past_key_values=cache, use_cache=True)
             logits = [call(input_ids=token, past_key_values=cache, use_cache=True).logits for _ in range(3)]
-            found.append([*logits, *(layer.keys for layer in cast("list[Any]", cache.layers))])
+            layers = cast("list[Any]", cache.layers)
+            parts = [part for each in layers for part in (each.keys, each.values, each.cumulative_length)]
+            found.append([*logits, *parts])
     torch.testing.assert_close(found[1], found[0])
     report = fast.report()
     assert "11 of 11 places of kernels taken" in report, report

@@ -12,7 +12,7 @@ import torch
 from torch import fx, nn
 
 import warpsmith
-from tests.exporting import exported
+from tests.exporting import IN_PLACE, IN_PLACE_CPP, exported
 from warpsmith.kernels_db.export.package import build
 from warpsmith.workers.exports.project import NotAnExport
 from warpsmith.workers.optimize.compiled import choice, match, places, trial
@@ -121,12 +121,31 @@ class Stack(nn.Module):
         return x
 
 
+class Running(nn.Module):
+    """Two buffers that each call adds to: to both of what the first one was before."""
+
+    total: torch.Tensor
+    other: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(5, 8))
+        self.register_buffer("other", torch.zeros(5, 8))
+
+    def forward(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        before = torch.cos(self.total) * y
+        self.total.add_(before, alpha=0.5)
+        self.other.add_(before, alpha=0.5)
+        return before, self.total * 2
+
+
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     wrong = NORM_CPP.replace("squares / n + eps", "squares / n + 0.5")
     directory = tmp_path_factory.mktemp("packages")
     made = {"norm": (NORM, NORM_CPP), "wrong": (NORM, wrong), "pairs": (PAIRS, PAIRS_CPP)}
     made["clips"] = (NORM, NORM_CPP.replace("x[i] * scale * w[i]", "std::fmin(x[i], 30.0f) * scale * w[i]"))
+    made["in place"] = (IN_PLACE, IN_PLACE_CPP)
     made["drops NaN"] = (
         NORM,
         NORM_CPP.replace("squares += double(x[i]) * x[i]", "if (x[i] == x[i]) squares += double(x[i]) * x[i]"),
@@ -167,6 +186,18 @@ def test_a_kernel_stands_at_its_places_with_the_numbers_of_each(packages: dict[s
     assert head.endswith("2 of 2 places of kernels taken")
     assert places[0].startswith(f"  llama_norm at norms: 0 and 1 more (2x9x32, 32): {packages['norm'].name}, ")
     assert len(places) == 1
+
+
+@pytest.mark.nightly
+def test_an_op_in_place_writes_where_the_model_does(packages: dict[str, Path]) -> None:
+    """What reads the buffer as it was reads it before the op writes."""
+    model, kept, y = Running().eval(), Running().eval(), torch.randn(5, 8)
+    with torch.no_grad():
+        fast = warpsmith.optimize(model, kernels=[packages["in place"]], keep="right")
+        for _ in range(3):
+            torch.testing.assert_close(fast(y), kept(y))
+    torch.testing.assert_close((model.total, model.other), (kept.total, kept.other))
+    assert "2 of 2 places of kernels taken" in fast.report(), fast.report()
 
 
 def test_a_kernel_that_is_not_faster_stays_out(packages: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

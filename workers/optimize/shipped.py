@@ -63,7 +63,7 @@ def _served(modules: Iterator[ModuleType]) -> Iterator[Served]:
         try:
             yield Served(Kernel(module))
         except NotUsable:
-            continue  # an op in place: no graph has a place for it
+            continue
 
 
 def _target(device: torch.device) -> str | None:

@@ -14,9 +14,9 @@ pytest.importorskip("torch", reason="graphs are torch's, which is not installed"
 import torch
 from torch import fx
 
-from tests.exporting import IN_PLACE, IN_PLACE_CPP, SCALED_ADD, SCALED_ADD_CPP, exported
+from tests.exporting import SCALED_ADD, SCALED_ADD_CPP, exported
 from warpsmith.kernels_db.export.package import build
-from warpsmith.workers.optimize import applying, contract, packages, shipped
+from warpsmith.workers.optimize import applying, contract, packages
 from warpsmith.workers.optimize.compiled import inductor, match
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
@@ -144,8 +144,3 @@ def test_a_package_is_written_where_results_agree(
     made = packages.destination(file, tmp_path)
     assert found["package"] == (str(made) if agrees else None)
     assert made.exists() is agrees
-
-
-def test_an_op_in_place_stands_in_no_model(tmp_path: Path) -> None:
-    _, others = shipped.served(packages.opened([build(exported(IN_PLACE, IN_PLACE_CPP), tmp_path)]))
-    assert ["works in place" in reason for reason in others.values()] == [True]

@@ -46,7 +46,7 @@ _TOLD = {"normal": "", "with NaN": " (inputs with a NaN)"}
 LARGE, HALF_LARGE, HALF = 40.0, 4.0, 65504.0
 HALVINGS = 4
 """Of large values on which PyTorch's own results are not finite: down to some that are hardly larger than normal."""
-FORMAT = 6
+FORMAT = 7
 """Of the files of decisions: another one is another way of measuring."""
 
 
@@ -123,11 +123,31 @@ def decide(region: Region, patches: inductor.Patches) -> Decision:
             if drawn is not None and (unfit := _unfit(region, drawn, told)) is not None:
                 return unfit
         inputs = list(_drawn(region, "normal") or ())
-        compiled = inductor.compile_graph(region.alone(), inputs, patches | {"triton.cudagraphs": False})
+        compiled = inductor.compile_graph(region.alone(in_place=True), inputs, patches | {"triton.cudagraphs": False})
+        begun = {at: inputs[at].clone() for at in _written_integers(region)}
+
+        def call(given: Sequence[torch.Tensor]) -> Any:
+            _begin(given, begun)
+            return _called(region, given)
+
+        def call_inductor(given: Sequence[torch.Tensor]) -> Any:
+            _begin(given, begun)
+            return compiled(*given)
+
         with region.kernel.kernel.unwatched():  # its time is wanted, not that of its watch
-            return _timed(
-                {"kernel": lambda given: _called(region, given), "inductor": lambda given: compiled(*given)}, inputs
-            )
+            return _timed({"kernel": call, "inductor": call_inductor}, inputs)
+
+
+def _written_integers(region: Region) -> list[int]:
+    """Return which of a region's inputs, each once, are integers that the op writes to."""
+    once = list(dict.fromkeys(region.match.inputs))
+    return [once.index(node) for node, _ in region.written if not node.meta["val"].is_floating_point()]
+
+
+def _begin(given: Sequence[torch.Tensor], begun: dict[int, torch.Tensor]) -> None:
+    """Let integers that each call counts on be what they were: a position would leave its cache."""
+    for at, value in begun.items():
+        given[at].copy_(value)
 
 
 def _large(region: Region) -> tuple[list[torch.Tensor] | None, str]:
@@ -155,8 +175,11 @@ def _unfit(region: Region, drawn: Sequence[torch.Tensor], told: str) -> Decision
     if (why := kernel.refusal(flat, numbers)) is not None:  # it did not load, or is given up in this process
         return Decision(why, lasting=False)
     with kernel.unwatched():  # a wrong result is told below, and gives up the kernel for this place alone
-        results = _called(region, drawn)
-    shapes = [each.shape for each in (results if isinstance(results, tuple | list) else (results,))]
+        given = [laid_out(value, value) for value in drawn]
+        results = _called(region, given)
+    found = [] if results is None else list(results) if isinstance(results, tuple | list) else [results]
+    once = dict(zip(dict.fromkeys(region.match.inputs), given, strict=True))
+    shapes = [each.shape for each in (*found, *(once[node] for node, _ in region.written))]
     expected = [found.reshape(shape) for found, shape in zip(region.alone()(*drawn), shapes, strict=True)]
     wrong = kernel.wrong(flat, expected, numbers)
     return None if wrong is None else Decision(f"{wrong}{told}")
@@ -175,7 +198,8 @@ def _flat(region: Region, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tensor] | None:
-    """Return values for a region's inputs, each once, with their shapes, strides and dtypes; None for integers.
+    """Return values for a region's inputs, each once, with their shapes, strides and dtypes; None for integers, but for
+    a single one that its op's workloads say something of (a position in a cache).
 
     Floats are standard normal; "large": some tens, of which sums in half precision stay finite, or a `part` of that;
     "with NaN": one in the first input of floats. Of booleans nine in ten are true: where they are a mask, no row of it
@@ -183,7 +207,9 @@ def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tens
     """
     drawn: list[torch.Tensor] = []
     planted = values != "with NaN"
-    for like in dict(zip(region.match.inputs, region.tensors, strict=True)).values():
+    once = dict.fromkeys(region.match.inputs)
+    for position in map(region.match.inputs.index, once):
+        like = region.tensors[position]
         shape = tuple(like.shape)
         if like.dtype.is_floating_point:
             found = torch.randn(shape, device=like.device)
@@ -193,6 +219,8 @@ def _drawn(region: Region, values: Values, part: float = 1.0) -> list[torch.Tens
                 found[(0,) * found.dim()], planted = math.nan, True
         elif like.dtype is torch.bool:
             found = torch.rand(shape, device=like.device) < SEEN
+        elif like.numel() == 1 and (known := region.kernel.kernel.integers(position)) is not None:
+            found = torch.randint(known.start, known.stop, shape, device=like.device)
         else:
             return None
         drawn.append(laid_out(found, like))

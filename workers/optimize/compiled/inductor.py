@@ -90,6 +90,38 @@ def keep_as_calls(operators: Iterable[Any]) -> None:
     for operator in operators:
         if operator not in lowering.lowerings:
             let_fall_back(operator, layout_constraint=lowering.require_contiguous, warn=False)
+            if operator._schema.is_mutable:
+                lowering.lowerings[operator] = _reads_first(operator, lowering.lowerings[operator])
+
+
+def _reads_first(operator: torch._ops.OpOverload, lower: Compiled) -> Compiled:
+    """Return a lowering that computes what reads the arguments that are written to before the operator writes.
+
+    Inductor 2.13 does so behind a call that is in place: cosines of a position were those of the next one.
+    """
+    from torch._inductor.virtualized import V  # noqa: PLC0415 - as above
+
+    arguments = operator._schema.arguments
+    written = [at for at, argument in enumerate(arguments) if argument.alias_info and argument.alias_info.is_write]
+
+    def lowered(*given: Any, **named: Any) -> Any:
+        for at in written:
+            target = given[at] if at < len(given) else named[arguments[at].name]
+            target.realize()
+            V.graph.mark_buffer_mutated(target.get_name())
+        return lower(*given, **named)
+
+    return lowered
+
+
+def functional(operator: torch._ops.OpOverload, arguments: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the call of an operator that writes to arguments as a graph of operators has it: its target, which takes
+    the operator, and its keywords. It returns the operator's results, then what is left in each of those arguments.
+
+    Inductor lets the operator write to the arguments themselves where nothing reads them as they were.
+    """
+    names = [argument.name for argument in operator._schema.arguments]
+    return torch.ops.higher_order.auto_functionalized, dict(zip(names, arguments, strict=True))
 
 
 def mode_of(values: Any) -> AbstractContextManager[Any]:

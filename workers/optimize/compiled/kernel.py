@@ -22,7 +22,7 @@ class Kernel:
     """One package. `name` is the package's, `op` its op's."""
 
     def __init__(self, package: ModuleType) -> None:
-        """Raises NotUsable where it is no package of this kind, or its op works in place."""
+        """Raises NotUsable where it is no package of this kind."""
         self.package = package
         self.name = package.__name__.rpartition(".")[2]
         try:
@@ -34,8 +34,9 @@ class Kernel:
             raise NotUsable(f"{self.name}: {error}") from None
         self.op: str = spec.NAME
         self.function = getattr(package, self.op)
-        if spec.MUTATED:
-            raise NotUsable(f"{self.name}: {self.op} works in place, for which a graph has no place")
+        tensors = [at for at, parameter in enumerate(spec.PARAMETERS) if parameter["rank"] is not None]
+        self.mutated = tuple(tensors.index(at) for at in spec.MUTATED)
+        """Which of the op's tensors it writes to."""
         workloads = json.loads((Path(inspect.getfile(package)).parent / "workloads.json").read_text(encoding="utf-8"))
         self._workloads: list[list[dict[str, Any]]] = [workload["inputs"] for workload in workloads]
         self._parameters = self._workloads[0]
@@ -44,6 +45,14 @@ class Kernel:
         """The tensors of the verified workload with the fewest elements: `shape`, `dtype` and more of each."""
         tensors = [[item for item in inputs if item["shape"] is not None] for inputs in self._workloads]
         return min(tensors, key=lambda items: sum(math.prod(item["shape"]) for item in items))
+
+    def integers(self, position: int) -> range | None:
+        """The integers that a tensor had in every verified workload; None where nothing says, or none are common."""
+        tensors = [[item for item in inputs if item["shape"] is not None][position] for inputs in self._workloads]
+        dists = [item["dist"] or {} for item in tensors]
+        if any(dist.get("kind") != "randint" for dist in dists):
+            return None
+        return range(max(dist["low"] for dist in dists), min(dist["high"] for dist in dists)) or None
 
     def arguments(self, tensors: Sequence[Any], numbers: Sequence[float | None] = ()) -> list[Any]:
         """The op's arguments: tensors (or graph nodes) in order, and between them `numbers`; in place of one that is
@@ -100,7 +109,8 @@ class Kernel:
             if not model.agrees:
                 return f"the model computes something else here: its error by the op is {model.error:.1e}"
             with self.unwatched():  # the watch would put PyTorch's result in the place of a wrong one
-                found = compare.compare(compare.outputs_of(self.function(*compare.clones(arguments))), eager, exact)
+                given = compare.clones(arguments)
+                found = compare.compare(compare.written(self.function(*given), given), eager, exact)
         if found.agrees:
             return None
         return f"the kernel's result is wrong: relative error {found.error:.1e}, allowed {found.limit:.1e}"

@@ -35,8 +35,9 @@ _MORE_AXES = ("aten.unsqueeze.default", "aten.stack.default")
 
 @dataclass(frozen=True)
 class Pattern:
-    """An op's reference as a graph: its tensor arguments in order, and the results. `numbers` are constants of it that
-    stand for arguments: a place may have any other in their stead.
+    """An op's reference as a graph: its tensor arguments in order, the results, and behind them what it leaves in the
+    arguments that it writes to. `numbers` are constants of it that stand for arguments: a place may have any other in
+    their stead.
     """
 
     inputs: tuple[Node, ...]
@@ -44,11 +45,18 @@ class Pattern:
     numbers: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph, numbers: Sequence[float] = ()) -> Pattern:
-        """Of an exported graph. A result that is an argument itself is no computation: raises ValueError."""
+    def of(cls, graph: Graph, numbers: Sequence[float] = (), mutated: Sequence[int] = ()) -> Pattern:
+        """Of a graph of operators, which writes to its inputs at the end alone; `mutated` are those that it is to
+        write to. A result that is an argument itself is no computation: raises ValueError, as for other writes.
+        """
         inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         result = next(node for node in graph.nodes if node.op == "output").args[0]
-        outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
+        outputs = () if result is None else tuple(result) if isinstance(result, tuple | list) else (result,)
+        written = {node.args[0]: node.args[1] for node in graph.nodes if is_write_back(node)}
+        if set(written) != {inputs[position] for position in mutated}:
+            raise ValueError("its reference does not write to the arguments that it is declared to write to")
+        outputs = tuple(each for each in outputs if each is not None)
+        outputs += tuple(written[inputs[position]] for position in mutated)
         if not outputs or any(not isinstance(node, Node) or node.op != "call_function" for node in outputs):
             raise ValueError("its reference returns what it was given, or nothing that it computes")
         return cls(inputs, outputs, tuple(numbers))
@@ -117,6 +125,12 @@ def is_view(node: Node) -> bool:
         return True
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.is_mutable and any(item.alias_info for item in schema.returns)
+
+
+def is_write_back(node: Node) -> bool:
+    """Whether a node leaves a value in an input of the graph, which is done at its end alone."""
+    target = node.args[0] if str(node.target) == "aten.copy_.default" else None
+    return isinstance(target, Node) and target.op == "placeholder"
 
 
 def convex(nodes: set[Node]) -> bool:

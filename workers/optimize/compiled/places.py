@@ -58,15 +58,34 @@ class Region:
             return self.match.outputs[0].name
         return _joined([name.split(".") for name in dict.fromkeys(names)])
 
-    def alone(self) -> fx.GraphModule:
-        """Return the region as a graph of its own: its inputs in order, once each, and a tuple of its results."""
-        return cut_out(self.match.inputs, self.match.nodes, self.match.outputs)
+    @property
+    def written(self) -> list[tuple[fx.Node, fx.Node]]:
+        """Each input that the op writes to, with the node whose value it leaves there: the last of the results."""
+        inputs = [self.match.inputs[position] for position in self.kernel.kernel.mutated]
+        return list(zip(inputs, self.match.outputs[len(self.match.outputs) - len(inputs) :], strict=True))
+
+    def alone(self, *, in_place: bool = False) -> fx.GraphModule:
+        """Return the region as a graph of its own: its inputs in order, once each, and a tuple of its results.
+
+        in_place: it writes to its inputs as the model does, and returns the other results alone.
+        """
+        match = self.match
+        if not in_place:
+            return cut_out(match.inputs, match.nodes, match.outputs)
+        results = match.outputs[: len(match.outputs) - len(self.written)]
+        return cut_out(match.inputs, match.nodes, results, self.written)
 
 
-def cut_out(inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> fx.GraphModule:
+def cut_out(
+    inputs: Sequence[fx.Node],
+    nodes: Sequence[fx.Node],
+    outputs: Sequence[fx.Node],
+    written: Sequence[tuple[fx.Node, fx.Node]] = (),
+) -> fx.GraphModule:
     """Return a part of a graph as one of its own: its inputs in order, once each, and a tuple of its results.
 
-    Sizes that vary are numbers there, as they were in the call that is compiled.
+    Sizes that vary are numbers there, as they were in the call that is compiled. written: inputs that it writes to,
+    each with the node whose value it leaves there.
     """
     graph = fx.Graph()
     inside = {node: graph.placeholder(node.name) for node in dict.fromkeys(inputs)}
@@ -78,6 +97,8 @@ def cut_out(inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], outputs: Sequen
         copy = inside[node] = graph.create_node(node.op, node.target, name=node.name)
         copy.args, copy.kwargs = fx.map_arg((node.args, dict(node.kwargs)), within)
         copy.meta = dict(node.meta)
+    for target, value in written:
+        graph.call_function(torch.ops.aten.copy_.default, (inside[target], inside[value]))
     graph.output(tuple(inside[node] for node in outputs))
     return fx.GraphModule(torch.nn.Module(), graph)
 
@@ -148,7 +169,28 @@ def _unfit(region: Region, lead: Lead) -> str | None:
         axes = region.kernel.axes(region.kernel.flat(tensors))
     except RuntimeError:
         return "its inputs do not flatten to rows"
-    return axes if isinstance(axes, str) else None
+    return axes if isinstance(axes, str) else _not_in_place(region)
+
+
+def _not_in_place(region: Region) -> str | None:
+    """Return why an op that writes to its inputs cannot do so here; None where it can.
+
+    Only what the graph itself is given can be written to, as the graph does it. What else reads it as it was must do so
+    before the op: otherwise Inductor would copy it.
+    """
+    nodes, last = set(region.match.nodes), region.match.nodes[-1]
+    for position, (node, value) in zip(region.kernel.kernel.mutated, region.written, strict=True):
+        named = f"{region.kernel.names[position]}, which the op writes to,"
+        if node.op != "placeholder" or region.match.inputs.count(node) > 1:
+            return f"{named} is not an input of the graph for itself"
+        tensor = region.tensors[position]
+        if tensor.dim() != region.kernel.rank(position) or not tensor.is_contiguous():
+            return f"{named} is not contiguous, or has other axes"
+        if [user.args[1] for user in node.users if match.is_write_back(user) and user.args[0] is node] != [value]:
+            return f"{named} is left as it was, or with another value"
+        if any(user not in nodes and not match.is_write_back(user) and last < user for user in node.users):
+            return f"{named} is read as it was after the op"
+    return None
 
 
 def _sized(node: fx.Node) -> torch.Tensor | None:
@@ -229,25 +271,45 @@ def in_order(graph: fx.Graph, chosen: Sequence[Region]) -> bool:
 def put(graph: fx.Graph, chosen: Sequence[Region]) -> None:
     """Put kernels into a graph, in place of what computes there; the regions share no nodes but views."""
     replaced: dict[fx.Node, fx.Node] = {}
+    copies: dict[fx.Node, fx.Node] = {}
     for region in chosen:
-        replaced |= _put(graph, region, replaced)
+        replaced |= _put(graph, region, replaced, copies)
     if chosen:
         inductor.sort(graph)
+        old = {node for region in chosen for node in region.match.nodes}
+        for node in reversed(graph.nodes):  # attention that may drop something counts as more than its results
+            if node in old and not node.users:
+                graph.erase_node(node)
         graph.eliminate_dead_code()
         graph.lint()
 
 
-def _put(graph: fx.Graph, region: Region, replaced: dict[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
-    """Put a region's kernel behind its last node; returns what stands for its results from now on."""
+def _put(
+    graph: fx.Graph, region: Region, replaced: dict[fx.Node, fx.Node], copies: dict[fx.Node, fx.Node]
+) -> dict[fx.Node, fx.Node]:
+    """Put a region's kernel behind its last node; returns what stands for its results from now on.
+
+    copies: contiguous copies that were made for other regions (a mask that all layers have), by what they copy.
+    """
     kernel, build = region.kernel, _Builder(graph, region.match.nodes[-1])
     inputs = []
     for position, node in enumerate(region.match.inputs):
-        given = build.contiguous(replaced.get(node, node))
+        source = replaced.get(node, node)
+        given = copies[source] = copies.get(source) or build.contiguous(source)
         inputs.append(build.rows(given, kernel.rank(position)) if kernel.rows(position) else given)
-    called = build.call(kernel.call, *kernel.kernel.arguments(inputs, region.match.numbers))
+    arguments = kernel.kernel.arguments(inputs, region.match.numbers)
+    own = len(region.match.outputs) - len(region.written)
+    if region.written:
+        target, keywords = inductor.functional(kernel.call, arguments)
+        called = build.call(target, kernel.call, **keywords)
+    else:
+        called = build.call(kernel.call, *arguments)
     results = {}
     for position, node in enumerate(region.match.outputs):
-        result = called if len(region.match.outputs) == 1 else build.call(operator.getitem, called, position)
+        if len(region.match.outputs) == 1 and own:
+            result = called
+        else:  # of an op without results of its own the first is None
+            result = build.call(operator.getitem, called, position + (0 if own else 1))
         results[node] = build.shaped(result, node.meta["val"].shape, region.match.inputs[0])
         node.replace_all_uses_with(results[node])
     return results
@@ -262,9 +324,9 @@ class _Builder:
     def call(self, target: Any, *arguments: Any, **options: Any) -> fx.Node:
         with self._graph.inserting_after(self._after):
             node = self._graph.call_function(target, arguments, options)
-        values = fx.node.map_arg(arguments, lambda each: each.meta["val"])
-        with inductor.mode_of(values):
-            node.meta["val"] = target(*values, **options)
+        values, named = fx.node.map_arg((arguments, options), lambda each: each.meta["val"])
+        with inductor.mode_of((values, named)):
+            node.meta["val"] = target(*values, **named)
         self._after = node
         return node
 

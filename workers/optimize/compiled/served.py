@@ -66,8 +66,10 @@ class Served(Rows):
         self._run = importlib.import_module(f"{package}._reference").run
         self.kernel = kernel
         self.name, self.op = kernel.name, kernel.op
-        self.call: torch._ops.OpOverload = importlib.import_module(f"{package}._op").inference_op
+        call = importlib.import_module(f"{package}._op").inference_op
+        self.call: torch._ops.OpOverload = getattr(call, "_opoverload", call)  # of an op in place it is a CustomOpDef
         self.devices: tuple[str, ...] = self._spec.DEVICES
+        self.names = [each["name"] for each in self._spec.PARAMETERS if each["rank"] is not None]
         shapes = [each["shape"] for each in self._spec.PARAMETERS if each["rank"] is not None]
         super().__init__(shapes, self._spec.VARIABLE_AXES)
         self._numbers = len(self._spec.PARAMETERS) - len(shapes)
@@ -103,6 +105,6 @@ class Served(Rows):
 
         try:
             with inductor.unheard():
-                return Pattern.of(inductor.operators(reference, tensors), marks)
+                return Pattern.of(inductor.operators(reference, tensors), marks, self.kernel.mutated)
         except Exception:  # noqa: BLE001 - a reference of the user's: it may not take this rank, and raise anything
             return None
