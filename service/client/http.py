@@ -199,11 +199,15 @@ class Client:
         `told` is called with what is known of the import, again and again. Raises ProblemError for a pool that is
         wrong.
         """
-        headers = {"Content-Type": "application/x-ndjson"}
-        sent = ImportDocument.model_validate(self._send("POST", "/v1/pools", content=content, headers=headers))
-        result = self.wait_for_import(sent, told).result
+        result = self.wait_for_import(self.send_pool(content), told).result
         assert result is not None
         return self._get(f"/v1/pools/{result.pool_id}", PoolDocument)
+
+    def send_pool(self, content: bytes, idempotency_key: str | None = None) -> ImportDocument:
+        """Send a pool (JSON lines) to be stored, and return its import at once."""
+        headers = {"Content-Type": "application/x-ndjson"}
+        headers |= {"Idempotency-Key": idempotency_key} if idempotency_key else {}
+        return ImportDocument.model_validate(self._send("POST", "/v1/pools", content=content, headers=headers))
 
     def wait_for_import(
         self, sent: ImportDocument, told: Callable[[ImportDocument], None] | None = None
