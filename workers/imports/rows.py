@@ -28,6 +28,9 @@ Fault = Literal["invalid-pool", "invalid-spec", "import-lost", "internal-error"]
 
 OPEN = ("pending", "running")
 
+MOST_LOST = 10
+"""Claims in a row that one call loses to other workers before it leaves the rest to them."""
+
 
 class TooManyOpen(Exception):  # noqa: N818 - named for what it is
     """The team has as many open imports as it may have."""
@@ -96,20 +99,29 @@ def take(db: Database, owner: str, lease_s: float, now: float) -> ImportWork | N
 
     `owner` must differ between claims, so that a worker that lost its lease cannot pass for the one that has it now.
     """
-    with db.writing() as session:
-        found = find_next(session)
-        if found is None:
-            return None
-        # One claim of a team at a time: the second sees what the first took, and leaves this one to the first's end.
-        session.get(TeamRow, found.team, with_for_update=True)
-        other = aliased(ImportRow)
-        alone = ~exists().where(other.team == found.team, other.state == "running")
-        if not leases.claim(session, ImportRow, found.id, owner, lease_s, now, alone, stage="reading", done=0):
-            return None
-        fresh = select(ImportRow).where(ImportRow.id == found.id).options(undefer(ImportRow.body))
-        row = session.scalars(fresh.execution_options(populate_existing=True)).one()
-        kind: ImportKind = "pool" if row.kind == "pool" else "op"
-        return ImportWork(row.id, owner, kind, row.team, row.body or b"", row.tries)
+    for _ in range(MOST_LOST):
+        with db.writing() as session:
+            found = find_next(session)
+            if found is None:
+                return None
+            work = _claim(session, found, owner, lease_s, now)
+        if work is not None:
+            return work
+    return None
+
+
+def _claim(session: Session, found: ImportRow, owner: str, lease_s: float, now: float) -> ImportWork | None:
+    """Take this import; None where another worker took it, or another of its team."""
+    # One claim of a team at a time: the second sees what the first took.
+    session.get(TeamRow, found.team, with_for_update=True)
+    other = aliased(ImportRow)
+    alone = ~exists().where(other.team == found.team, other.state == "running")
+    if not leases.claim(session, ImportRow, found.id, owner, lease_s, now, alone, stage="reading", done=0):
+        return None
+    fresh = select(ImportRow).where(ImportRow.id == found.id).options(undefer(ImportRow.body))
+    row = session.scalars(fresh.execution_options(populate_existing=True)).one()
+    kind: ImportKind = "pool" if row.kind == "pool" else "op"
+    return ImportWork(row.id, owner, kind, row.team, row.body or b"", row.tries)
 
 
 def renew(db: Database, work: ImportWork, lease_s: float, now: float) -> bool:
